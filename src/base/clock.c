@@ -1,0 +1,46 @@
+#include "base/clock.h"
+#include "base/mem.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+char *fo_clock_utc(char buf[32])
+{
+	time_t t = time(NULL);
+	struct tm tm;
+	gmtime_r(&t, &tm);
+	strftime(buf, 32, "%Y-%m-%dT%H:%M:%SZ", &tm);
+	return buf;
+}
+
+double fo_rng_normal(uint64_t stream, uint64_t index)
+{
+	double u = 1.0 - fo_rng_uniform(stream, 2 * index), v = fo_rng_uniform(stream, 2 * index + 1);
+	return sqrt(-2 * log(u)) * cos(6.283185307179586 * v);
+}
+
+static int compare(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+	return (x > y) - (x < y);
+}
+
+double fo_stats_quantile(double *v, size_t n, double q)
+{
+	qsort(v, n, sizeof *v, compare);
+	double at = q * (double)(n - 1);
+	size_t i = (size_t)at;
+	return i + 1 < n ? v[i] + (at - (double)i) * (v[i + 1] - v[i]) : v[n - 1];
+}
+
+double fo_stats_median(const double *v, size_t n)
+{
+	if (!n)
+		return 0;
+	double *copy = fo_xmalloc(n * sizeof *v);
+	memcpy(copy, v, n * sizeof *v);
+	double m = fo_stats_quantile(copy, n, 0.5);
+	free(copy);
+	return m;
+}

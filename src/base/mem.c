@@ -1,0 +1,139 @@
+#include "base/mem.h"
+
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define HUGE_PAGE ((size_t)2 << 20) /* x86-64 and aarch64 (4 KiB granule) huge page */
+
+static atomic_uint_fast64_t count;
+
+uint64_t fo_mem_count(void) { return atomic_load(&count); }
+
+static void out_of_memory(size_t bytes)
+{
+	fprintf(stderr, "flatout: out of memory: the system refused %zu bytes\n", bytes);
+	exit(3);
+}
+
+void *fo_xmalloc(size_t bytes)
+{
+	atomic_fetch_add(&count, 1);
+	void *p = calloc(1, bytes ? bytes : 1);
+	if (!p)
+		out_of_memory(bytes);
+	return p;
+}
+
+void *fo_xrealloc(void *p, size_t bytes)
+{
+	atomic_fetch_add(&count, 1);
+	p = realloc(p, bytes ? bytes : 1);
+	if (!p)
+		out_of_memory(bytes);
+	return p;
+}
+
+char *fo_xstrdup(const char *s)
+{
+	size_t n = strlen(s) + 1;
+	return memcpy(fo_xmalloc(n), s, n);
+}
+
+struct fo_arena_block {
+	struct fo_arena_block *next;
+	size_t used, size;
+	_Alignas(16) unsigned char data[];
+};
+
+void *fo_arena_alloc(struct fo_arena *a, size_t bytes)
+{
+	bytes = (bytes + 15) & ~(size_t)15;
+	struct fo_arena_block *b = a->head;
+	if (!b || b->size - b->used < bytes) {
+		size_t size = bytes > 16384 ? bytes : 16384;
+		b = fo_xmalloc(sizeof *b + size);
+		b->size = size;
+		b->next = a->head;
+		a->head = b;
+	}
+	void *p = b->data + b->used;
+	b->used += bytes;
+	return p;
+}
+
+char *fo_arena_strdup(struct fo_arena *a, const char *s)
+{
+	size_t n = strlen(s) + 1;
+	return memcpy(fo_arena_alloc(a, n), s, n);
+}
+
+char *fo_arena_printf(struct fo_arena *a, const char *fmt, ...)
+{
+	va_list ap, ap2;
+	va_start(ap, fmt);
+	va_copy(ap2, ap);
+	int n = vsnprintf(NULL, 0, fmt, ap);
+	va_end(ap);
+	char *s = fo_arena_alloc(a, (size_t)(n < 0 ? 0 : n) + 1);
+	vsnprintf(s, (size_t)(n < 0 ? 0 : n) + 1, fmt, ap2);
+	va_end(ap2);
+	return s;
+}
+
+void fo_arena_fini(struct fo_arena *a)
+{
+	for (struct fo_arena_block *b = a->head, *next; b; b = next) {
+		next = b->next;
+		free(b);
+	}
+	a->head = NULL;
+}
+
+fo_status fo_pages_new(size_t bytes, void **out)
+{
+	atomic_fetch_add(&count, 1);
+	size_t size = (bytes + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1);
+	if (size < bytes)
+		return fo_fail(FO_ENOMEM, "cannot allocate %zu bytes: size overflows", bytes);
+	/* Map one huge page more and trim, so that the result starts on a huge page. */
+	unsigned char *p = mmap(NULL, size + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (p == MAP_FAILED)
+		return fo_fail(FO_ENOMEM, "cannot allocate %.3f GiB: the system refused", (double)bytes / 1073741824.0);
+	size_t head = (HUGE_PAGE - (uintptr_t)p % HUGE_PAGE) % HUGE_PAGE;
+	if (head)
+		munmap(p, head);
+	if (HUGE_PAGE - head)
+		munmap(p + head + size, HUGE_PAGE - head);
+	madvise(p + head, size, MADV_HUGEPAGE);
+	*out = p + head;
+	return FO_OK;
+}
+
+void fo_pages_free(void *p, size_t bytes)
+{
+	if (p)
+		munmap(p, (bytes + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1));
+}
+
+fo_status fo_mul_size(size_t a, size_t b, size_t *out)
+{
+	if (__builtin_mul_overflow(a, b, out))
+		return fo_fail(FO_EFORMAT, "size overflows: %zu x %zu bytes", a, b);
+	return FO_OK;
+}
+
+void fo_array_room(void *array, size_t *cap, size_t n, size_t size)
+{
+	if (n < *cap)
+		return;
+	size_t want = *cap ? *cap * 2 : 16;
+	if (want <= n)
+		want = n + 1;
+	void **slot = array;
+	*slot = fo_xrealloc(*slot, want * size);
+	*cap = want;
+}

@@ -1,0 +1,99 @@
+/* One options table drives flags, YAML keys, environment variables, validation, --help, man pages and sample files.
+ *
+ * A row names a field of a plain struct. Precedence: default < file < environment < flag, in whatever order they are
+ * read; each value remembers where it came from. All mistakes are reported at once. Values:
+ * - integers: 1000, 1e9, 4k, 1.5M, 2Ki (k, M, G, T are powers of 1000; Ki, Mi, Gi, Ti of 1024);
+ * - numbers (REAL): as integers, with fractions; with unit "s" they are durations: 30, 250ms, 30s, 5m, 2h;
+ * - sizes (BYTES): 80GiB, 1.5 MiB, 4096, 4096B, 80GB (KiB, MiB, GiB, TiB of 1024; kB, MB, GB, TB of 1000);
+ * - booleans: true/false/yes/no/on/off; enumerations: their names; texts: any UTF-8, empty too.
+ * Not-a-number, infinities, overflow and trailing bytes are mistakes.
+ *
+ *   static const struct fo_opt rows[] = {
+ *       FO_OPT_INT(struct run, steps, "train.steps", "N", "1000", 1, 1e9, "steps", "optimizer steps to run"),
+ *       FO_OPT_END
+ *   };
+ * The key "train.steps" is the flag --train.steps=N (short form --steps=N when `steps` is unique in the table), the YAML
+ * entry "train: {steps: N}" and the environment variable FLATOUT_TRAIN_STEPS. */
+#ifndef FO_BASE_OPT_H
+#define FO_BASE_OPT_H
+
+#include "base/err.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum fo_opt_type { FO_OPT_T_INT, FO_OPT_T_REAL, FO_OPT_T_BOOL, FO_OPT_T_TEXT, FO_OPT_T_ENUM, FO_OPT_T_BYTES };
+
+struct fo_opt {
+	const char *key;      /* "group.name"; NULL ends the table */
+	const char *arg;      /* placeholder in help: "N", "PATH" */
+	const char *dfl;      /* default as text; NULL: none, the field starts as NULL, 0, false or -1 (ENUM) */
+	double lo, hi;        /* inclusive range for INT, REAL, BYTES; either may be infinite; lo == hi: no range */
+	const char *unit;     /* "tokens", "", ... */
+	const char *help;     /* one line */
+	const char *names;    /* ENUM: "a|b|c": the value is the index (int) */
+	enum fo_opt_type type;
+	size_t offset, size;
+};
+
+#define FO_OPT_ROW(S, f, T, TYPE, key, arg, dfl, lo, hi, unit, help, names) \
+	{ key, arg, dfl, lo, hi, unit, help, names, TYPE, offsetof(S, f), \
+	  sizeof(struct { _Static_assert(_Generic(((S *)0)->f, T: 1, default: 0), "option type is not the type of " #f); char c; }) }
+#define FO_OPT_INT(S, f, key, arg, dfl, lo, hi, unit, help)  FO_OPT_ROW(S, f, int64_t, FO_OPT_T_INT, key, arg, dfl, lo, hi, unit, help, NULL)
+#define FO_OPT_REAL(S, f, key, arg, dfl, lo, hi, unit, help) FO_OPT_ROW(S, f, double, FO_OPT_T_REAL, key, arg, dfl, lo, hi, unit, help, NULL)
+#define FO_OPT_BYTES(S, f, key, arg, dfl, lo, hi, help)      FO_OPT_ROW(S, f, int64_t, FO_OPT_T_BYTES, key, arg, dfl, lo, hi, "bytes", help, NULL)
+#define FO_OPT_BOOL(S, f, key, dfl, help)                    FO_OPT_ROW(S, f, bool, FO_OPT_T_BOOL, key, "BOOL", dfl, 0, 1, "", help, NULL)
+#define FO_OPT_TEXT(S, f, key, arg, dfl, help)               FO_OPT_ROW(S, f, const char *, FO_OPT_T_TEXT, key, arg, dfl, 0, 0, "", help, NULL)
+#define FO_OPT_ENUM(S, f, key, dfl, help, names)             FO_OPT_ROW(S, f, int, FO_OPT_T_ENUM, key, "NAME", dfl, 0, 0, "", help, names)
+#define FO_OPT_END { 0 }
+
+enum fo_opt_origin { FO_ORIGIN_DEFAULT, FO_ORIGIN_FILE, FO_ORIGIN_ENV, FO_ORIGIN_FLAG };
+
+/* The values of one table: `target` is the struct, texts are arena-owned. */
+struct fo_opt_set {
+	const struct fo_opt *rows;
+	void *target;
+	struct fo_arena arena;
+	struct { enum fo_opt_origin from; const char *where; } *origin;  /* per row; where: "run.yaml:12", a variable's name, "" */
+	struct fo_str problems;      /* one line per mistake found so far */
+	int problem_count;           /* all of them; only the first FO_OPT_PROBLEMS_MAX are written out */
+};
+enum { FO_OPT_PROBLEMS_MAX = 100 };
+#define FO_OPT_FILE_BYTES_MAX ((size_t)1 << 20) /* a run file of people is a few KiB */
+
+void fo_opt_init(struct fo_opt_set *s, const struct fo_opt *rows, void *target);   /* sets every default */
+/* Each returns FO_OK even when it noted mistakes in `problems`; only an unreadable file is an error of its own. */
+FO_CHECKED fo_status fo_opt_read_yaml(struct fo_opt_set *s, const char *path);
+FO_CHECKED fo_status fo_opt_read_yaml_text(struct fo_opt_set *s, const char *text, size_t len, const char *where);
+/* FLATOUT_<KEY>, upper case, '.' and '-' as '_'. An empty variable counts as unset. */
+void fo_opt_read_env(struct fo_opt_set *s);
+/* Takes "--key=value", "--key value" and "--flag" (BOOL) out of argv; what is left (positional) is compacted to the
+ * front and *argc updated. "--" ends options. BOOL also takes "--no-flag". A flag given twice: the last one counts. */
+void fo_opt_read_args(struct fo_opt_set *s, int *argc, char **argv);
+void fo_opt_set_text(struct fo_opt_set *s, const char *key, const char *value, enum fo_opt_origin from, const char *where);
+void fo_opt_problem(struct fo_opt_set *s, const char *fmt, ...) FO_PRINTF(2, 3);   /* a cross-field mistake */
+/* Was it given anywhere (file, environment, flag)? An unknown key is false. */
+bool fo_opt_given(const struct fo_opt_set *s, const char *key);
+/* FO_EARG whose text has one line per mistake (as many whole lines as fit, then their number) if there are any. */
+FO_CHECKED fo_status fo_opt_finish(struct fo_opt_set *s);
+void fo_opt_fini(struct fo_opt_set *s);
+
+int fo_opt_count(const struct fo_opt *rows);
+const char *fo_opt_origin_name(enum fo_opt_origin from);   /* "default", "file", "environment", "flag" */
+/* The value of row i as text in canonical form (arena of s); it reads back to the same value. "" when not set. */
+const char *fo_opt_value_text(struct fo_opt_set *s, int i);
+/* Help text, 80 columns, grouped by the key's first part; a commented YAML file with every row and its present value
+ * (rows without a value are commented out). */
+void fo_opt_help(const struct fo_opt *rows, struct fo_str *out);
+void fo_opt_sample_yaml(struct fo_opt_set *s, struct fo_str *out);
+/* The OPTIONS section of a man page in mdoc; nothing for an empty table. */
+void fo_opt_mdoc(const struct fo_opt *rows, struct fo_str *out);
+/* Plain paragraphs as mdoc; indented lines become a literal display. */
+void fo_opt_mdoc_text(struct fo_str *out, const char *text);
+/* {"key": {"value": ..., "origin": ..., "where": ...}, ...} */
+void fo_opt_json(struct fo_opt_set *s, struct fo_str *out);
+
+#endif

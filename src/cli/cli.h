@@ -1,0 +1,56 @@
+/* Subcommands. Each is a row of fo_commands[] in main.c; only this folder prints or exits. */
+#ifndef FO_CLI_CLI_H
+#define FO_CLI_CLI_H
+
+#include "base/err.h"
+#include "base/json.h"
+#include "base/opt.h"
+#include "base/str.h"
+
+#include <stdio.h>
+
+struct fo_command {
+	const char *name;
+	const char *group;            /* "measure", "train", "improve", "diagnose", "plan" */
+	const char *usage;            /* "flatout flops --model M --seq S [--json]" */
+	const char *summary;          /* one line */
+	const char *text;             /* what --help says below the options: description and examples */
+	const struct fo_opt *opts;    /* NULL: none */
+	fo_status (*run)(int argc, char **argv);   /* argv[0] is the subcommand's name */
+};
+extern const struct fo_command *const fo_commands[];   /* NULL-terminated */
+
+extern const struct fo_command fo_cmd_flops, fo_cmd_mfu, fo_cmd_devices, fo_cmd_ops, fo_cmd_program, fo_cmd_init, fo_cmd_config;
+#ifndef FO_NO_ENGINE
+extern const struct fo_command fo_cmd_train, fo_cmd_demo;
+#endif
+
+/* Reads flags (and FLATOUT_* variables) of one command into target; positional arguments stay in argv. Handles nothing
+ * but options: --help was served by main. Initialises s; the caller ends it with fo_opt_fini() also after an error. */
+FO_CHECKED fo_status fo_cli_options(const struct fo_command *c, struct fo_opt_set *s, void *target, int *argc, char **argv);
+/* As fo_cli_options for commands that take a run file: argv[1], when there is one, is read as YAML too (it stays in argv),
+ * and the mistakes of file, environment and flags are reported together. */
+FO_CHECKED fo_status fo_cli_options_file(const struct fo_command *c, struct fo_opt_set *s, void *target, int *argc, char **argv);
+/* FO_EARG naming the first argument too many, when there are more than `most` positional arguments behind argv[0]. */
+FO_CHECKED fo_status fo_cli_no_more_args(const struct fo_command *c, int argc, char **argv, int most);
+
+/* Pages; `list` is fo_commands. They only fill out; main prints. */
+void fo_help_tasks(const struct fo_command *const *list, struct fo_str *out);      /* `flatout` alone */
+void fo_help_overview(const struct fo_command *const *list, struct fo_str *out);   /* `flatout --help` */
+void fo_help_command(const struct fo_command *c, struct fo_str *out);              /* `flatout CMD --help` */
+void fo_man_command(const struct fo_command *c, struct fo_str *out);               /* mdoc */
+void fo_man_overview(const struct fo_command *const *list, struct fo_str *out);    /* mdoc of flatout(1) */
+void fo_version_text(struct fo_str *out, bool json);                               /* `flatout --version` */
+/* NULL when there is none of that name; *nearest (may be NULL) is then the most similar one or NULL. */
+const struct fo_command *fo_command_find(const struct fo_command *const *list, const char *name, const char **nearest);
+
+/* A table at 80 columns: columns are padded to their widest cell; align is one of 'l', 'r' per column. Width counts code
+ * points. A last column that is left-aligned is wrapped at words when the line would pass 80 columns. */
+struct fo_table { struct fo_arena arena; char ***row; size_t rows, cap; int cols; const char *align; bool has_head; };
+void fo_table_init(struct fo_table *t, const char *align);
+void fo_table_row(struct fo_table *t, ...);      /* cols C strings; copied, controls made visible; NULL is "" */
+void fo_table_print(struct fo_table *t, FILE *f, const char *indent, bool head);   /* head: underline the first row */
+void fo_table_fini(struct fo_table *t);
+bool fo_cli_color(FILE *f);                      /* a terminal, NO_COLOR unset */
+
+#endif

@@ -1,0 +1,149 @@
+/* Vectors of FO_LANES floats, for sources that are compiled once per instruction set.
+ *
+ * A source NAME.inc is included by NAME_avx2.c (8 lanes) and NAME_avx512.c (16 lanes). GCC's vector extensions lower any width
+ * to what the -m flags allow, so tests build the 16-lane code on machines without AVX-512 (FO_LANES 16 with -mavx2) and hold
+ * it to the same results. Multiply-adds contract to FMA (-ffp-contract=fast). */
+#ifndef FO_KERNEL_X86_VEC_H
+#define FO_KERNEL_X86_VEC_H
+
+#include "kernel/kernel.h"
+
+#include <immintrin.h>
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#ifndef FO_LANES
+#error "define FO_LANES to 8 or 16 before including vec.h"
+#endif
+
+#define FO_INLINE static inline __attribute__((always_inline, unused))
+
+typedef float vf __attribute__((vector_size(FO_LANES * 4)));
+typedef int32_t vi __attribute__((vector_size(FO_LANES * 4)));
+typedef uint32_t vu __attribute__((vector_size(FO_LANES * 4)));
+typedef uint16_t vh __attribute__((vector_size(FO_LANES * 2)));
+typedef double vd __attribute__((vector_size(FO_LANES * 8)));
+
+/* Not (vf){ 0 } + x, which is an addition where x is not known (it turns -0 into 0). */
+FO_INLINE vf v_set1(float x)
+{
+#if FO_LANES == 8
+	return (vf){ x, x, x, x, x, x, x, x };
+#else
+	return (vf){ x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x };
+#endif
+}
+FO_INLINE vf v_load(const float *p) { vf v; memcpy(&v, p, sizeof v); return v; }
+FO_INLINE void v_store(float *p, vf v) { memcpy(p, &v, sizeof v); }
+FO_INLINE vf v_fma(vf a, vf b, vf c) { return a * b + c; }
+FO_INLINE vf v_select(vi mask, vf a, vf b) { return (vf)(((vi)a & mask) | ((vi)b & ~mask)); }
+FO_INLINE vf v_max(vf a, vf b)
+{
+#if FO_LANES == 8 && defined __AVX__
+	return (vf)_mm256_max_ps((__m256)a, (__m256)b);
+#elif FO_LANES == 16 && defined __AVX512F__
+	return (vf)_mm512_max_ps((__m512)a, (__m512)b);
+#else
+	return v_select(a > b, a, b);
+#endif
+}
+FO_INLINE vf v_min(vf a, vf b)
+{
+#if FO_LANES == 8 && defined __AVX__
+	return (vf)_mm256_min_ps((__m256)a, (__m256)b);
+#elif FO_LANES == 16 && defined __AVX512F__
+	return (vf)_mm512_min_ps((__m512)a, (__m512)b);
+#else
+	return v_select(a < b, a, b);
+#endif
+}
+/* Sum and maximum of the lanes, in a fixed tree order. */
+FO_INLINE float v_sum(vf v)
+{
+	float t[FO_LANES];
+	v_store(t, v);
+	for (int w = FO_LANES / 2; w; w /= 2)
+		for (int i = 0; i < w; i++)
+			t[i] += t[i + w];
+	return t[0];
+}
+FO_INLINE float v_hmax(vf v)
+{
+	float t[FO_LANES];
+	v_store(t, v);
+	for (int w = FO_LANES / 2; w; w /= 2)
+		for (int i = 0; i < w; i++)
+			t[i] = t[i] > t[i + w] ? t[i] : t[i + w];
+	return t[0];
+}
+
+/* bf16, rounded to nearest even; NaN stays NaN. */
+FO_INLINE vf v_from_bf16(vh h) { return (vf)(__builtin_convertvector(h, vu) << 16); }
+FO_INLINE vh v_to_bf16(vf v)
+{
+	vu u = (vu)v, r = (u + 0x7fff + (u >> 16 & 1)) >> 16;
+	vu nan = (vu)(v != v);
+	r = (r & ~nan) | ((u >> 16 | 64) & nan);
+	return __builtin_convertvector(r, vh);
+}
+FO_INLINE vf v_load_bf16(const uint16_t *p) { vh h; memcpy(&h, p, sizeof h); return v_from_bf16(h); }
+FO_INLINE void v_store_bf16(uint16_t *p, vf v) { vh h = v_to_bf16(v); memcpy(p, &h, sizeof h); }
+
+/* Element i of an f32 or bf16 row as floats; n < FO_LANES reads (writes) that many elements, the rest are 0 (untouched). */
+FO_INLINE vf v_load_any(const void *row, int64_t i, int dtype)
+{
+	return dtype == FO_BF16 ? v_load_bf16((const uint16_t *)row + i) : v_load((const float *)row + i);
+}
+FO_INLINE void v_store_any(void *row, int64_t i, int dtype, vf v)
+{
+	if (dtype == FO_BF16)
+		v_store_bf16((uint16_t *)row + i, v);
+	else
+		v_store((float *)row + i, v);
+}
+FO_INLINE vf v_load_part(const void *row, int64_t i, int dtype, int n)
+{
+	if (dtype == FO_BF16) {
+		vh h = { 0 };
+		memcpy(&h, (const uint16_t *)row + i, (size_t)n * 2);
+		return v_from_bf16(h);
+	}
+	vf v = { 0 };
+	memcpy(&v, (const float *)row + i, (size_t)n * 4);
+	return v;
+}
+FO_INLINE void v_store_part(void *row, int64_t i, int dtype, vf v, int n)
+{
+	if (dtype == FO_BF16) {
+		vh h = v_to_bf16(v);
+		memcpy((uint16_t *)row + i, &h, (size_t)n * 2);
+	} else {
+		memcpy((float *)row + i, &v, (size_t)n * 4);
+	}
+}
+
+/* exp(x): 2^n p(r), |r| <= ln2/2, p the degree-6 Taylor polynomial (remainder r^7/5040 < 1.2e-7 relative); x below -87 gives 0,
+ * above 88 saturates. */
+FO_INLINE vf v_exp(vf x)
+{
+	vi zero = x < v_set1(-87.0f);
+	x = v_min(v_max(x, v_set1(-87.0f)), v_set1(88.0f));
+	const float magic = 12582912.0f;               /* 1.5 * 2^23: adding it rounds to an integer in the low bits */
+	vf z = x * 1.44269504f + magic;
+	vf n = z - magic;
+	vf r = x - n * 0.693359375f;                   /* ln 2 in two parts (Cody and Waite) */
+	r = r + n * 2.12194440e-4f;
+	vf p = v_set1(1.0f / 720);
+	p = p * r + 1.0f / 120;
+	p = p * r + 1.0f / 24;
+	p = p * r + 1.0f / 6;
+	p = p * r + 0.5f;
+	p = p * r + 1.0f;
+	p = p * r + 1.0f;
+	vi e = ((vi)z - (vi)v_set1(magic)) << 23;      /* n in the exponent's place */
+	vf y = (vf)((vi)p + e);
+	return (vf)((vi)y & ~zero);
+}
+
+#endif

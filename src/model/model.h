@@ -1,0 +1,109 @@
+/* A transformer's architecture, its parameters and its closed FLOP formulas.
+ *
+ * The engine trains the Llama family (fo_model_trainable() says why it cannot train another one); parameter and FLOP
+ * accounting covers GPT-like and mixture-of-experts models too. Closed formulas live here and in tests only: everything
+ * else sums over the step program, and a test holds the two equal.
+ *
+ * Letters: L layers, D hidden, H heads, K kv heads, Q head dimension, F ffn, V vocabulary, S sequence. */
+#ifndef FO_MODEL_MODEL_H
+#define FO_MODEL_MODEL_H
+
+#include "base/err.h"
+#include "base/mem.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum fo_family { FO_FAMILY_LLAMA, FO_FAMILY_GPT, FO_FAMILY_MOE, FO_FAMILY_DEEPSEEK };
+
+/* Rotary position scaling as Hugging Face's config.json names it. */
+/* OTHER: a scaling that accounting does not need and that the engine does not know (yarn, dynamic, partial, ...). */
+enum fo_rope_type { FO_ROPE_DEFAULT, FO_ROPE_LINEAR, FO_ROPE_LLAMA3, FO_ROPE_OTHER };
+
+struct fo_rope {
+	double theta;
+	enum fo_rope_type type;
+	double factor, low_freq_factor, high_freq_factor; /* LINEAR uses factor alone */
+	int64_t original_max_position;
+};
+
+struct fo_model {
+	char name[64];
+	enum fo_family family;
+	int64_t layers, hidden, heads, kv_heads, head_dim, ffn, vocab;
+	int64_t max_position;           /* 0: not stated */
+	bool tied;                      /* the head shares the embedding's weights */
+	bool gated;                     /* SwiGLU-like feed-forward (three matrices) rather than two */
+	bool attention_bias, mlp_bias;  /* biases of q, k, v (Qwen2, GPT) and of the feed-forward matrices (GPT) */
+	bool output_bias;               /* bias of the attention's output projection (GPT; Llama with attention_bias) */
+	bool norm_bias;                 /* LayerNorm with shift (GPT) rather than RMSNorm */
+	bool qk_norm;                   /* Qwen3 */
+	bool learned_position;          /* GPT: a position table */
+	int64_t sliding_window;         /* keys that a query sees at most; 0: all */
+	double norm_eps;
+	struct fo_rope rope;
+	/* Mixture of experts (family MOE, DEEPSEEK): */
+	int64_t experts, experts_active, shared_experts, expert_ffn, dense_layers;
+	/* Multi-head latent attention (family DEEPSEEK): */
+	int64_t q_lora, kv_lora, qk_nope_dim, qk_rope_dim, v_dim;
+};
+
+/* ---- where a model comes from ---- */
+
+/* name is a preset ("llama-3.1-8b"), or a path to a Hugging Face config.json or to a folder that holds one.
+ * An unknown name is FO_EARG with the nearest presets. */
+FO_CHECKED fo_status fo_model_load(const char *name, struct fo_model *out);
+/* Parses the text of a config.json; `where` names it in errors. Caps every dimension; refuses unknown model_type with
+ * what is supported. */
+FO_CHECKED fo_status fo_model_parse(const char *json, size_t len, const char *where, struct fo_model *out);
+/* The config.json text (LlamaForCausalLM layout) of a trainable model, arena-owned. dtype is "float32" or "bfloat16". */
+char *fo_model_config_json(struct fo_arena *a, const struct fo_model *m, const char *dtype);
+/* Checks that dimensions agree with each other (heads divisible by kv_heads, head_dim even, all positive, caps). */
+FO_CHECKED fo_status fo_model_check(const struct fo_model *m);
+/* FO_EUNSUPPORTED naming what differs if the engine cannot train this architecture. */
+FO_CHECKED fo_status fo_model_trainable(const struct fo_model *m);
+
+int fo_model_preset_count(void);
+const struct fo_model *fo_model_preset(int i);
+const char *fo_model_preset_source(int i);  /* where the dimensions come from */
+
+/* The head_dim/2 inverse frequencies (radians per position) after scaling: theta^(-2i/Q), Llama-3.1 rule as in
+ * transformers' rope_utils ("llama3"). out has head_dim/2 entries. */
+void fo_model_rope_frequencies(const struct fo_rope *r, int64_t head_dim, double *out);
+
+/* ---- counting ---- */
+
+enum fo_component {
+	FO_COMP_EMBEDDING, FO_COMP_QKV, FO_COMP_SCORES, FO_COMP_OUTPUT, FO_COMP_FFN, FO_COMP_ROUTER, FO_COMP_NORM, FO_COMP_HEAD,
+	FO_COMP_COUNT,
+};
+extern const char *const fo_component_name[FO_COMP_COUNT];
+
+/* Weights as doubles: exact up to 2^53. Biases belong to the matrix that they follow and count as its weights (2 FLOP
+ * forward, 4 backward, as norms do); q/k norms and the norms inside MLA belong to the norms; the router's matrix is a
+ * matrix product. Weights that no gradient moves (DeepSeek's score-correction biases) and multi-token-prediction
+ * modules are not counted. */
+struct fo_params {
+	double total;       /* every trainable weight, the tied head counted once */
+	double active;      /* weights that one token uses (mixture of experts); = total for dense models */
+	double embedding;   /* input embedding (and learned positions); also when tied */
+	double head;        /* output projection, also when it shares the embedding's memory */
+	double matmul;      /* N_mm: what multiplies a token: active weights - embedding lookup + head if tied; norms included */
+	double norm, attention, ffn;   /* parts of `total`: total = embedding + (untied) head + norm + attention + ffn */
+	double component[FO_COMP_COUNT], component_active[FO_COMP_COUNT];   /* HEAD also when tied */
+};
+struct fo_params fo_model_params(const struct fo_model *m);
+
+/* FLOP per token, forward plus backward unless named otherwise. Rules (docs/metrics.md):
+ *   mfu         6 N_mm + 12 L H Q S     (PaLM appendix B; attention counted as if not causal)
+ *   mfu_causal  6 N_mm +  6 L H Q S     (S/2 keys per query)
+ *   mfu_6n      6 N_mm
+ * For MLA, 12 L H Q S becomes 6 L H (Qqk + Qv) S. With a sliding window W < S a query has W keys under the full rule and
+ * W - W^2/2S on average under the causal one. seq >= 1. */
+struct fo_flop {
+	double mfu, mfu_causal, mfu_6n;
+	struct { double forward, backward, forward_causal, backward_causal; } component[FO_COMP_COUNT]; /* all layers together */
+};
+struct fo_flop fo_model_flop_per_token(const struct fo_model *m, int64_t seq);
+
+#endif

@@ -1,0 +1,295 @@
+/* The operations table and what derives from it: names, operand modes, costs, shape rules. */
+#include "program/program.h"
+
+#include <string.h>
+
+const char *const fo_class_name[] = { "tensor", "memory", "comm", "host" };
+const char *const fo_category_name[FO_CAT_COUNT] = {
+	"matmul", "attention_forward", "attention_backward", "elementwise", "loss", "optimizer", "communication", "host",
+};
+const char *const fo_access_name[] = { "read", "def", "part", "update", "acc", "take" };
+const char *const fo_dtype_name[FO_DTYPE_COUNT] = { "f32", "bf16", "f64", "i32" };
+const char *const fo_lane_name[FO_LANE_COUNT] = {
+	"compute", "host", "copy", "tp", "gather", "reduce", "recv_forward", "send_forward", "recv_backward", "send_backward",
+};
+const char *const fo_phase_name[FO_PHASE_COUNT] = { "forward", "backward", "wgrad", "recompute", "optimizer", "transfer" };
+const char *const fo_port_name[FO_PORT_COUNT] = { "none", "batch", "hyper", "loss", "logits" };
+const char *const fo_role_name[FO_ROLE_COUNT] = { "forward", "backward", "wgrad", "optimizer", "gather", "reduce", "p2p", "host" };
+const char *const fo_unit_name[FO_UNIT_COUNT] = { "embed", "layer", "head", "step" };
+const char *const fo_precision_name[FO_PRECISION_COUNT] = { "fp32", "bf16", "fp64" };
+
+/* ---- costs ---- */
+
+typedef struct fo_cost cost_fn(const struct fo_program *p, const struct fo_op *o, double pairs);
+
+static double operand_bytes(const struct fo_program *p, const struct fo_operand *a)
+{
+	double once = (double)a->nr * a->nc * (double)fo_dtype_bytes(p->buf[a->buf].dtype);
+	return a->access == FO_UPDATE || a->access == FO_ACC ? 2 * once : once;
+}
+
+static struct fo_cost cost_none(const struct fo_program *p, const struct fo_op *o, double pairs)
+{
+	(void)p, (void)o, (void)pairs;
+	return (struct fo_cost){ 0 };
+}
+
+static struct fo_cost cost_bytes(const struct fo_program *p, const struct fo_op *o, double pairs)
+{
+	(void)pairs;
+	struct fo_cost c = { 0 };
+	for (int i = 0; i < o->n; i++)
+		c.bytes += operand_bytes(p, &o->arg[i]);
+	return c;
+}
+
+/* A look-up touches one table row per token, not the table. */
+static struct fo_cost cost_embed(const struct fo_program *p, const struct fo_op *o, double pairs)
+{
+	(void)pairs;
+	const struct fo_operand *table = &o->arg[o->kind == FO_OP_embed ? 1 : 2];
+	const struct fo_operand *x = &o->arg[o->kind == FO_OP_embed ? 2 : 1];
+	double rows = (double)x->nr * x->nc * (double)fo_dtype_bytes(p->buf[table->buf].dtype);
+	return (struct fo_cost){ .bytes = operand_bytes(p, &o->arg[0]) + operand_bytes(p, x) +
+				 (table->access == FO_ACC ? 2 : 1) * rows };
+}
+
+static void matmul_dims(const struct fo_op *o, int64_t *m, int64_t *n, int64_t *k)
+{
+	const struct fo_operand *a = &o->arg[0], *b = &o->arg[1];
+	*m = o->attr.ta ? a->nc : a->nr;
+	*k = o->attr.ta ? a->nr : a->nc;
+	*n = o->attr.tb ? b->nr : b->nc;
+}
+
+static struct fo_cost cost_matmul(const struct fo_program *p, const struct fo_op *o, double pairs)
+{
+	int64_t m, n, k;
+	matmul_dims(o, &m, &n, &k);
+	struct fo_cost c = cost_bytes(p, o, pairs);
+	c.model = c.model_causal = c.exec = 2.0 * (double)m * (double)n * (double)k;
+	return c;
+}
+
+/* By convention a norm's weight counts like any weight: 2 FLOP per parameter and token forward, 4 backward, so that the
+ * program's sum equals 6 N_mm + 12 L H Q S. It is also what runs, when only sums are counted: one multiply-add per element in
+ * each of the three reductions. */
+static struct fo_cost cost_norm(const struct fo_program *p, const struct fo_op *o, double pairs)
+{
+	struct fo_cost c = cost_bytes(p, o, pairs);
+	c.model = c.model_causal = c.exec = 2.0 * o->arg[0].nr * o->arg[0].nc;
+	return c;
+}
+
+static double visible_pairs(const struct fo_program *p, double pairs)
+{
+	double s = (double)p->run.seq;
+	return pairs >= 0 ? pairs : (double)p->run.rows * s * (s + 1) / 2;
+}
+
+/* Two products of T x S x HQ; the causal rule takes S/2 keys per query, what runs is the true number of visible pairs. */
+static struct fo_cost cost_attention(const struct fo_program *p, const struct fo_op *o, double pairs)
+{
+	const struct fo_operand *q = &o->arg[0];
+	struct fo_cost c = cost_bytes(p, o, pairs);
+	c.model = 4.0 * q->nr * (double)p->run.seq * q->nc;
+	c.model_causal = c.model / 2;
+	c.exec = 4.0 * visible_pairs(p, pairs) * q->nc;
+	return c;
+}
+
+/* The model needs four products backward; the fifth, the scores again, is recomputation. */
+static struct fo_cost cost_attention_bwd(const struct fo_program *p, const struct fo_op *o, double pairs)
+{
+	const struct fo_operand *q = &o->arg[0];
+	struct fo_cost c = cost_bytes(p, o, pairs);
+	c.model = 8.0 * q->nr * (double)p->run.seq * q->nc;
+	c.model_causal = c.model / 2;
+	c.exec = 10.0 * visible_pairs(p, pairs) * q->nc;
+	return c;
+}
+
+/* ---- the table ---- */
+
+static struct fo_op_info info[FO_OP_COUNT] = {
+#define FO_OP(id, c, cat, cost, in, args, text) \
+	[FO_OP_##id] = { .name = #id, .operands = args, .inplace = in, .doc = text, .cls = FO_CLASS_##c, .category = FO_CAT_##cat },
+#include "program/ops.def"
+#undef FO_OP
+};
+static cost_fn *const cost_of[FO_OP_COUNT] = {
+#define FO_OP(id, c, cat, cost, in, args, text) [FO_OP_##id] = cost,
+#include "program/ops.def"
+#undef FO_OP
+};
+
+/* Takes "name:modes name:modes? ..." apart, once, before main: the table is then constant. */
+__attribute__((constructor)) static void parse_operands(void)
+{
+	static const char letter[] = "rdpuat"; /* in the order of enum fo_access */
+	for (int k = 0; k < FO_OP_COUNT; k++) {
+		struct fo_op_info *f = &info[k];
+		for (const char *s = f->operands; *s;) {
+			int i = f->max_operands++;
+			size_t n = strcspn(s, ":");
+			memcpy(f->operand[i].name, s, n < sizeof f->operand[i].name ? n : sizeof f->operand[i].name - 1);
+			for (s += n + 1; *s && *s != ' ' && *s != '?'; s++)
+				f->operand[i].modes |= (uint8_t)(1 << (strchr(letter, *s) - letter));
+			if (*s == '?')
+				s++;
+			else
+				f->min_operands = i + 1;
+			if (*s == ' ')
+				s++;
+		}
+	}
+}
+
+const struct fo_op_info *fo_op_info(enum fo_op_kind kind) { return &info[kind]; }
+
+int fo_op_kind_find(const char *name)
+{
+	for (int k = 0; k < FO_OP_COUNT; k++)
+		if (!strcmp(info[k].name, name))
+			return k;
+	return -1;
+}
+
+struct fo_cost fo_op_cost(const struct fo_program *p, const struct fo_op *o, double pairs)
+{
+	struct fo_cost c = cost_of[o->kind](p, o, pairs);
+	if (o->phase == FO_RECOMPUTE)
+		c.model = c.model_causal = 0;   /* executed work, never model work */
+	return c;
+}
+
+static void cost_add(struct fo_cost *sum, const struct fo_cost *c, double times)
+{
+	sum->model += times * c->model;
+	sum->model_causal += times * c->model_causal;
+	sum->exec += times * c->exec;
+	sum->bytes += times * c->bytes;
+	sum->wire += times * c->wire;
+}
+
+/* category < 0: all */
+static struct fo_cost sum_cost(const struct fo_program *p, int category, double pairs)
+{
+	struct fo_cost sum = { 0 };
+	for (int b = 0; b < p->nblock; b++) {
+		int64_t slots = 0;
+		for (int s = 0; s < p->nslot; s++)
+			slots += p->slot[s].block == b;
+		for (int i = 0; slots && i < p->block[b].n; i++) {
+			const struct fo_op *o = &p->block[b].op[i];
+			if (category >= 0 && (int)info[o->kind].category != category)
+				continue;
+			struct fo_cost c = fo_op_cost(p, o, pairs);
+			cost_add(&sum, &c, (double)slots);
+		}
+	}
+	return sum;
+}
+
+struct fo_cost fo_program_cost(const struct fo_program *p, double pairs) { return sum_cost(p, -1, pairs); }
+struct fo_cost fo_program_category_cost(const struct fo_program *p, enum fo_category c, double pairs)
+{
+	return sum_cost(p, (int)c, pairs);
+}
+
+/* ---- shape rules ---- */
+
+static bool same(const struct fo_operand *a, const struct fo_operand *b) { return a->nr == b->nr && a->nc == b->nc; }
+static bool is(const struct fo_operand *a, int64_t nr, int64_t nc) { return a->nr == nr && a->nc == nc; }
+
+static const char *check_attention(const struct fo_op *o)
+{
+	const struct fo_operand *a = o->arg;
+	bool bwd = o->kind == FO_OP_attention_bwd;
+	int32_t d = o->attr.head_dim;
+	const struct fo_operand *out = &a[bwd ? 3 : 4], *lse = &a[bwd ? 4 : 5], *doc = &a[bwd ? 6 : 3];
+	if (d <= 0 || a[0].nc % d || a[1].nc % d)
+		return "columns of q and k must be whole heads";
+	if ((a[0].nc / d) % (a[1].nc / d))
+		return "query heads must be a multiple of kv heads";
+	if (!same(&a[1], &a[2]) || a[0].nr != a[1].nr || !same(&a[0], out) || !is(lse, a[0].nr, a[0].nc / d) || !is(doc, a[0].nr, 1))
+		return "q, k, v, o, lse and doc_start disagree";
+	if (bwd && (!same(&a[0], &a[5]) || !same(&a[0], &a[7]) || !same(&a[1], &a[8]) || !same(&a[1], &a[9])))
+		return "gradients must have the shapes of their values";
+	return NULL;
+}
+
+static const char *check_shapes(const struct fo_op *o)
+{
+	const struct fo_operand *a = o->arg;
+	int64_t m, n, k;
+	switch ((enum fo_op_kind)o->kind) {
+	case FO_OP_matmul:
+		matmul_dims(o, &m, &n, &k);
+		return (o->attr.tb ? a[1].nc : a[1].nr) == k && is(&a[2], m, n) ? NULL : "m, n, k disagree";
+	case FO_OP_attention:
+	case FO_OP_attention_bwd: return check_attention(o);
+	case FO_OP_embed: return is(&a[0], a[2].nr, 1) && a[1].nc == a[2].nc ? NULL : "tokens, table and x disagree";
+	case FO_OP_embed_bwd: return is(&a[0], a[1].nr, 1) && a[2].nc == a[1].nc ? NULL : "tokens, dx and dtable disagree";
+	case FO_OP_rmsnorm:
+		return is(&a[1], 1, a[0].nc) && same(&a[0], &a[2]) && is(&a[3], a[0].nr, 1) ? NULL : "x, g, y and rstd disagree";
+	case FO_OP_rmsnorm_dx:
+		return is(&a[1], a[0].nr, 1) && is(&a[2], 1, a[0].nc) && same(&a[0], &a[3]) && same(&a[0], &a[4]) &&
+				       (o->n < 6 || same(&a[0], &a[5])) ? NULL : "x, rstd, g, dy, dx disagree";
+	case FO_OP_rmsnorm_dg:
+		return is(&a[1], a[0].nr, 1) && same(&a[0], &a[2]) && is(&a[3], 1, a[0].nc) ? NULL : "x, rstd, dy, dg disagree";
+	case FO_OP_add:
+	case FO_OP_swiglu: return same(&a[0], &a[1]) && same(&a[0], &a[2]) ? NULL : "shapes must be equal";
+	case FO_OP_swiglu_bwd:
+		for (int i = 1; i < 5; i++)
+			if (!same(&a[0], &a[i]))
+				return "shapes must be equal";
+		return NULL;
+	case FO_OP_rope:
+		return o->attr.head_dim > 0 && o->attr.head_dim % 2 == 0 && a[0].nc % o->attr.head_dim == 0 && is(&a[1], a[0].nr, 1) &&
+				       a[2].nc == o->attr.head_dim ? NULL : "x, position, table and head dimension disagree";
+	case FO_OP_xent:
+		return is(&a[1], a[0].nr, 1) && is(&a[2], 1, FO_HYPER_COUNT) && is(&a[3], 1, 1) ? NULL : "logits, target, hyper, loss disagree";
+	case FO_OP_xent_fwd: return is(&a[1], a[0].nr, 1) && is(&a[2], 1, 2) ? NULL : "logits, target, loss disagree";
+	case FO_OP_sumsq: return is(&a[1], 1, 1) ? NULL : "acc must be (1,1)";
+	case FO_OP_clip: return is(&a[0], 1, 1) && is(&a[1], 1, FO_HYPER_COUNT) && is(&a[2], 1, 2) ? NULL : "acc, hyper, scale disagree";
+	case FO_OP_adamw:
+		return same(&a[0], &a[1]) && same(&a[0], &a[2]) && same(&a[0], &a[5]) && (o->n < 7 || same(&a[0], &a[6])) &&
+				       is(&a[3], 1, FO_HYPER_COUNT) && is(&a[4], 1, 2) ? NULL : "m, v, grad, w disagree";
+	case FO_OP_host_in:
+	case FO_OP_host_out: return o->attr.port > FO_PORT_NONE && o->attr.port < FO_PORT_COUNT ? NULL : "no such port";
+	case FO_OP_COUNT: break;
+	}
+	return "unknown operation";
+}
+
+/* Index operands must be i32 and the rest must not be: kernels rely on it. */
+static bool is_index_operand(const struct fo_op *o, int i)
+{
+	const char *n = info[o->kind].operand[i].name;
+	if (o->kind == FO_OP_host_in)
+		return o->attr.port == FO_PORT_BATCH;
+	return !strcmp(n, "token") || !strcmp(n, "target") || !strcmp(n, "position") || !strcmp(n, "doc_start");
+}
+
+const char *fo_op_check(const struct fo_program *p, const struct fo_op *o)
+{
+	if (o->kind >= FO_OP_COUNT)
+		return "unknown operation";
+	const struct fo_op_info *f = &info[o->kind];
+	if (o->n < f->min_operands || o->n > f->max_operands)
+		return "wrong number of operands";
+	for (int i = 0; i < o->n; i++) {
+		const struct fo_operand *a = &o->arg[i];
+		if (a->buf < 0 || a->buf >= p->nbuf)
+			return "operand names no buffer";
+		const struct fo_buffer *b = &p->buf[a->buf];
+		if (a->r0 < 0 || a->c0 < 0 || a->nr < 1 || a->nc < 1 || (int64_t)a->r0 + a->nr > b->rows || (int64_t)a->c0 + a->nc > b->cols)
+			return "rectangle lies outside its buffer";
+		if (a->access > FO_TAKE || !(f->operand[i].modes & 1 << a->access))
+			return "access mode is not one the operation knows";
+		if (is_index_operand(o, i) != (b->dtype == FO_I32))
+			return "operand has the wrong data type";
+	}
+	return check_shapes(o);
+}

@@ -1,0 +1,146 @@
+/* The memory plan: one walk in issue order, best fit among free ranges, offsets known before the first step.
+ *
+ * A generation placed over the bytes of a dead one must not start before the dead one's last access on every lane. Free
+ * ranges carry those lane vectors, and taking one adds them to the waits. Without them a shuffled run computes wrong numbers
+ * (tests/step/test_lanes.c shows it). */
+#include "program/program.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define ALIGN 64   /* a cache line and a 512-bit vector */
+
+struct range { int64_t offset, size; int32_t last[FO_LANE_COUNT]; };
+
+struct plan {
+	const struct fo_program *p;
+	struct fo_unrolled *u;
+	struct range *range; int n; size_t cap;   /* free ranges, by offset, never adjacent */
+	int64_t top, live;
+};
+
+static int64_t padded(const struct fo_life *l) { return (l->bytes + ALIGN - 1) & ~(int64_t)(ALIGN - 1); }
+
+static void newest(int32_t *into, const int32_t *from)
+{
+	for (int l = 0; l < FO_LANE_COUNT; l++)
+		if (from[l] > into[l])
+			into[l] = from[l];
+}
+
+static bool whole(const struct fo_program *p, const struct fo_operand *a)
+{
+	return a->nr == p->buf[a->buf].rows && a->nc == p->buf[a->buf].cols;
+}
+
+/* Gives output i of instance id the bytes of an input that dies here, if ops.def allows it. */
+static bool place_in_place(struct plan *s, int id, const struct fo_op *o, int i, struct fo_life *l)
+{
+	for (const char *pair = fo_op_info(o->kind)->inplace; *pair; pair += 2) {
+		int in = pair[1] - '0';
+		if (pair[0] - '0' != i || in >= o->n)
+			continue;
+		struct fo_life *q = &s->u->life[s->u->life_of[s->u->arg_begin[id] + in]];
+		if (q->persists || q->moved || q->last != id || q->bytes != l->bytes || !whole(s->p, &o->arg[in]) || !whole(s->p, &o->arg[i]))
+			continue;
+		l->offset = q->offset;
+		q->moved = true;
+		for (int k = 0; k < FO_LANE_COUNT; k++)
+			if (q->last_on_lane[k] != id && q->last_on_lane[k] > s->u->wait[id][k])
+				s->u->wait[id][k] = q->last_on_lane[k];
+		return true;
+	}
+	return false;
+}
+
+static void place(struct plan *s, int id, struct fo_life *l)
+{
+	int64_t need = padded(l);
+	int best = -1;
+	for (int i = 0; i < s->n; i++)
+		if (s->range[i].size >= need && (best < 0 || s->range[i].size < s->range[best].size))
+			best = i;
+	if (best < 0 && s->n && s->range[s->n - 1].offset + s->range[s->n - 1].size == s->top) {
+		best = s->n - 1;   /* the last range touches the top: grow it */
+		s->top += need - s->range[best].size;
+		s->range[best].size = need;
+	}
+	s->live += need;
+	if (best < 0) {
+		l->offset = s->top;
+		s->top += need;
+		return;
+	}
+	struct range *r = &s->range[best];
+	l->offset = r->offset;
+	newest(s->u->wait[id], r->last);
+	r->offset += need;
+	r->size -= need;
+	if (!r->size)
+		memmove(r, r + 1, (size_t)(--s->n - best) * sizeof *r);
+}
+
+static void release(struct plan *s, const struct fo_life *l)
+{
+	int64_t need = padded(l);
+	int k = 0;
+	s->live -= need;
+	while (k < s->n && s->range[k].offset < l->offset)
+		k++;
+	bool left = k > 0 && s->range[k - 1].offset + s->range[k - 1].size == l->offset;
+	bool right = k < s->n && l->offset + need == s->range[k].offset;
+	if (left) {
+		k--;
+		s->range[k].size += need;
+		newest(s->range[k].last, l->last_on_lane);
+		if (right) {
+			s->range[k].size += s->range[k + 1].size;
+			newest(s->range[k].last, s->range[k + 1].last);
+			memmove(&s->range[k + 1], &s->range[k + 2], (size_t)(--s->n - k - 1) * sizeof *s->range);
+		}
+	} else if (right) {
+		s->range[k].offset = l->offset;
+		s->range[k].size += need;
+		newest(s->range[k].last, l->last_on_lane);
+	} else {
+		fo_array_room(&s->range, &s->cap, (size_t)s->n, sizeof *s->range);
+		memmove(&s->range[k + 1], &s->range[k], (size_t)(s->n++ - k) * sizeof *s->range);
+		s->range[k] = (struct range){ .offset = l->offset, .size = need };
+		memcpy(s->range[k].last, l->last_on_lane, sizeof s->range[k].last);
+	}
+}
+
+void fo_plan(const struct fo_program *p, struct fo_unrolled *u)
+{
+	struct plan s = { .p = p, .u = u };
+	int *dies = fo_xmalloc((size_t)(u->n + 1) * sizeof *dies), *next = fo_xmalloc((size_t)(u->nlife + 1) * sizeof *next);
+	memset(dies, -1, (size_t)(u->n + 1) * sizeof *dies);
+	u->persistent_bytes = u->max_live_bytes = 0;
+	for (int i = 0; i < u->nlife; i++) {
+		struct fo_life *l = &u->life[i];
+		if (l->persists) {
+			l->offset = u->persistent_bytes;
+			u->persistent_bytes += padded(l);
+		} else {
+			next[i] = dies[l->last];
+			dies[l->last] = i;
+		}
+	}
+	for (int id = 0; id < u->n; id++) {
+		const struct fo_op *o = fo_instance_op(p, u, id);
+		for (int i = 0; i < o->n; i++) {
+			struct fo_life *l = &u->life[u->life_of[u->arg_begin[id] + i]];
+			if (!l->persists && l->offset < 0 && !place_in_place(&s, id, o, i, l))
+				place(&s, id, l);
+		}
+		if (s.live > u->max_live_bytes)
+			u->max_live_bytes = s.live;
+		for (int x = dies[id]; x >= 0; x = next[x])
+			if (!u->life[x].moved)
+				release(&s, &u->life[x]);
+	}
+	u->arena_bytes = s.top;
+	free(s.range);
+	free(dies);
+	free(next);
+}

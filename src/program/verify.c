@@ -1,0 +1,61 @@
+/* The verifier, run after lowering and after every pass. It guards passes; only numbers prove them (tests/step). */
+#include "program/program.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* Every element of every parameter is updated exactly once per step. */
+static fo_status check_owners(const struct fo_program *p)
+{
+	int layers = (int)p->model.layers;
+	int64_t *area = fo_xmalloc((size_t)(p->nparam * layers + 1) * sizeof *area);
+	fo_status st = FO_OK;
+	for (int s = 0; s < p->nslot; s++) {
+		const struct fo_block *b = &p->block[p->slot[s].block];
+		for (int i = 0; i < b->n; i++) {
+			if (b->op[i].kind != FO_OP_adamw)
+				continue;
+			const struct fo_operand *w = &b->op[i].arg[5];
+			for (int q = 0; q < p->nparam; q++) {
+				const struct fo_param *pr = &p->param[q];
+				int64_t r0 = pr->r0 > w->r0 ? pr->r0 : w->r0, r1 = pr->r0 + pr->nr < w->r0 + w->nr ? pr->r0 + pr->nr : w->r0 + w->nr;
+				int64_t c0 = pr->c0 > w->c0 ? pr->c0 : w->c0, c1 = pr->c0 + pr->nc < w->c0 + w->nc ? pr->c0 + pr->nc : w->c0 + w->nc;
+				int l = pr->per_layer ? p->slot[s].layer + w->dlayer : 0;
+				if (pr->weight == w->buf && r0 < r1 && c0 < c1 && l >= 0 && l < layers)
+					area[q * layers + l] += (r1 - r0) * (c1 - c0);
+			}
+		}
+	}
+	for (int q = 0; q < p->nparam && st == FO_OK; q++)
+		for (int l = 0; l < (p->param[q].per_layer ? layers : 1) && st == FO_OK; l++)
+			if (area[q * layers + l] != (int64_t)p->param[q].nr * p->param[q].nc)
+				st = fo_fail(FO_EBUG, "parameter '%s' of layer %d: the optimizer updates %lld of its %lld elements", p->param[q].name, l,
+					     (long long)area[q * layers + l], (long long)p->param[q].nr * p->param[q].nc);
+	free(area);
+	return st;
+}
+
+fo_status fo_program_verify(const struct fo_program *p, const char *after)
+{
+	struct fo_unrolled u;
+	fo_status st = fo_unroll(p, &u);
+	if (st != FO_OK)
+		return fo_wrap(st, "program after %s", after);
+	int dead = u.dead_stores;
+	fo_unrolled_fini(&u);
+	/* Forward-only programs leave what backward would read: rstd and lse. */
+	if (dead && p->run.mode == FO_MODE_TRAIN)
+		return fo_fail(FO_EBUG, "program after %s: %d values are written and never read", after, dead);
+	if (p->run.mode == FO_MODE_TRAIN) {
+		st = check_owners(p);
+		if (st != FO_OK)
+			return fo_wrap(st, "program after %s", after);
+	}
+	struct fo_flop f = fo_model_flop_per_token(&p->model, p->run.seq);
+	/* Forward alone is one third of every rule: one product of three, and 4 of 12 L H Q S. */
+	double want = f.mfu * (double)p->tokens * (double)p->run.micro_batches / (p->run.mode == FO_MODE_TRAIN ? 1 : 3);
+	double have = fo_program_cost(p, -1).model;
+	if (p->ranks == 1 && fabs(have - want) > 1e-12 * want)
+		return fo_fail(FO_EBUG, "program after %s: model FLOP are %.17g, the closed formula says %.17g", after, have, want);
+	return FO_OK;
+}
