@@ -1,0 +1,205 @@
+/* Files: round trips, what each function refuses, and that nothing is left behind after a refusal. */
+#define _DEFAULT_SOURCE
+#include "base/fs.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+static char dir[64];
+static struct fo_arena arena;
+
+static int setup(void **state)
+{
+	(void)state;
+	strcpy(dir, "/tmp/flatout-test-fs-XXXXXX");
+	return mkdtemp(dir) ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	fo_arena_fini(&arena);
+	return fo_fs_remove_tree(dir) == FO_OK ? 0 : -1;
+}
+
+/* dir/name in arena memory */
+static char *in(const char *name) { return fo_arena_printf(&arena, "%s/%s", dir, name); }
+
+static void put(const char *name, const char *text)
+{
+	assert_int_equal(fo_fs_write_atomic(in(name), text, strlen(text)), FO_OK);
+}
+
+static void assert_failed(fo_status got, fo_status want, const char *words)
+{
+	assert_int_equal(got, want);
+	if (!strstr(fo_err_text(), words))
+		fail_msg("error text is '%s', without '%s'", fo_err_text(), words);
+	fo_err_clear();
+}
+
+static void test_write_read(void **state)
+{
+	(void)state;
+	char *text;
+	size_t len;
+	size_t big = 300000; /* several growths of the read buffer */
+	char *bytes = fo_arena_alloc(&arena, big);
+	for (size_t i = 0; i < big; i++)
+		bytes[i] = (char)(i * 7 >> 3);
+	assert_int_equal(fo_fs_write_atomic(in("a"), bytes, big), FO_OK);
+	assert_int_equal(fo_fs_read(&arena, in("a"), big, &text, &len), FO_OK);
+	assert_int_equal(len, big);
+	assert_memory_equal(text, bytes, big);
+	assert_int_equal(text[big], 0);
+
+	put("a", "short"); /* replaces the long file whole */
+	assert_int_equal(fo_fs_read(&arena, in("a"), 5, &text, &len), FO_OK);
+	assert_string_equal(text, "short");
+	assert_int_equal(len, 5);
+	assert_false(fo_fs_exists(in("a.tmp")));
+
+	put("empty", "");
+	assert_int_equal(fo_fs_read(&arena, in("empty"), 0, &text, &len), FO_OK);
+	assert_int_equal(len, 0);
+	assert_string_equal(text, "");
+}
+
+static void test_read_refuses(void **state)
+{
+	(void)state;
+	char *text = NULL;
+	size_t len = 7;
+	assert_failed(fo_fs_read(&arena, in("none"), 10, &text, &len), FO_EIO, "none': no such file");
+	assert_failed(fo_fs_read(&arena, dir, 10, &text, &len), FO_EIO, "directory");
+	put("six", "sixsix");
+	assert_failed(fo_fs_read(&arena, in("six"), 5, &text, &len), FO_EFORMAT, "limit of 5 bytes");
+	/* no size is reported for a device, so the limit must hold while reading */
+	assert_failed(fo_fs_read(&arena, "/dev/zero", 10000, &text, &len), FO_EFORMAT, "limit of 10000 bytes");
+	assert_null(text);
+	assert_int_equal(len, 7);
+	assert_int_equal(fo_fs_read(&arena, "/proc/self/status", 1 << 20, &text, &len), FO_OK);
+	assert_true(len > 0 && !strncmp(text, "Name:", 5));
+}
+
+static void test_write_refuses(void **state)
+{
+	(void)state;
+	assert_failed(fo_fs_write_atomic(in("no/such"), "x", 1), FO_EIO, "no such file");
+	assert_int_equal(fo_fs_mkdirs(in("folder/inside")), FO_OK);
+	assert_failed(fo_fs_write_atomic(in("folder"), "x", 1), FO_EIO, "cannot write");
+	assert_false(fo_fs_exists(in("folder.tmp")));
+	/* a planted link must not lead the write elsewhere */
+	put("victim", "untouched");
+	assert_int_equal(symlink(in("victim"), in("target.tmp")), 0);
+	assert_failed(fo_fs_write_atomic(in("target"), "x", 1), FO_EIO, "target.tmp");
+	char *text;
+	size_t len;
+	assert_int_equal(fo_fs_read(&arena, in("victim"), 100, &text, &len), FO_OK);
+	assert_string_equal(text, "untouched");
+}
+
+static void test_mkdirs(void **state)
+{
+	(void)state;
+	assert_int_equal(fo_fs_mkdirs(in("x/y/z")), FO_OK);
+	assert_int_equal(fo_fs_mkdirs(in("x//y/z/")), FO_OK);
+	assert_int_equal(fo_fs_mkdirs("/"), FO_OK);
+	assert_true(fo_fs_is_dir(in("x/y/z")));
+	put("x/file", "1");
+	assert_false(fo_fs_is_dir(in("x/file")));
+	assert_failed(fo_fs_mkdirs(in("x/file")), FO_EIO, "x/file': not a directory");
+	assert_failed(fo_fs_mkdirs(in("x/file/y")), FO_EIO, "not a directory");
+	assert_failed(fo_fs_mkdirs(""), FO_EIO, "no such file");
+	assert_int_equal(fo_fs_sync_dir(in("x")), FO_OK);
+	assert_failed(fo_fs_sync_dir(in("x/file")), FO_EIO, "not a directory");
+}
+
+static void test_remove_tree(void **state)
+{
+	(void)state;
+	assert_int_equal(fo_fs_mkdirs(in("r/a/b")), FO_OK);
+	put("r/a/b/file", "1");
+	put("outside", "stays");
+	assert_int_equal(symlink(dir, in("r/a/up")), 0); /* followed, this would remove everything */
+	assert_int_equal(fo_fs_remove_tree(in("r")), FO_OK);
+	assert_false(fo_fs_exists(in("r")));
+	assert_true(fo_fs_exists(in("outside")));
+	assert_int_equal(fo_fs_remove_tree(in("r")), FO_OK);
+	assert_int_equal(fo_fs_remove_tree(in("outside")), FO_OK);
+	assert_false(fo_fs_exists(in("outside")));
+}
+
+static void test_list(void **state)
+{
+	(void)state;
+	char **files;
+	size_t n;
+	assert_int_equal(fo_fs_mkdirs(in("l/sub/.hidden")), FO_OK);
+	assert_int_equal(fo_fs_mkdirs(in("l/nothing")), FO_OK);
+	put("l/b", "1");
+	put("l/a", "1");
+	put("l/sub/c", "1");
+	put("l/.dot", "1");
+	put("l/sub/.hidden/d", "1");
+	assert_int_equal(symlink("..", in("l/sub/loop")), 0);
+	assert_int_equal(symlink("b", in("l/link")), 0);
+	assert_int_equal(symlink("nowhere", in("l/broken")), 0);
+	assert_int_equal(mkfifo(in("l/pipe"), 0600), 0);
+	const char *const want[] = { "l/a", "l/b", "l/link", "l/sub/c" };
+	for (int slash = 0; slash < 2; slash++) {
+		assert_int_equal(fo_fs_list(&arena, in(slash ? "l/" : "l"), 4, &files, &n), FO_OK);
+		assert_int_equal(n, 4);
+		for (size_t i = 0; i < n; i++)
+			assert_string_equal(files[i], in(want[i]));
+	}
+	assert_failed(fo_fs_list(&arena, in("l"), 3, &files, &n), FO_EFORMAT, "more than 3 files");
+	assert_int_equal(fo_fs_list(&arena, in("l/.dot"), 1, &files, &n), FO_OK); /* named by the user: not skipped */
+	assert_int_equal(n, 1);
+	assert_failed(fo_fs_list(&arena, in("l/.dot"), 0, &files, &n), FO_EFORMAT, "more than 0 files");
+	assert_int_equal(fo_fs_list(&arena, in("l/nothing"), 1, &files, &n), FO_OK);
+	assert_int_equal(n, 0);
+	assert_failed(fo_fs_list(&arena, in("l/broken"), 1, &files, &n), FO_EIO, "no such file");
+}
+
+static void test_map(void **state)
+{
+	(void)state;
+	struct fo_map m = { 0 };
+	put("m", "mapped");
+	assert_int_equal(fo_map_open(&m, in("m")), FO_OK);
+	assert_int_equal(m.len, 6);
+	assert_memory_equal(m.data, "mapped", 6);
+	fo_map_close(&m);
+	assert_null(m.data);
+	fo_map_close(&m); /* closing twice is harmless */
+
+	put("zero", "");
+	assert_int_equal(fo_map_open(&m, in("zero")), FO_OK);
+	assert_int_equal(m.len, 0);
+	assert_non_null(m.data);
+	fo_map_close(&m);
+	assert_failed(fo_map_open(&m, in("none")), FO_EIO, "no such file");
+	assert_failed(fo_map_open(&m, dir), FO_EIO, "directory");
+	assert_failed(fo_map_open(&m, "/dev/null"), FO_EIO, "not a regular file");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_write_read),
+		cmocka_unit_test(test_read_refuses),
+		cmocka_unit_test(test_write_refuses),
+		cmocka_unit_test(test_mkdirs),
+		cmocka_unit_test(test_remove_tree),
+		cmocka_unit_test(test_list),
+		cmocka_unit_test(test_map),
+	};
+	return cmocka_run_group_tests(tests, setup, teardown);
+}
