@@ -12,7 +12,7 @@ void fo_json_begin(struct fo_json *j, struct fo_str *out, bool pretty);
 /* key is NULL inside arrays and for the outermost value. */
 void fo_json_object(struct fo_json *j, const char *key);
 void fo_json_array(struct fo_json *j, const char *key);
-void fo_json_close(struct fo_json *j);                       /* the innermost object or array; pretty: ends the text with a line feed */
+void fo_json_close(struct fo_json *j); /* the innermost object or array; pretty: ends the text with a line feed */
 void fo_json_text(struct fo_json *j, const char *key, const char *value);   /* NULL value writes null */
 void fo_json_int(struct fo_json *j, const char *key, int64_t value);
 void fo_json_real(struct fo_json *j, const char *key, double value);

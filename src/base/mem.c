@@ -96,7 +96,7 @@ void fo_arena_fini(struct fo_arena *a)
 fo_status fo_pages_new(size_t bytes, void **out)
 {
 	atomic_fetch_add(&count, 1);
-	size_t size = (bytes + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1);
+	size_t size = ((bytes ? bytes : 1) + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1);
 	if (size < bytes)
 		return fo_fail(FO_ENOMEM, "cannot allocate %zu bytes: size overflows", bytes);
 	/* Map one huge page more and trim, so that the result starts on a huge page. */
@@ -116,13 +116,15 @@ fo_status fo_pages_new(size_t bytes, void **out)
 void fo_pages_free(void *p, size_t bytes)
 {
 	if (p)
-		munmap(p, (bytes + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1));
+		munmap(p, ((bytes ? bytes : 1) + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1));
 }
 
 fo_status fo_mul_size(size_t a, size_t b, size_t *out)
 {
-	if (__builtin_mul_overflow(a, b, out))
+	size_t product;
+	if (__builtin_mul_overflow(a, b, &product))
 		return fo_fail(FO_EFORMAT, "size overflows: %zu x %zu bytes", a, b);
+	*out = product;
 	return FO_OK;
 }
 

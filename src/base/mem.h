@@ -32,7 +32,7 @@ void fo_arena_fini(struct fo_arena *a);
 FO_CHECKED fo_status fo_pages_new(size_t bytes, void **out);
 void fo_pages_free(void *p, size_t bytes);
 
-/* a * b and a + b with overflow reported as FO_EFORMAT ("size overflows"); *out is set only on success. */
+/* a * b with overflow reported as FO_EFORMAT ("size overflows"); *out is set only on success. */
 FO_CHECKED fo_status fo_mul_size(size_t a, size_t b, size_t *out);
 
 /* Grows *array (element size `size`) so that index n is valid; capacity is kept in *cap. */

@@ -85,12 +85,18 @@ int fo_opt_count(const struct fo_opt *rows);
 const char *fo_opt_origin_name(enum fo_opt_origin from);   /* "default", "file", "environment", "flag" */
 /* The value of row i as text in canonical form (arena of s); it reads back to the same value. "" when not set. */
 const char *fo_opt_value_text(struct fo_opt_set *s, int i);
+/* The flag of row i as help shows it, without dashes: the key, or only its last part when all rows have the same group. */
+const char *fo_opt_flag_name(const struct fo_opt *rows, int i);
+/* "FLATOUT_TRAIN_STEPS" for "train.steps"; buf is returned. */
+char *fo_opt_env_name(char buf[128], const char *key);
 /* Help text, 80 columns, grouped by the key's first part; a commented YAML file with every row and its present value
  * (rows without a value are commented out). */
 void fo_opt_help(const struct fo_opt *rows, struct fo_str *out);
 void fo_opt_sample_yaml(struct fo_opt_set *s, struct fo_str *out);
 /* The OPTIONS section of a man page in mdoc; nothing for an empty table. */
 void fo_opt_mdoc(const struct fo_opt *rows, struct fo_str *out);
+/* Words of text in lines of at most `width` columns; the first starts at `column`, the others behind `lead`. */
+void fo_opt_wrapped(struct fo_str *out, const char *text, int column, const char *lead, int width);
 /* Plain paragraphs as mdoc; indented lines become a literal display. */
 void fo_opt_mdoc_text(struct fo_str *out, const char *text);
 /* {"key": {"value": ..., "origin": ..., "where": ...}, ...} */

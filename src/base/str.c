@@ -54,20 +54,25 @@ void fo_str_fini(struct fo_str *s)
 int fo_str_distance(const char *a, const char *b)
 {
 	enum { MAX = 64 };
+	char la[MAX], lb[MAX];
 	int n = (int)strnlen(a, MAX), m = (int)strnlen(b, MAX), d[3][MAX + 1];
+	for (int i = 0; i < n; i++)
+		la[i] = (char)tolower((unsigned char)a[i]);
+	for (int j = 0; j < m; j++)
+		lb[j] = (char)tolower((unsigned char)b[j]);
 	for (int j = 0; j <= m; j++)
 		d[0][j] = j;
 	for (int i = 1; i <= n; i++) {
 		int *cur = d[i % 3], *up = d[(i + 2) % 3], *up2 = d[(i + 1) % 3];
 		cur[0] = i;
 		for (int j = 1; j <= m; j++) {
-			int same = tolower((unsigned char)a[i - 1]) == tolower((unsigned char)b[j - 1]);
+			int same = la[i - 1] == lb[j - 1];
 			int best = up[j - 1] + !same;
 			if (up[j] + 1 < best)
 				best = up[j] + 1;
 			if (cur[j - 1] + 1 < best)
 				best = cur[j - 1] + 1;
-			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && up2[j - 2] + 1 < best)
+			if (i > 1 && j > 1 && la[i - 1] == lb[j - 2] && la[i - 2] == lb[j - 1] && up2[j - 2] + 1 < best)
 				best = up2[j - 2] + 1;
 			cur[j] = best;
 		}

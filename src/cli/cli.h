@@ -20,17 +20,20 @@ struct fo_command {
 };
 extern const struct fo_command *const fo_commands[];   /* NULL-terminated */
 
-extern const struct fo_command fo_cmd_flops, fo_cmd_mfu, fo_cmd_devices, fo_cmd_ops, fo_cmd_program, fo_cmd_init, fo_cmd_config;
+extern const struct fo_command fo_cmd_flops, fo_cmd_mfu, fo_cmd_devices, fo_cmd_ops, fo_cmd_program, fo_cmd_init,
+	fo_cmd_config;
 #ifndef FO_NO_ENGINE
 extern const struct fo_command fo_cmd_train, fo_cmd_demo;
 #endif
 
 /* Reads flags (and FLATOUT_* variables) of one command into target; positional arguments stay in argv. Handles nothing
  * but options: --help was served by main. Initialises s; the caller ends it with fo_opt_fini() also after an error. */
-FO_CHECKED fo_status fo_cli_options(const struct fo_command *c, struct fo_opt_set *s, void *target, int *argc, char **argv);
-/* As fo_cli_options for commands that take a run file: argv[1], when there is one, is read as YAML too (it stays in argv),
- * and the mistakes of file, environment and flags are reported together. */
-FO_CHECKED fo_status fo_cli_options_file(const struct fo_command *c, struct fo_opt_set *s, void *target, int *argc, char **argv);
+FO_CHECKED fo_status fo_cli_options(const struct fo_command *c, struct fo_opt_set *s, void *target, int *argc,
+				    char **argv);
+/* As fo_cli_options for commands that take a run file: argv[1], when there is one, is read as YAML too (it stays in
+ * argv), and the mistakes of file, environment and flags are reported together. */
+FO_CHECKED fo_status fo_cli_options_file(const struct fo_command *c, struct fo_opt_set *s, void *target, int *argc,
+					 char **argv);
 /* FO_EARG naming the first argument too many, when there are more than `most` positional arguments behind argv[0]. */
 FO_CHECKED fo_status fo_cli_no_more_args(const struct fo_command *c, int argc, char **argv, int most);
 
@@ -44,8 +47,8 @@ void fo_version_text(struct fo_str *out, bool json);                            
 /* NULL when there is none of that name; *nearest (may be NULL) is then the most similar one or NULL. */
 const struct fo_command *fo_command_find(const struct fo_command *const *list, const char *name, const char **nearest);
 
-/* A table at 80 columns: columns are padded to their widest cell; align is one of 'l', 'r' per column. Width counts code
- * points. A last column that is left-aligned is wrapped at words when the line would pass 80 columns. */
+/* A table at 80 columns: columns are padded to their widest cell; align is one of 'l', 'r' per column. Width counts
+ * code points. A last column that is left-aligned is wrapped at words when the line would pass 80 columns. */
 struct fo_table { struct fo_arena arena; char ***row; size_t rows, cap; int cols; const char *align; bool has_head; };
 void fo_table_init(struct fo_table *t, const char *align);
 void fo_table_row(struct fo_table *t, ...);      /* cols C strings; copied, controls made visible; NULL is "" */

@@ -1,0 +1,161 @@
+#include "base/json.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_DEPTH = sizeof(((struct fo_json *)0)->comma) / sizeof(bool) };
+
+/* Decodes one UTF-8 sequence of at most n bytes; returns its length, or 0 if it is broken. */
+static size_t decode(const unsigned char *s, size_t n, uint32_t *code)
+{
+	size_t len = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : s[0] < 0xf5 ? 4 : 0;
+	if (len == 0 || len > n)
+		return 0;
+	uint32_t c = len == 1 ? s[0] : s[0] & (0xffu >> (len + 1));
+	for (size_t i = 1; i < len; i++) {
+		if ((s[i] & 0xc0) != 0x80)
+			return 0;
+		c = c << 6 | (s[i] & 0x3f);
+	}
+	/* Overlong forms, surrogates and what lies above Unicode. */
+	if ((len == 3 && c < 0x800) || (len == 4 && (c < 0x10000 || c > 0x10ffff)) || (c >= 0xd800 && c <= 0xdfff))
+		return 0;
+	*code = c;
+	return len;
+}
+
+/* Characters that are legal in JSON but upset terminals (DEL, C1), JavaScript (U+2028, U+2029) or YAML readers (byte
+ * order mark, non-characters): a JSON string of ours is also a YAML double-quoted scalar. */
+static bool wants_escape(uint32_t c)
+{
+	return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x2028 || c == 0x2029 || c == 0xfeff || c == 0xfffe ||
+	       c == 0xffff;
+}
+
+void fo_json_string(struct fo_str *out, const char *text, size_t len)
+{
+	static const char short_form[] = { ['\b'] = 'b', ['\t'] = 't', ['\n'] = 'n', ['\f'] = 'f', ['\r'] = 'r' };
+	const unsigned char *s = (const unsigned char *)text;
+	fo_str_append(out, "\"", 1);
+	for (size_t i = 0; i < len;) {
+		uint32_t c;
+		size_t n = decode(s + i, len - i, &c);
+		if (n == 0) {
+			fo_str_puts(out, "\xef\xbf\xbd"); /* U+FFFD */
+			i++;
+			continue;
+		}
+		if (c == '"' || c == '\\')
+			fo_str_printf(out, "\\%c", (int)c);
+		else if (c < sizeof short_form && short_form[c])
+			fo_str_printf(out, "\\%c", short_form[c]);
+		else if (wants_escape(c))
+			fo_str_printf(out, "\\u%04" PRIx32, c);
+		else
+			fo_str_append(out, s + i, n);
+		i += n;
+	}
+	fo_str_append(out, "\"", 1);
+}
+
+static void newline(struct fo_json *j)
+{
+	if (!j->pretty)
+		return;
+	fo_str_append(j->out, "\n", 1);
+	for (int i = 0; i < j->depth; i++)
+		fo_str_append(j->out, "  ", 2);
+}
+
+/* Comma, line break, indentation and key: what stands before every value. */
+static void lead(struct fo_json *j, const char *key)
+{
+	if (j->depth > 0) {
+		bool *comma = &j->comma[j->depth - 1];
+		if (*comma)
+			fo_str_append(j->out, ",", 1);
+		*comma = true;
+		newline(j);
+	}
+	if (key) {
+		fo_json_string(j->out, key, strlen(key));
+		fo_str_puts(j->out, j->pretty ? ": " : ":");
+	}
+}
+
+void fo_json_begin(struct fo_json *j, struct fo_str *out, bool pretty)
+{
+	*j = (struct fo_json){ .out = out, .pretty = pretty };
+}
+
+static void open_level(struct fo_json *j, const char *key, char bracket)
+{
+	lead(j, key);
+	fo_str_append(j->out, &bracket, 1);
+	assert(j->depth < MAX_DEPTH);
+	j->comma[j->depth] = false;
+	j->array[j->depth] = bracket == '[';
+	j->depth++;
+}
+
+void fo_json_object(struct fo_json *j, const char *key) { open_level(j, key, '{'); }
+void fo_json_array(struct fo_json *j, const char *key) { open_level(j, key, '['); }
+
+void fo_json_close(struct fo_json *j)
+{
+	assert(j->depth > 0);
+	j->depth--;
+	if (j->comma[j->depth])
+		newline(j);
+	fo_str_append(j->out, j->array[j->depth] ? "]" : "}", 1);
+	if (j->depth == 0 && j->pretty)
+		fo_str_append(j->out, "\n", 1);
+}
+
+void fo_json_text(struct fo_json *j, const char *key, const char *value)
+{
+	lead(j, key);
+	if (value)
+		fo_json_string(j->out, value, strlen(value));
+	else
+		fo_str_puts(j->out, "null");
+}
+
+void fo_json_int(struct fo_json *j, const char *key, int64_t value)
+{
+	lead(j, key);
+	fo_str_printf(j->out, "%" PRId64, value);
+}
+
+void fo_json_real(struct fo_json *j, const char *key, double value)
+{
+	lead(j, key);
+	if (!isfinite(value)) {
+		fo_str_puts(j->out, "null");
+		return;
+	}
+	/* 15 digits show what people wrote ("0.1"); 17 always read back to the same double. */
+	char text[40];
+	for (int digits = 15; digits <= 17; digits++) {
+		snprintf(text, sizeof text, "%.*g", digits, value);
+		if (strtod(text, NULL) == value)
+			break;
+	}
+	fo_str_puts(j->out, text);
+}
+
+void fo_json_bool(struct fo_json *j, const char *key, bool value)
+{
+	lead(j, key);
+	fo_str_puts(j->out, value ? "true" : "false");
+}
+
+void fo_json_raw(struct fo_json *j, const char *key, const char *json)
+{
+	lead(j, key);
+	fo_str_puts(j->out, json);
+}

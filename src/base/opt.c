@@ -1,0 +1,363 @@
+#include "base/opt.h"
+#include "base/json.h"
+#include "base/opt_int.h"
+
+#include <ctype.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int fo_opt_count(const struct fo_opt *rows)
+{
+	int n = 0;
+	while (rows && rows[n].key)
+		n++;
+	return n;
+}
+
+const char *fo_opt_origin_name(enum fo_opt_origin from)
+{
+	static const char *const name[] = { "default", "file", "environment", "flag" };
+	return name[from];
+}
+
+int fo_opt_find(const struct fo_opt *rows, const char *key, size_t len)
+{
+	for (int i = 0; rows && rows[i].key; i++)
+		if (strlen(rows[i].key) == len && !memcmp(rows[i].key, key, len))
+			return i;
+	return -1;
+}
+
+const char *fo_opt_last_part(const char *key)
+{
+	const char *dot = strrchr(key, '.');
+	return dot ? dot + 1 : key;
+}
+
+const char *fo_opt_short(const struct fo_opt *rows, int i)
+{
+	const char *last = fo_opt_last_part(rows[i].key);
+	for (int k = 0; rows[k].key; k++)
+		if (k != i && !strcmp(fo_opt_last_part(rows[k].key), last))
+			return rows[i].key;
+	return last;
+}
+
+const char *fo_opt_flag_name(const struct fo_opt *rows, int i)
+{
+	/* Rows of one group only: the group is the command, and nobody writes it. */
+	size_t n = strcspn(rows[0].key, ".");
+	for (int k = 0; rows[k].key; k++)
+		if (rows[k].key[n] != '.' || memcmp(rows[k].key, rows[0].key, n))
+			return rows[i].key;
+	return fo_opt_short(rows, i);
+}
+
+char *fo_opt_env_name(char buf[128], const char *key)
+{
+	snprintf(buf, 128, "FLATOUT_%s", key);
+	for (char *p = buf + 8; *p; p++)
+		*p = *p == '.' || *p == '-' ? '_' : (char)toupper((unsigned char)*p);
+	return buf;
+}
+
+const char *fo_opt_nearest(struct fo_opt_set *s, const char *name, bool sections)
+{
+	const char *best = NULL;
+	/* More than half of the letters wrong is no longer a typing mistake. */
+	int least = (int)strlen(name) / 2 + 1;
+	for (int i = 0; s->rows && s->rows[i].key; i++) {
+		const char *key = s->rows[i].key, *last = fo_opt_last_part(key), *dot = strchr(key, '.');
+		int whole = fo_str_distance(name, key), part = fo_str_distance(name, last);
+		/* "steps" inside the wrong section is nearer than its spelling says. */
+		if (!strcmp(fo_opt_last_part(name), last))
+			part = 0;
+		if (whole < least || part < least) {
+			least = whole < part ? whole : part;
+			best = key;
+		}
+		if (!sections || !dot)
+			continue;
+		char *section = fo_arena_printf(&s->arena, "%.*s", (int)(dot - key), key);
+		int d = fo_str_distance(name, section);
+		if (d < least) {
+			least = d;
+			best = section;
+		}
+	}
+	return best;
+}
+
+char *fo_opt_shown(char buf[FO_OPT_SHOWN], const char *text, size_t len)
+{
+	char cut[49];
+	size_t o = 0;
+	for (size_t i = 0; i < len && o < sizeof cut - 1; i++)
+		cut[o++] = text[i] ? text[i] : 1; /* a NUL would end the text; \x01 shows that something is there */
+	bool more = o < len;
+	while (more && o > 0 && ((unsigned char)text[o] & 0xc0) == 0x80)
+		o--;
+	cut[o] = 0;
+	fo_str_visible(buf, FO_OPT_SHOWN - 4, cut);
+	if (more)
+		strcat(buf, "...");
+	return buf;
+}
+
+void fo_opt_problem(struct fo_opt_set *s, const char *fmt, ...)
+{
+	if (s->problem_count++ >= FO_OPT_PROBLEMS_MAX)
+		return;
+	va_list ap;
+	va_start(ap, fmt);
+	char line[1024];
+	vsnprintf(line, sizeof line, fmt, ap);
+	va_end(ap);
+	fo_str_printf(&s->problems, "%s%s", s->problems.len ? "\n" : "", line);
+}
+
+void fo_opt_assign(struct fo_opt_set *s, int i, const char *text, size_t len, enum fo_opt_origin from,
+		   const char *where)
+{
+	const struct fo_opt *row = &s->rows[i];
+	union {
+		int64_t i;
+		double r;
+		bool b;
+		int e;
+		const char *t;
+	} old;
+	size_t size = row->type == FO_OPT_T_BOOL   ? sizeof old.b
+		      : row->type == FO_OPT_T_ENUM ? sizeof old.e
+		      : row->type == FO_OPT_T_TEXT ? sizeof old.t
+						   : sizeof old.i;
+	void *field = (char *)s->target + row->offset;
+	memcpy(&old, field, size);
+	if (!fo_opt_parse(row, s->target, &s->arena, text, len)) {
+		char shown[FO_OPT_SHOWN];
+		struct fo_str expected = { 0 };
+		fo_opt_expected(row, &expected);
+		fo_opt_shown(shown, text, len);
+		if (from == FO_ORIGIN_ENV || (from == FO_ORIGIN_FLAG && *where)) /* its name says which option it is */
+			fo_opt_problem(s, "'%s' must be %s, got '%s'", where, expected.data, shown);
+		else
+			fo_opt_problem(s, "%s%s'%s' must be %s, got '%s'", where, *where ? ": " : "", row->key,
+				       expected.data, shown);
+		fo_str_fini(&expected);
+	} else if (from >= s->origin[i].from) {
+		s->origin[i].from = from;
+		s->origin[i].where = fo_arena_strdup(&s->arena, where);
+		return;
+	}
+	memcpy(field, &old, size);
+}
+
+void fo_opt_init(struct fo_opt_set *s, const struct fo_opt *rows, void *target)
+{
+	int n = fo_opt_count(rows);
+	*s = (struct fo_opt_set){ .rows = rows, .target = target };
+	s->origin = fo_arena_alloc(&s->arena, (size_t)(n + 1) * sizeof *s->origin);
+	for (int i = 0; i < n; i++) {
+		void *field = (char *)target + rows[i].offset;
+		s->origin[i].where = "";
+		switch (rows[i].type) {
+		case FO_OPT_T_INT:
+		case FO_OPT_T_BYTES: *(int64_t *)field = 0; break;
+		case FO_OPT_T_REAL: *(double *)field = 0; break;
+		case FO_OPT_T_BOOL: *(bool *)field = false; break;
+		case FO_OPT_T_TEXT: *(const char **)field = NULL; break;
+		case FO_OPT_T_ENUM: *(int *)field = -1; break;
+		}
+		if (rows[i].dfl) {
+			/* A default outside its own range is our mistake; it is reported like a user's, so tests see
+			 * it. */
+			fo_opt_assign(s, i, rows[i].dfl, strlen(rows[i].dfl), FO_ORIGIN_DEFAULT, "default");
+			s->origin[i].where = "";
+		}
+	}
+}
+
+void fo_opt_fini(struct fo_opt_set *s)
+{
+	fo_arena_fini(&s->arena);
+	fo_str_fini(&s->problems);
+	*s = (struct fo_opt_set){ 0 };
+}
+
+void fo_opt_set_text(struct fo_opt_set *s, const char *key, const char *value, enum fo_opt_origin from,
+		     const char *where)
+{
+	int i = fo_opt_find(s->rows, key, strlen(key));
+	if (i >= 0) {
+		fo_opt_assign(s, i, value, strlen(value), from, where);
+		return;
+	}
+	char shown[FO_OPT_SHOWN];
+	const char *near = fo_opt_nearest(s, key, from == FO_ORIGIN_FILE);
+	fo_opt_problem(s, "%s%sunknown key '%s'%s%s%s", where, *where ? ": " : "",
+		       fo_opt_shown(shown, key, strlen(key)), near ? "; nearest is '" : "", near ? near : "",
+		       near ? "'" : "");
+}
+
+bool fo_opt_given(const struct fo_opt_set *s, const char *key)
+{
+	int i = fo_opt_find(s->rows, key, strlen(key));
+	return i >= 0 && s->origin[i].from != FO_ORIGIN_DEFAULT;
+}
+
+void fo_opt_read_env(struct fo_opt_set *s)
+{
+	for (int i = 0; s->rows && s->rows[i].key; i++) {
+		char name[128];
+		const char *value = getenv(fo_opt_env_name(name, s->rows[i].key));
+		if (value && *value)
+			fo_opt_assign(s, i, value, strlen(value), FO_ORIGIN_ENV, name);
+	}
+}
+
+/* Row of a flag's name: a full key, or a last part that only one key has. -1: none; -2: several (both in `other`). */
+static int find_flag(const struct fo_opt *rows, const char *name, size_t len, int other[2])
+{
+	int found = fo_opt_find(rows, name, len);
+	if (found >= 0)
+		return found;
+	for (int i = 0; rows && rows[i].key; i++) {
+		const char *last = fo_opt_last_part(rows[i].key);
+		if (strlen(last) != len || memcmp(last, name, len))
+			continue;
+		if (found >= 0) {
+			other[0] = found;
+			other[1] = i;
+			return -2;
+		}
+		found = i;
+	}
+	return found;
+}
+
+static void unknown_flag(struct fo_opt_set *s, const char *arg, const char *name, size_t len)
+{
+	char shown[FO_OPT_SHOWN], plain[FO_OPT_SHOWN];
+	snprintf(plain, sizeof plain, "%.*s", (int)(len < 200 ? len : 200), name);
+	const char *near = fo_opt_nearest(s, plain, false);
+	if (near)
+		near = fo_opt_short(s->rows, fo_opt_find(s->rows, near, strlen(near)));
+	size_t dashes = (size_t)(name - arg);
+	fo_opt_problem(s, "unknown option '%s'%s%s%s", fo_opt_shown(shown, arg, dashes + len),
+		       near ? "; nearest is '--" : "", near ? near : "", near ? "'" : "");
+}
+
+/* One argument that starts with "--"; returns how many arguments it took. */
+static int read_flag(struct fo_opt_set *s, const char *arg, const char *next)
+{
+	const char *name = arg + 2, *equals = strchr(name, '=');
+	size_t len = equals ? (size_t)(equals - name) : strlen(name);
+	int other[2], i = find_flag(s->rows, name, len, other);
+	bool no = false;
+	if (i == -1 && !equals && len > 3 && !memcmp(name, "no-", 3)) {
+		int k = find_flag(s->rows, name + 3, len - 3, other);
+		no = k >= 0 && s->rows[k].type == FO_OPT_T_BOOL;
+		i = no ? k : -1;
+	}
+	if (i == -2) {
+		fo_opt_problem(s, "'--%.*s' could be '--%s' or '--%s': write the whole name", (int)len, name,
+			       s->rows[other[0]].key, s->rows[other[1]].key);
+		return equals ? 1 : 1 + (next && strncmp(next, "--", 2));
+	}
+	if (i < 0) {
+		unknown_flag(s, arg, name, len);
+		return 1;
+	}
+	char where[FO_OPT_SHOWN];
+	snprintf(where, sizeof where, "--%.*s", (int)len, name);
+	if (equals) {
+		fo_opt_assign(s, i, equals + 1, strlen(equals + 1), FO_ORIGIN_FLAG, where);
+	} else if (s->rows[i].type == FO_OPT_T_BOOL) {
+		fo_opt_assign(s, i, no ? "no" : "yes", no ? 2 : 3, FO_ORIGIN_FLAG, where);
+	} else if (next && strncmp(next, "--", 2)) {
+		fo_opt_assign(s, i, next, strlen(next), FO_ORIGIN_FLAG, where);
+		return 2;
+	} else {
+		struct fo_str expected = { 0 };
+		fo_opt_expected(&s->rows[i], &expected);
+		fo_opt_problem(s, "'%s' needs a value: %s", where, expected.data);
+		fo_str_fini(&expected);
+	}
+	return 1;
+}
+
+void fo_opt_read_args(struct fo_opt_set *s, int *argc, char **argv)
+{
+	int kept = *argc > 0;
+	for (int i = 1; i < *argc;) {
+		char *arg = argv[i];
+		if (!strcmp(arg, "--")) {
+			for (i++; i < *argc; i++)
+				argv[kept++] = argv[i];
+		} else if (!strncmp(arg, "--", 2)) {
+			i += read_flag(s, arg, i + 1 < *argc ? argv[i + 1] : NULL);
+		} else if (arg[0] == '-' && arg[1]) {
+			/* "-5" or "-x": no option has one dash, and a file of that name is rarer than a slip. */
+			unknown_flag(s, arg, arg + 1, strcspn(arg + 1, "="));
+			i++;
+		} else {
+			argv[kept++] = arg;
+			i++;
+		}
+	}
+	if (kept < *argc)
+		argv[kept] = NULL;
+	*argc = kept;
+}
+
+fo_status fo_opt_finish(struct fo_opt_set *s)
+{
+	if (s->problem_count == 0)
+		return FO_OK;
+	/* Whole lines only: the error text has a fixed size. */
+	size_t room = sizeof((struct fo_err *)0)->text - 64, used = 0;
+	int lines = 0;
+	const char *text = s->problems.data;
+	for (const char *p = text; lines < s->problem_count && lines < FO_OPT_PROBLEMS_MAX; lines++) {
+		size_t n = strcspn(p, "\n");
+		if ((size_t)(p - text) + n > room)
+			break;
+		used = (size_t)(p - text) + n;
+		p += n + 1;
+	}
+	if (lines == 0) { /* one line longer than the room: cut it */
+		lines = 1;
+		used = room;
+	}
+	if (lines == s->problem_count)
+		return fo_fail(FO_EARG, "%.*s", (int)used, text);
+	return fo_fail(FO_EARG, "%.*s\nand %d more mistakes", (int)used, text, s->problem_count - lines);
+}
+
+void fo_opt_json(struct fo_opt_set *s, struct fo_str *out)
+{
+	struct fo_json j;
+	fo_json_begin(&j, out, true);
+	fo_json_object(&j, NULL);
+	for (int i = 0; s->rows && s->rows[i].key; i++) {
+		const struct fo_opt *row = &s->rows[i];
+		const void *field = (const char *)s->target + row->offset;
+		fo_json_object(&j, row->key);
+		switch (row->type) {
+		case FO_OPT_T_INT:
+		case FO_OPT_T_BYTES: fo_json_int(&j, "value", *(const int64_t *)field); break;
+		case FO_OPT_T_REAL: fo_json_real(&j, "value", *(const double *)field); break;
+		case FO_OPT_T_BOOL: fo_json_bool(&j, "value", *(const bool *)field); break;
+		case FO_OPT_T_TEXT: fo_json_text(&j, "value", *(const char *const *)field); break;
+		case FO_OPT_T_ENUM:
+			fo_json_text(&j, "value", *(const int *)field < 0 ? NULL : fo_opt_value_text(s, i));
+			break;
+		}
+		fo_json_text(&j, "origin", fo_opt_origin_name(s->origin[i].from));
+		fo_json_text(&j, "where", s->origin[i].where);
+		fo_json_close(&j);
+	}
+	fo_json_close(&j);
+}

@@ -1,0 +1,324 @@
+/* Values of options: text to number and back. Numbers are scanned by hand, because strtod also takes "0x10", "nan" and
+ * the locale's comma, and because integers must not pass through a double. */
+#include "base/opt_int.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* mant x 10^exp10; `many`: more digits than 128 bits hold, mant is useless. */
+struct decimal {
+	bool negative, many;
+	unsigned __int128 mant;
+	int exp10;
+};
+
+static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+/* Scans [+-]digits[.digits][e[+-]digits]; returns what follows, or NULL when there is no number. */
+static const char *scan_decimal(const char *s, struct decimal *d)
+{
+	const unsigned __int128 limit = ((unsigned __int128)1 << 123);
+	bool any = false;
+	*d = (struct decimal){ 0 };
+	if (*s == '+' || *s == '-')
+		d->negative = *s++ == '-';
+	for (bool fraction = false; is_digit(*s) || (*s == '.' && !fraction); s++) {
+		if (*s == '.') {
+			fraction = true;
+			continue;
+		}
+		any = true;
+		if (d->mant >= limit) {
+			d->many = true;
+			continue;
+		}
+		d->mant = d->mant * 10 + (unsigned)(*s - '0');
+		d->exp10 -= fraction;
+	}
+	if (!any)
+		return NULL;
+	const char *e = s + 1 + ((*s == 'e' || *s == 'E') && (s[1] == '+' || s[1] == '-'));
+	if ((*s == 'e' || *s == 'E') && is_digit(*e)) {
+		int sign = s[1] == '-' ? -1 : 1, x = 0;
+		for (; is_digit(*e); e++)
+			x = x < 100000 ? x * 10 + (*e - '0')
+				       : x; /* far beyond any double: the value no longer matters */
+		d->exp10 += sign * x;
+		s = e;
+	}
+	return s;
+}
+
+struct suffix {
+	const char *text;
+	double factor;
+};
+
+static const struct suffix count_suffixes[] = {
+	{ "", 1 },        { "k", 1e3 },     { "M", 1e6 },     { "G", 1e9 },     { "T", 1e12 },
+	{ "Ki", 0x1p10 }, { "Mi", 0x1p20 }, { "Gi", 0x1p30 }, { "Ti", 0x1p40 }, { 0 },
+};
+static const struct suffix size_suffixes[] = {
+	{ "", 1 },         { "B", 1 },       { "KiB", 0x1p10 }, { "MiB", 0x1p20 }, { "GiB", 0x1p30 },
+	{ "TiB", 0x1p40 }, { "Ki", 0x1p10 }, { "Mi", 0x1p20 },  { "Gi", 0x1p30 },  { "Ti", 0x1p40 },
+	{ "kB", 1e3 },     { "MB", 1e6 },    { "GB", 1e9 },     { "TB", 1e12 },    { 0 },
+};
+static const struct suffix time_suffixes[] = {
+	{ "", 1 }, { "s", 1 }, { "ms", 1e-3 }, { "m", 60 }, { "h", 3600 }, { 0 },
+};
+
+static double find_suffix(const struct suffix *table, const char *text)
+{
+	if (*text == ' ' && text[1])
+		text++;
+	for (; table->text; table++)
+		if (!strcmp(table->text, text))
+			return table->factor;
+	return 0;
+}
+
+/* Exact: 0.1e1 is 1, 1.5Ki is 1536, 1.0001k is not an integer. */
+static bool to_int(const struct decimal *d, double factor, int64_t *out)
+{
+	unsigned __int128 m = d->mant;
+	int e = d->exp10;
+	for (; m && e < 0 && m % 10 == 0; e++)
+		m /= 10;
+	if (d->many || m > UINT64_MAX)
+		return false;
+	m *= (uint64_t)factor;
+	for (; m && e < 0; e++) {
+		if (m % 10)
+			return false;
+		m /= 10;
+	}
+	for (; m && e > 0; e--) {
+		m *= 10;
+		if (m > INT64_MAX)
+			return false;
+	}
+	if (m > INT64_MAX)
+		return false;
+	*out = d->negative ? -(int64_t)m : (int64_t)m;
+	return true;
+}
+
+static bool in_range(const struct fo_opt *row, double v)
+{
+	return row->lo == row->hi || (v >= row->lo && v <= row->hi);
+}
+static bool is_duration(const struct fo_opt *row)
+{
+	return row->type == FO_OPT_T_REAL && row->unit && !strcmp(row->unit, "s");
+}
+
+static bool parse_number(const struct fo_opt *row, void *field, const char *text)
+{
+	struct decimal d;
+	const char *end = scan_decimal(text, &d);
+	if (!end)
+		return false;
+	double factor = find_suffix(row->type == FO_OPT_T_BYTES ? size_suffixes
+				    : is_duration(row)          ? time_suffixes
+								: count_suffixes,
+				    end);
+	if (factor == 0)
+		return false;
+	if (row->type == FO_OPT_T_REAL) {
+		double v = strtod(text, NULL) * factor;
+		if (!isfinite(v) || !in_range(row, v))
+			return false;
+		*(double *)field = v;
+		return true;
+	}
+	int64_t v;
+	if (!to_int(&d, factor, &v) || !in_range(row, (double)v))
+		return false;
+	*(int64_t *)field = v;
+	return true;
+}
+
+static bool parse_bool(bool *field, const char *text)
+{
+	static const char *const yes[] = { "true", "yes", "on" }, *const no[] = { "false", "no", "off" };
+	for (int i = 0; i < 3; i++) {
+		if (!strcasecmp(text, yes[i]) || !strcasecmp(text, no[i])) {
+			*field = !strcasecmp(text, yes[i]);
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool parse_enum(const struct fo_opt *row, int *field, const char *text)
+{
+	int index = 0;
+	for (const char *p = row->names; *p; index++) {
+		size_t n = strcspn(p, "|");
+		if (n > 0 && strlen(text) == n && !memcmp(p, text, n)) {
+			*field = index;
+			return true;
+		}
+		p += n + (p[n] == '|');
+	}
+	return false;
+}
+
+bool fo_opt_is_utf8(const char *text, size_t len)
+{
+	const unsigned char *s = (const unsigned char *)text, *end = s + len;
+	while (s < end) {
+		size_t n = *s < 0x80 ? 1 : *s < 0xc2 ? 0 : *s < 0xe0 ? 2 : *s < 0xf0 ? 3 : *s < 0xf5 ? 4 : 0;
+		if (n == 0 || (size_t)(end - s) < n)
+			return false;
+		for (size_t i = 1; i < n; i++)
+			if ((s[i] & 0xc0) != 0x80)
+				return false;
+		/* Overlong forms, surrogates and what lies above Unicode. */
+		if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) || (s[0] == 0xf0 && s[1] < 0x90) ||
+		    (s[0] == 0xf4 && s[1] > 0x8f))
+			return false;
+		s += n;
+	}
+	return true;
+}
+
+bool fo_opt_parse(const struct fo_opt *row, void *target, struct fo_arena *a, const char *text, size_t len)
+{
+	void *field = (char *)target + row->offset;
+	if (memchr(text, 0, len) || !fo_opt_is_utf8(text, len))
+		return false;
+	char *copy = fo_arena_alloc(a, len + 1);
+	memcpy(copy, text, len);
+	copy[len] = 0;
+	switch (row->type) {
+	case FO_OPT_T_INT:
+	case FO_OPT_T_REAL:
+	case FO_OPT_T_BYTES: return parse_number(row, field, copy);
+	case FO_OPT_T_BOOL: return parse_bool(field, copy);
+	case FO_OPT_T_ENUM: return parse_enum(row, field, copy);
+	case FO_OPT_T_TEXT: *(const char **)field = copy; return true;
+	}
+	return false;
+}
+
+char *fo_opt_real(char buf[40], double v)
+{
+	for (int digits = 1; digits <= 17; digits++) {
+		snprintf(buf, 40, "%.*g", digits, v);
+		if (strtod(buf, NULL) == v)
+			break;
+	}
+	/* 1e+09 as 1e9, and 1000 rather than 1e3: whole numbers below a million are written out. */
+	char *e = strchr(buf, 'e');
+	if (e && fabs(v) < 1e6 && v == floor(v)) {
+		snprintf(buf, 40, "%.0f", v);
+	} else if (e) {
+		int x = atoi(e + 1);
+		snprintf(e + 1, 39 - (size_t)(e - buf), "%d", x);
+	}
+	return buf;
+}
+
+static void put_number(const struct fo_opt *row, double v, struct fo_str *out)
+{
+	char buf[40];
+	static const char *const unit[] = { "", " KiB", " MiB", " GiB", " TiB", " PiB" };
+	int i = 0;
+	if (row->type == FO_OPT_T_BYTES) {
+		while (i < 5 && fabs(v) >= 1024 && fmod(v, 1024) == 0) {
+			v /= 1024;
+			i++;
+		}
+	}
+	fo_str_printf(out, "%s%s", fo_opt_real(buf, v), unit[i]);
+	if (row->type == FO_OPT_T_BYTES && i == 0)
+		fo_str_puts(out, " B");
+}
+
+void fo_opt_range(const struct fo_opt *row, struct fo_str *out)
+{
+	bool number = row->type == FO_OPT_T_INT || row->type == FO_OPT_T_REAL || row->type == FO_OPT_T_BYTES;
+	if (!number || row->lo == row->hi || (isinf(row->lo) && isinf(row->hi)))
+		return;
+	if (isinf(row->hi))
+		fo_str_puts(out, "at least ");
+	else if (isinf(row->lo))
+		fo_str_puts(out, "at most ");
+	if (!isinf(row->lo))
+		put_number(row, row->lo, out);
+	if (!isinf(row->lo) && !isinf(row->hi))
+		fo_str_puts(out, " to ");
+	if (!isinf(row->hi))
+		put_number(row, row->hi, out);
+	if (row->unit && *row->unit && row->type != FO_OPT_T_BYTES)
+		fo_str_printf(out, " %s", row->unit);
+}
+
+static void put_names(const struct fo_opt *row, struct fo_str *out)
+{
+	for (const char *p = row->names; *p;) {
+		size_t n = strcspn(p, "|");
+		fo_str_printf(out, "%s%.*s", p == row->names ? "" : ", ", (int)n, p);
+		p += n + (p[n] == '|');
+	}
+}
+
+void fo_opt_expected(const struct fo_opt *row, struct fo_str *out)
+{
+	switch (row->type) {
+	case FO_OPT_T_INT: fo_str_puts(out, "an integer"); break;
+	case FO_OPT_T_REAL: fo_str_puts(out, is_duration(row) ? "a duration" : "a number"); break;
+	case FO_OPT_T_BYTES: fo_str_puts(out, "a size"); break;
+	case FO_OPT_T_BOOL: fo_str_puts(out, "true or false"); return;
+	case FO_OPT_T_TEXT: fo_str_puts(out, "UTF-8 text without NUL"); return;
+	case FO_OPT_T_ENUM:
+		fo_str_puts(out, "one of ");
+		put_names(row, out);
+		return;
+	}
+	struct fo_str range = { 0 };
+	fo_opt_range(row, &range);
+	if (range.len)
+		fo_str_printf(out, "%s%s", strncmp(range.data, "at ", 3) ? " from " : " of ", range.data);
+	else if (row->unit && *row->unit)
+		fo_str_printf(out, " (%s)", row->unit);
+	fo_str_fini(&range);
+}
+
+const char *fo_opt_value_text(struct fo_opt_set *s, int i)
+{
+	static const char *const unit[] = { "B", "KiB", "MiB", "GiB", "TiB" };
+	const struct fo_opt *row = &s->rows[i];
+	const void *field = (const char *)s->target + row->offset;
+	switch (row->type) {
+	case FO_OPT_T_INT: return fo_arena_printf(&s->arena, "%lld", (long long)*(const int64_t *)field);
+	case FO_OPT_T_BOOL: return *(const bool *)field ? "true" : "false";
+	case FO_OPT_T_TEXT: return *(const char *const *)field ? *(const char *const *)field : "";
+	case FO_OPT_T_REAL: {
+		char buf[40];
+		return fo_arena_strdup(&s->arena, fo_opt_real(buf, *(const double *)field));
+	}
+	case FO_OPT_T_BYTES: {
+		int64_t v = *(const int64_t *)field;
+		int u = 0;
+		for (; v && u < 4 && v % 1024 == 0; u++)
+			v /= 1024;
+		return fo_arena_printf(&s->arena, "%lld%s", (long long)v, unit[u]);
+	}
+	case FO_OPT_T_ENUM: {
+		int left = *(const int *)field;
+		for (const char *p = row->names; left >= 0 && *p; left--) {
+			size_t n = strcspn(p, "|");
+			if (left == 0)
+				return fo_arena_printf(&s->arena, "%.*s", (int)n, p);
+			p += n + (p[n] == '|');
+		}
+		return "";
+	}
+	}
+	return "";
+}

@@ -1,0 +1,139 @@
+/* What `flatout`, `flatout --help` and `flatout CMD --help` print. */
+#include "cli/cli.h"
+
+#include <string.h>
+
+static const struct {
+	const char *name, *title;
+} groups[] = {
+	{ "measure", "Measure" },   { "train", "Train" }, { "improve", "Improve" },
+	{ "diagnose", "Diagnose" }, { "plan", "Plan" },
+};
+
+/* Tasks in the order of their worth to a newcomer; the first five whose command is part of this build are shown. The
+ * numbers are those of a public claim: Llama-3.1-8B on one B200. */
+static const struct {
+	const char *command, *task, *example;
+} tasks[] = {
+	{ "mfu", "Judge a training speed that somebody reports",
+	  "flatout mfu --model llama-3.1-8b --seq 8192 --device b200 --devices 1\n"
+	  "              --tokens-per-second 21111" },
+	{ "demo", "Train a small model on this machine, in minutes", "flatout demo" },
+	{ "train", "Train on your own text, interrupt it, go on", "flatout init run.yaml && flatout train run.yaml" },
+	{ "flops", "Count the work of a model", "flatout flops --model llama-3.1-8b --seq 8192 --tokens 15T" },
+	{ "program", "See every operation of a training step", "flatout program run.yaml" },
+	{ "devices", "Look up the peaks of an accelerator", "flatout devices h100" },
+	{ "ops", "See the operations and what each costs", "flatout ops" },
+	{ "config", "See where each setting comes from", "flatout config run.yaml" },
+};
+
+const struct fo_command *fo_command_find(const struct fo_command *const *list, const char *name, const char **nearest)
+{
+	const char *best = NULL;
+	int least = (int)strlen(name) / 2 + 1; /* more than half of the letters wrong is no typing mistake */
+	for (; *list; list++) {
+		if (!strcmp((*list)->name, name))
+			return *list;
+		int d = fo_str_distance(name, (*list)->name);
+		if (d < least) {
+			least = d;
+			best = (*list)->name;
+		}
+	}
+	if (nearest)
+		*nearest = best;
+	return NULL;
+}
+
+void fo_help_tasks(const struct fo_command *const *list, struct fo_str *out)
+{
+	fo_str_puts(out, "Flatout trains Llama-family models flat out and measures MFU honestly.\n");
+	int shown = 0;
+	for (size_t i = 0; i < sizeof tasks / sizeof tasks[0] && shown < 5; i++) {
+		if (!fo_command_find(list, tasks[i].command, NULL))
+			continue;
+		fo_str_printf(out, "\n  %s:\n      %s\n", tasks[i].task, tasks[i].example);
+		shown++;
+	}
+	fo_str_puts(out, "\n'flatout --help' lists all commands.\n");
+}
+
+void fo_help_overview(const struct fo_command *const *list, struct fo_str *out)
+{
+	fo_str_puts(out, "usage: flatout COMMAND [ARGUMENTS] [--OPTION=VALUE ...]\n");
+	for (size_t g = 0; g < sizeof groups / sizeof groups[0]; g++) {
+		bool any = false;
+		for (const struct fo_command *const *c = list; *c; c++) {
+			if (strcmp((*c)->group, groups[g].name))
+				continue;
+			fo_str_printf(out, "%s%s%s  %-10s %s\n", any ? "" : "\n", any ? "" : groups[g].title,
+				      any ? "" : ":\n", (*c)->name, (*c)->summary);
+			any = true;
+		}
+	}
+	fo_str_puts(out, "\n"
+			 "  flatout help COMMAND   what a command does and its options\n"
+			 "  flatout man [COMMAND]  the same as a manual page: flatout man mfu | man -l -\n"
+			 "  flatout --version      version, compiler, instruction sets, libraries\n"
+			 "\n"
+			 "Exit codes: 0 done, 1 a check or the numerics failed, 2 wrong input, 3 the\n"
+			 "machine or its files, 4 a mistake of ours, 130 interrupted, state saved.\n");
+}
+
+/* One form per line of the usage; what is too long goes on below the first word behind the command's name. */
+static void put_usage(const struct fo_command *c, struct fo_str *out)
+{
+	char lead[41];
+	int indent = 7 + 8 + (int)strlen(c->name) + 1; /* "usage: flatout NAME " */
+	snprintf(lead, sizeof lead, "%*s", indent < 40 ? indent : 40, "");
+	for (const char *p = c->usage, *start = "usage: "; *p; start = "       ") {
+		size_t skip = strspn(p, " "), n = strcspn(p, "\n");
+		if (n > skip) {
+			struct fo_str line = { 0 };
+			fo_str_append(&line, p + skip, n - skip);
+			fo_str_puts(out, start);
+			fo_opt_wrapped(out, line.data, 7, lead, 80);
+			fo_str_fini(&line);
+		}
+		p += n + (p[n] == '\n');
+	}
+}
+
+/* Paragraphs are filled to 80 columns; indented lines (examples) and blank ones stay as they are. */
+static void put_text(const char *p, struct fo_str *out)
+{
+	while (*p) {
+		size_t n = strcspn(p, "\n");
+		struct fo_str block = { 0 };
+		bool plain = *p != ' ' && *p != '\n';
+		while (plain && p[n] == '\n' && p[n + 1] && p[n + 1] != ' ' && p[n + 1] != '\n')
+			n += 1 + strcspn(p + n + 1, "\n");
+		fo_str_append(&block, p, n);
+		for (size_t i = 0; plain && i < n; i++)
+			if (block.data[i] == '\n')
+				block.data[i] = ' ';
+		if (plain)
+			fo_opt_wrapped(out, block.data, 0, "", 80);
+		else
+			fo_str_printf(out, "%s\n", block.data);
+		fo_str_fini(&block);
+		p += n + (p[n] == '\n');
+	}
+}
+
+void fo_help_command(const struct fo_command *c, struct fo_str *out)
+{
+	put_usage(c, out);
+	fo_str_printf(out, "\n%s\n", c->summary);
+	if (c->text && *c->text) {
+		fo_str_puts(out, "\n");
+		put_text(c->text, out);
+	}
+	if (c->opts && c->opts[0].key) {
+		fo_str_puts(out, "\n");
+		fo_opt_help(c->opts, out);
+		char env[128];
+		fo_str_printf(out, "\nEach option can also be set by an environment variable:\n--%s by %s.\n",
+			      fo_opt_flag_name(c->opts, 0), fo_opt_env_name(env, c->opts[0].key));
+	}
+}

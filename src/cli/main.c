@@ -1,0 +1,169 @@
+/* The commands, and the one place that reports errors and ends the process. */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+const struct fo_command *const fo_commands[] = {
+	&fo_cmd_flops, &fo_cmd_mfu,    &fo_cmd_devices,
+#ifndef FO_NO_ENGINE
+	&fo_cmd_train, &fo_cmd_demo,
+#endif
+	&fo_cmd_init,  &fo_cmd_config, &fo_cmd_ops,     &fo_cmd_program, NULL,
+};
+
+/* A descriptor 0, 1 or 2 that is closed would be given to the next file opened, and our messages would go into that
+ * file. /dev/null opened for reading takes its place: writing to it still fails, which is noticed at the end. */
+static void occupy_standard_files(void)
+{
+	for (int fd = 0; fd < 3; fd++)
+		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) != fd)
+			_exit(3);
+}
+
+/* Is `flag` among the arguments in front of "--"? */
+static bool has_flag(int argc, char **argv, const char *flag)
+{
+	for (int i = 1; i < argc && strcmp(argv[i], "--"); i++)
+		if (!strcmp(argv[i], flag))
+			return true;
+	return false;
+}
+
+/* Every line of the text behind "flatout: ", with what could upset a terminal made visible. */
+static void print_error_lines(const char *text)
+{
+	while (*text) {
+		size_t n = strcspn(text, "\n");
+		char line[1024], shown[4096 + 8];
+		snprintf(line, sizeof line, "%.*s", (int)n, text);
+		fprintf(stderr, "flatout: %s\n", fo_str_visible(shown, sizeof shown, line));
+		text += n + (text[n] == '\n');
+	}
+}
+
+static void report(fo_status st, bool json)
+{
+	const char *text = *fo_err_text() ? fo_err_text() : "the command failed without saying why";
+	if (json) {
+		struct fo_str out = { 0 };
+		struct fo_json j;
+		fo_json_begin(&j, &out, false);
+		fo_json_object(&j, NULL);
+		fo_json_int(&j, "schema", 1);
+		fo_json_object(&j, "error");
+		fo_json_text(&j, "kind", fo_status_name(st));
+		fo_json_text(&j, "text", text);
+		fo_json_text(&j, "hint", *fo_err_hint() ? fo_err_hint() : NULL);
+		fo_json_close(&j);
+		fo_json_close(&j);
+		printf("%s\n", out.data);
+		fo_str_fini(&out);
+	}
+	fflush(stdout);
+	print_error_lines(text);
+	if (*fo_err_hint()) {
+		char shown[2056];
+		fprintf(stderr, "hint: %s\n", fo_str_visible(shown, sizeof shown, fo_err_hint()));
+	}
+	if (st == FO_EBUG)
+		fprintf(stderr, "hint: this is a mistake in flatout itself; please report it with the command line\n");
+}
+
+/* Output that was lost is an error even when the command succeeded. A reader that went away (`flatout ops | head -1`)
+ * did so on purpose: no sentence for it, but the exit code tells. */
+static int close_output(int code)
+{
+	errno = 0;
+	bool lost = fflush(stdout) != 0 || ferror(stdout);
+	int reason = errno;
+	if (!lost)
+		return code;
+	if (reason != EPIPE)
+		fprintf(stderr, "flatout: cannot write to standard output: %s\n",
+			reason ? strerror(reason) : "output was lost");
+	return code ? code : 3;
+}
+
+static fo_status unknown_command(const char *name)
+{
+	char shown[256];
+	const char *nearest = NULL;
+	fo_command_find(fo_commands, name, &nearest);
+	fo_str_visible(shown, sizeof shown, name);
+	if (nearest)
+		fo_fail(FO_EARG, "unknown command '%s'; nearest is '%s'", shown, nearest);
+	else
+		fo_fail(FO_EARG, "unknown command '%s'", shown);
+	return fo_hint(FO_EARG, "'flatout --help' lists the commands");
+}
+
+/* `flatout help [CMD]` and `flatout man [CMD]`. */
+static fo_status page(int argc, char **argv, bool man, struct fo_str *out)
+{
+	if (argc < 3) {
+		(man ? fo_man_overview : fo_help_overview)(fo_commands, out);
+		return FO_OK;
+	}
+	if (argc > 3)
+		return fo_fail(FO_EARG, "'flatout %s' takes one command, got %d", argv[1], argc - 2);
+	const struct fo_command *c = fo_command_find(fo_commands, argv[2], NULL);
+	if (!c)
+		return unknown_command(argv[2]);
+	(man ? fo_man_command : fo_help_command)(c, out);
+	return FO_OK;
+}
+
+static fo_status dispatch(int argc, char **argv, struct fo_str *out)
+{
+	if (argc < 2) {
+		fo_help_tasks(fo_commands, out);
+		return FO_OK;
+	}
+	const char *name = argv[1];
+	if (!strcmp(name, "help") || !strcmp(name, "man"))
+		return page(argc, argv, name[0] == 'm', out);
+	const struct fo_command *c = name[0] == '-' ? NULL : fo_command_find(fo_commands, name, NULL);
+	if (c) {
+		if (has_flag(argc - 1, argv + 1, "--help") || has_flag(argc - 1, argv + 1, "-h")) {
+			fo_help_command(c, out);
+			return FO_OK;
+		}
+		return c->run(argc - 1, argv + 1);
+	}
+	if (!strcmp(name, "--help") || !strcmp(name, "-h")) {
+		fo_help_overview(fo_commands, out);
+		return FO_OK;
+	}
+	if (!strcmp(name, "--version") || !strcmp(name, "-v")) {
+		fo_version_text(out, has_flag(argc, argv, "--json"));
+		return FO_OK;
+	}
+	if (name[0] == '-') {
+		char shown[256];
+		fo_fail(FO_EARG, "unknown option '%s' in front of a command",
+			fo_str_visible(shown, sizeof shown, name));
+		return fo_hint(FO_EARG, "usage: flatout COMMAND [--OPTION=VALUE ...]");
+	}
+	return unknown_command(name);
+}
+
+int main(int argc, char **argv)
+{
+	struct fo_str out = { 0 };
+	occupy_standard_files();
+	signal(SIGPIPE, SIG_IGN); /* a lost reader must not kill a training run; close_output() notices it */
+	bool json = has_flag(argc, argv, "--json"); /* asked now: commands take their options out of argv */
+	fo_status st = dispatch(argc, argv, &out);
+	if (out.len)
+		fwrite(out.data, 1, out.len, stdout);
+	fo_str_fini(&out);
+	if (st != FO_OK)
+		report(st, json);
+	return close_output(fo_status_exit_code(st));
+}

@@ -1,0 +1,140 @@
+#include "cli/cli.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { WIDTH = 80, GAP = 2, LEAST_WRAP = 16 /* narrower columns of words cannot be read */ };
+
+static size_t columns(const char *s, size_t bytes)
+{
+	size_t n = 0;
+	for (size_t i = 0; i < bytes; i++)
+		n += ((unsigned char)s[i] & 0xc0) != 0x80;
+	return n;
+}
+
+void fo_table_init(struct fo_table *t, const char *align)
+{
+	*t = (struct fo_table){ .align = align, .cols = (int)strlen(align) };
+}
+
+void fo_table_row(struct fo_table *t, ...)
+{
+	fo_array_room(&t->row, &t->cap, t->rows, sizeof *t->row);
+	char **cell = fo_arena_alloc(&t->arena, (size_t)t->cols * sizeof *cell);
+	va_list ap;
+	va_start(ap, t);
+	for (int i = 0; i < t->cols; i++) {
+		const char *s = va_arg(ap, const char *);
+		size_t size = s ? strlen(s) * 4 + 8 : 8; /* every byte as \xNN at worst */
+		cell[i] = fo_arena_alloc(&t->arena, size);
+		fo_str_visible(cell[i], size, s ? s : "");
+	}
+	va_end(ap);
+	t->row[t->rows++] = cell;
+}
+
+static void spaces(FILE *f, size_t n)
+{
+	while (n-- > 0)
+		fputc(' ', f);
+}
+
+/* Prints cell text in lines of `width` columns, each further one `left` columns in. */
+static void print_wrapped(FILE *f, const char *s, size_t left, size_t width)
+{
+	size_t used = 0;
+	while (*s) {
+		size_t n = strcspn(s, " "), w = columns(s, n);
+		if (used > 0 && used + 1 + w > width) {
+			fputc('\n', f);
+			spaces(f, left);
+			used = 0;
+		} else if (used > 0) {
+			fputc(' ', f);
+			used++;
+		}
+		fwrite(s, 1, n, f);
+		used += w;
+		s += n;
+		while (*s == ' ')
+			s++;
+	}
+}
+
+static void print_row(const struct fo_table *t, FILE *f, const char *indent, char **cell, const size_t *width,
+		      size_t last_width)
+{
+	size_t at = strlen(indent), owed = 0;
+	fputs(indent, f);
+	for (int i = 0; i < t->cols; i++) {
+		size_t w = columns(cell[i], strlen(cell[i])), pad = width[i] > w ? width[i] - w : 0;
+		bool right = t->align[i] == 'r';
+		/* Spaces are written only in front of something: no line ends in one. */
+		if (*cell[i]) {
+			spaces(f, owed + (right ? pad : 0));
+			owed = right ? 0 : pad;
+			if (i == t->cols - 1 && last_width)
+				print_wrapped(f, cell[i], at, last_width);
+			else
+				fputs(cell[i], f);
+		} else {
+			owed += width[i];
+		}
+		owed += GAP;
+		at += width[i] + GAP;
+	}
+	fputc('\n', f);
+}
+
+static void print_rule(const struct fo_table *t, FILE *f, const char *indent, const size_t *width, size_t last_width)
+{
+	fputs(indent, f);
+	for (int i = 0; i < t->cols; i++) {
+		size_t n = i == t->cols - 1 && last_width && last_width < width[i] ? last_width : width[i];
+		while (n-- > 0)
+			fputc('-', f);
+		if (i < t->cols - 1)
+			spaces(f, GAP);
+	}
+	fputc('\n', f);
+}
+
+void fo_table_print(struct fo_table *t, FILE *f, const char *indent, bool head)
+{
+	if (t->rows == 0 || t->cols == 0)
+		return;
+	size_t *width = fo_arena_alloc(&t->arena, (size_t)t->cols * sizeof *width);
+	size_t before = strlen(indent), last_width = 0;
+	for (int i = 0; i < t->cols; i++) {
+		for (size_t r = 0; r < t->rows; r++) {
+			size_t w = columns(t->row[r][i], strlen(t->row[r][i]));
+			width[i] = w > width[i] ? w : width[i];
+		}
+		if (i < t->cols - 1)
+			before += width[i] + GAP;
+	}
+	int last = t->cols - 1;
+	if (t->align[last] == 'l' && before + width[last] > WIDTH && before + LEAST_WRAP <= WIDTH)
+		last_width = WIDTH - before;
+	for (size_t r = 0; r < t->rows; r++) {
+		print_row(t, f, indent, t->row[r], width, last_width);
+		if (r == 0 && head)
+			print_rule(t, f, indent, width, last_width);
+	}
+}
+
+void fo_table_fini(struct fo_table *t)
+{
+	free(t->row);
+	fo_arena_fini(&t->arena);
+	*t = (struct fo_table){ 0 };
+}
+
+bool fo_cli_color(FILE *f)
+{
+	const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
+	return !(no && *no) && !(term && !strcmp(term, "dumb")) && isatty(fileno(f));
+}

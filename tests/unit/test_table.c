@@ -1,0 +1,113 @@
+/* Tables of the command line: padding, wrapping, nothing that upsets a terminal. */
+#include "cli/cli.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static char *print(struct fo_table *t, const char *indent, bool head)
+{
+	char *text = NULL;
+	size_t len = 0;
+	FILE *f = open_memstream(&text, &len);
+	assert_non_null(f);
+	fo_table_print(t, f, indent, head);
+	fclose(f);
+	fo_table_fini(t);
+	return text;
+}
+
+static void test_padding(void **state)
+{
+	(void)state;
+	struct fo_table t;
+	fo_table_init(&t, "lrl");
+	fo_table_row(&t, "name", "TFLOP/s", "source");
+	fo_table_row(&t, "h100", "989.4", "datasheet");
+	fo_table_row(&t, "\xc3\xa4\xc3\xb6", "1", NULL);
+	fo_table_row(&t, "", "", "x");
+	char *text = print(&t, "  ", true);
+	assert_string_equal(text, "  name  TFLOP/s  source\n"
+				  "  ----  -------  ---------\n"
+				  "  h100    989.4  datasheet\n"
+				  "  \xc3\xa4\xc3\xb6          1\n"
+				  "                 x\n");
+	free(text);
+}
+
+static void test_cells_are_visible(void **state)
+{
+	(void)state;
+	struct fo_table t;
+	fo_table_init(&t, "l");
+	fo_table_row(&t, "\x1b[31m\n\xff");
+	char *text = print(&t, "", false);
+	assert_string_equal(text, "\\x1b[31m\\x0a\\xff\n");
+	free(text);
+}
+
+static void test_last_column_wraps(void **state)
+{
+	(void)state;
+	struct fo_table t;
+	char words[600] = "";
+	for (int i = 0; i < 60; i++)
+		strcat(words, "word ");
+	fo_table_init(&t, "ll");
+	fo_table_row(&t, "key", "text");
+	fo_table_row(&t, "a", words);
+	char *text = print(&t, "", true);
+	int lines = 0;
+	for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"), lines++) {
+		assert_true(strlen(line) <= 80);
+		assert_true(line[strlen(line) - 1] != ' ');
+		if (lines > 2)
+			assert_memory_equal(line, "     word", 9);
+	}
+	assert_int_equal(lines, 2 + 4); /* 15 words of 5 columns in 75 */
+	free(text);
+}
+
+static void test_empty(void **state)
+{
+	(void)state;
+	struct fo_table t;
+	fo_table_init(&t, "lr");
+	char *text = print(&t, "", true);
+	assert_string_equal(text, "");
+	free(text);
+}
+
+static void test_rows_without_end(void **state)
+{
+	(void)state;
+	struct fo_table t;
+	fo_table_init(&t, "r");
+	for (int i = 0; i < 1000; i++) {
+		char n[16];
+		snprintf(n, sizeof n, "%d", i);
+		fo_table_row(&t, n);
+	}
+	char *text = print(&t, "", false);
+	assert_memory_equal(text, "  0\n  1\n", 8);
+	assert_int_equal(strlen(text), 4000);
+	free(text);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_padding),
+		cmocka_unit_test(test_cells_are_visible),
+		cmocka_unit_test(test_last_column_wraps),
+		cmocka_unit_test(test_empty),
+		cmocka_unit_test(test_rows_without_end),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
