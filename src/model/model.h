@@ -56,7 +56,7 @@ FO_CHECKED fo_status fo_model_load(const char *name, struct fo_model *out);
 /* Parses the text of a config.json; `where` names it in errors. Caps every dimension; refuses unknown model_type with
  * what is supported. */
 FO_CHECKED fo_status fo_model_parse(const char *json, size_t len, const char *where, struct fo_model *out);
-/* The config.json text (LlamaForCausalLM layout) of a trainable model, arena-owned. dtype is "float32" or "bfloat16". */
+/* The config.json (LlamaForCausalLM layout) of a trainable model, arena-owned. dtype is "float32" or "bfloat16". */
 char *fo_model_config_json(struct fo_arena *a, const struct fo_model *m, const char *dtype);
 /* Checks that dimensions agree with each other (heads divisible by kv_heads, head_dim even, all positive, caps). */
 FO_CHECKED fo_status fo_model_check(const struct fo_model *m);
@@ -74,7 +74,8 @@ void fo_model_rope_frequencies(const struct fo_rope *r, int64_t head_dim, double
 /* ---- counting ---- */
 
 enum fo_component {
-	FO_COMP_EMBEDDING, FO_COMP_QKV, FO_COMP_SCORES, FO_COMP_OUTPUT, FO_COMP_FFN, FO_COMP_ROUTER, FO_COMP_NORM, FO_COMP_HEAD,
+	FO_COMP_EMBEDDING, FO_COMP_QKV, FO_COMP_SCORES, FO_COMP_OUTPUT, FO_COMP_FFN, FO_COMP_ROUTER,
+	FO_COMP_NORM, FO_COMP_HEAD,
 	FO_COMP_COUNT,
 };
 extern const char *const fo_component_name[FO_COMP_COUNT];
@@ -88,8 +89,8 @@ struct fo_params {
 	double active;      /* weights that one token uses (mixture of experts); = total for dense models */
 	double embedding;   /* input embedding (and learned positions); also when tied */
 	double head;        /* output projection, also when it shares the embedding's memory */
-	double matmul;      /* N_mm: what multiplies a token: active weights - embedding lookup + head if tied; norms included */
-	double norm, attention, ffn;   /* parts of `total`: total = embedding + (untied) head + norm + attention + ffn */
+	double matmul;      /* N_mm: what multiplies a token: active - embedding lookup + head if tied; norms in */
+	double norm, attention, ffn;   /* total = embedding + (untied) head + norm + attention + ffn */
 	double component[FO_COMP_COUNT], component_active[FO_COMP_COUNT];   /* HEAD also when tied */
 };
 struct fo_params fo_model_params(const struct fo_model *m);
@@ -98,11 +99,12 @@ struct fo_params fo_model_params(const struct fo_model *m);
  *   mfu         6 N_mm + 12 L H Q S     (PaLM appendix B; attention counted as if not causal)
  *   mfu_causal  6 N_mm +  6 L H Q S     (S/2 keys per query)
  *   mfu_6n      6 N_mm
- * For MLA, 12 L H Q S becomes 6 L H (Qqk + Qv) S. With a sliding window W < S a query has W keys under the full rule and
- * W - W^2/2S on average under the causal one. seq >= 1. */
+ * For MLA, 12 L H Q S becomes 6 L H (Qqk + Qv) S. With a sliding window W < S a query has W keys under the full rule
+ * and W - W^2/2S on average under the causal one. seq >= 1. */
 struct fo_flop {
 	double mfu, mfu_causal, mfu_6n;
-	struct { double forward, backward, forward_causal, backward_causal; } component[FO_COMP_COUNT]; /* all layers together */
+	/* All layers together. */
+	struct { double forward, backward, forward_causal, backward_causal; } component[FO_COMP_COUNT];
 };
 struct fo_flop fo_model_flop_per_token(const struct fo_model *m, int64_t seq);
 

@@ -1,0 +1,194 @@
+/* flatout devices: the catalogue of accelerators. */
+#include "cli/cli.h"
+
+#include "hw/catalogue.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct devices {
+	const char *devices_file;
+	bool json;
+};
+
+static const struct fo_opt rows[] = {
+	FO_OPT_TEXT(struct devices, devices_file, "devices.devices-file", "PATH", NULL,
+		    "CSV with own devices, as data/devices.csv"),
+	FO_OPT_BOOL(struct devices, json, "devices.json", "false", "JSON on standard output"), FO_OPT_END
+};
+
+/* What is shown of a device besides peaks and texts; one table for both forms of output. */
+static const struct {
+	const char *key, *title, *unit;
+	size_t offset;
+} facts[] = {
+	{ "memory_gb", "memory", "GB", offsetof(struct fo_device, memory_gb) },
+	{ "memory_usable_gb", "usable memory", "GB", offsetof(struct fo_device, memory_usable_gb) },
+	{ "memory_tb_s", "memory bandwidth", "TB/s", offsetof(struct fo_device, memory_tb_s) },
+	{ "cache_mb", "last-level cache", "MB", offsetof(struct fo_device, cache_mb) },
+	{ "units", "compute units", "SM or CU", offsetof(struct fo_device, units) },
+	{ "tdp_w", "power", "W", offsetof(struct fo_device, tdp_w) },
+	{ "scaleup_gb_s", "scale-up links", "GB/s per direction", offsetof(struct fo_device, scaleup_gb_s) },
+	{ "pair_gb_s", "between two devices", "GB/s per direction", offsetof(struct fo_device, pair_gb_s) },
+	{ "scaleup_devices", "scale-up domain", "devices", offsetof(struct fo_device, scaleup_devices) },
+	{ "scaleout_gbit_s", "scale-out network", "Gbit/s per device", offsetof(struct fo_device, scaleout_gbit_s) },
+	{ "measured_bf16_tflops", "best bf16 product measured", "TFLOP/s", offsetof(struct fo_device, measured_bf16) },
+	{ "measured_fp8_tflops", "best fp8 product measured", "TFLOP/s", offsetof(struct fo_device, measured_fp8) },
+	{ "rent_low_usd_h", "rent, low", "USD per hour", offsetof(struct fo_device, rent_low) },
+	{ "rent_high_usd_h", "rent, high", "USD per hour", offsetof(struct fo_device, rent_high) },
+};
+enum { FACTS = sizeof(facts) / sizeof(facts[0]) };
+
+static double fact(const struct fo_device *d, int i) { return *(const double *)((const char *)d + facts[i].offset); }
+
+static const char *number(struct fo_arena *a, double v) { return isnan(v) ? "-" : fo_arena_printf(a, "%g", v); }
+
+static void peaks_json(struct fo_json *j, const char *key, const double *tflops)
+{
+	fo_json_object(j, key);
+	for (int p = 0; p < FO_PREC_COUNT; p++)
+		fo_json_real(j, fo_precision_name[p], tflops[p]);
+	fo_json_close(j);
+}
+
+static void device_json(struct fo_json *j, const struct fo_device *d)
+{
+	char alias[64];
+	fo_json_object(j, NULL);
+	fo_json_text(j, "name", d->name);
+	fo_json_array(j, "aliases");
+	for (const char *a = d->aliases; *a;) {
+		size_t len = strcspn(a, " ");
+		snprintf(alias, sizeof(alias), "%.*s", (int)len, a);
+		fo_json_text(j, NULL, alias);
+		a += len + (a[len] == ' ');
+	}
+	fo_json_close(j);
+	fo_json_text(j, "kind", d->kind);
+	peaks_json(j, "dense_tflops", d->dense);
+	peaks_json(j, "sparse_tflops", d->sparse);
+	for (int i = 0; i < FACTS; i++)
+		fo_json_real(j, facts[i].key, fact(d, i));
+	fo_json_text(j, "rent_note", d->rent_note);
+	fo_json_text(j, "source", d->source);
+	fo_json_text(j, "date", d->date);
+	fo_json_text(j, "notes", d->notes);
+	fo_json_text(j, "defined_at", d->where);
+	fo_json_close(j);
+}
+
+/* All devices, or the one of `only`. */
+static void print_json(const struct fo_catalogue *c, const struct fo_device *only)
+{
+	struct fo_str out = { 0 };
+	struct fo_json j;
+	fo_json_begin(&j, &out, true);
+	fo_json_object(&j, NULL);
+	fo_json_int(&j, "schema", 1);
+	fo_json_array(&j, "devices");
+	for (size_t i = 0; i < c->count; i++)
+		if (!only || only == &c->device[i])
+			device_json(&j, &c->device[i]);
+	fo_json_close(&j);
+	fo_json_close(&j);
+	printf("%s\n", out.data);
+	fo_str_fini(&out);
+}
+
+static void print_table(const struct fo_catalogue *c)
+{
+	struct fo_arena a = { 0 };
+	struct fo_table t;
+	fo_table_init(&t, "lrrrrr");
+	fo_table_row(&t, "device", "bf16", "fp8", "memory", "bandwidth", "scale-up");
+	fo_table_row(&t, "", "TFLOP/s", "TFLOP/s", "GB", "TB/s", "GB/s x devices");
+	for (size_t i = 0; i < c->count; i++) {
+		const struct fo_device *d = &c->device[i];
+		fo_table_row(&t, d->name, number(&a, d->dense[FO_PREC_BF16]), number(&a, d->dense[FO_PREC_FP8]),
+			     number(&a, d->memory_gb), number(&a, d->memory_tb_s),
+			     isnan(d->scaleup_gb_s) ? "-"
+						    : fo_arena_printf(&a, "%s x %4s", number(&a, d->scaleup_gb_s),
+								      number(&a, d->scaleup_devices)));
+	}
+	fo_table_print(&t, stdout, "", false);
+	printf("\nPeaks are dense; links are per device and direction. 'flatout devices NAME'\n"
+	       "shows sparse peaks, other precisions, aliases, source, date and conflicts.\n");
+	fo_table_fini(&t);
+	fo_arena_fini(&a);
+}
+
+static void print_device(const struct fo_device *d)
+{
+	struct fo_arena a = { 0 };
+	struct fo_table t;
+	printf("%s (%s)\n\n", d->name, d->kind);
+	fo_table_init(&t, "lrr");
+	fo_table_row(&t, "TFLOP/s", "dense", "sparse");
+	for (int p = 0; p < FO_PREC_COUNT; p++)
+		if (!isnan(d->dense[p]) || !isnan(d->sparse[p]))
+			fo_table_row(&t, fo_precision_name[p], number(&a, d->dense[p]), number(&a, d->sparse[p]));
+	fo_table_print(&t, stdout, "  ", true);
+	fo_table_fini(&t);
+	printf("\n");
+	fo_table_init(&t, "ll");
+	for (int i = 0; i < FACTS; i++)
+		if (!isnan(fact(d, i)))
+			fo_table_row(&t, facts[i].title, fo_arena_printf(&a, "%g %s", fact(d, i), facts[i].unit));
+	const char *const text[][2] = { { "rent from", d->rent_note }, { "aliases", d->aliases },
+					{ "source", d->source },       { "date", d->date },
+					{ "notes", d->notes },         { "defined at", d->where } };
+	for (size_t i = 0; i < sizeof(text) / sizeof(text[0]); i++)
+		if (*text[i][1])
+			fo_table_row(&t, text[i][0], text[i][1]);
+	fo_table_print(&t, stdout, "  ", false);
+	fo_table_fini(&t);
+	fo_arena_fini(&a);
+}
+
+static fo_status show(const struct devices *in, const char *name)
+{
+	struct fo_catalogue c;
+	const struct fo_device *d = NULL;
+	fo_status st = FO_OK;
+	FO_TRY(fo_catalogue_load(&c, in->devices_file));
+	if (name)
+		FO_TRY_OR(st, fo_catalogue_find(&c, name, &d), done);
+	if (in->json)
+		print_json(&c, d);
+	else if (d)
+		print_device(d);
+	else
+		print_table(&c);
+done:
+	fo_catalogue_fini(&c);
+	return st;
+}
+
+static fo_status run(int argc, char **argv)
+{
+	struct devices in;
+	struct fo_opt_set s;
+	fo_status st;
+	FO_TRY_OR(st, fo_cli_options(&fo_cmd_devices, &s, &in, &argc, argv), done);
+	FO_TRY_OR(st, fo_cli_no_more_args(&fo_cmd_devices, argc, argv, 1), done);
+	st = show(&in, argc > 1 ? argv[1] : NULL);
+done:
+	fo_opt_fini(&s);
+	return st;
+}
+
+const struct fo_command fo_cmd_devices = {
+	.name = "devices",
+	.group = "measure",
+	.usage = "flatout devices [NAME] [--devices-file PATH] [--json]",
+	.summary = "peaks, memory and links of accelerators, with sources",
+	.text = "Dense and sparse peaks stand apart: vendors' headlines are often the sparse ones.\n"
+		"A file of your own (--devices-file or FLATOUT_DEVICES) with the columns of\n"
+		"data/devices.csv adds devices or replaces those of the same name.\n"
+		"\n"
+		"  flatout devices\n"
+		"  flatout devices b200\n"
+		"  flatout devices h100 --json",
+	.opts = rows,
+	.run = run,
+};

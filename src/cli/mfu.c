@@ -1,0 +1,300 @@
+/* flatout mfu: Model FLOPs Utilisation from anyone's numbers. */
+#include "cli/cli.h"
+
+#include "hw/catalogue.h"
+#include "model/model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct mfu {
+	const char *model, *device, *dtype, *devices_file;
+	int64_t seq, devices;
+	double params, total, per_device, step_seconds, tokens_per_step;
+	bool json;
+};
+
+static const struct fo_opt rows[] = {
+	FO_OPT_TEXT(struct mfu, model, "mfu.model", "M", NULL, "preset, config.json, or a folder with one"),
+	FO_OPT_INT(struct mfu, seq, "mfu.seq", "S", NULL, 1, 1 << 30, "tokens", "sequence length (with --model)"),
+	FO_OPT_REAL(struct mfu, params, "mfu.params", "N", NULL, 1, 1e16, "weights",
+		    "instead of --model: weights that multiply a token"),
+	FO_OPT_TEXT(struct mfu, device, "mfu.device", "D", NULL, "accelerator: 'flatout devices' lists them"),
+	FO_OPT_INT(struct mfu, devices, "mfu.devices", "N", NULL, 1, 1 << 30, "devices", "how many of them"),
+	FO_OPT_REAL(struct mfu, total, "mfu.tokens-per-second", "T", NULL, 1e-9, 1e18, "tokens/s",
+		    "throughput of all devices together"),
+	FO_OPT_REAL(struct mfu, per_device, "mfu.tokens-per-second-per-device", "T", NULL, 1e-9, 1e18, "tokens/s",
+		    "or of one device"),
+	FO_OPT_REAL(struct mfu, step_seconds, "mfu.step-seconds", "T", NULL, 1e-9, 1e9, "s", "or: time of one step"),
+	FO_OPT_REAL(struct mfu, tokens_per_step, "mfu.tokens-per-step", "K", NULL, 1, 1e18, "tokens",
+		    "with the tokens of all devices in it"),
+	FO_OPT_TEXT(struct mfu, dtype, "mfu.dtype", "TYPE", "bf16",
+		    "precision of the dense peak: fp32, tf32, fp16, bf16, fp8, fp4"),
+	FO_OPT_TEXT(struct mfu, devices_file, "mfu.devices-file", "PATH", NULL,
+		    "CSV with own devices, as data/devices.csv"),
+	FO_OPT_BOOL(struct mfu, json, "mfu.json", "false", "JSON on standard output"),
+	FO_OPT_END
+};
+
+enum { MAX_NOTES = 6 };
+
+struct result {
+	struct mfu in;
+	const struct fo_device *device;
+	enum fo_precision precision;
+	double peak;              /* TFLOP/s of one device, dense */
+	double tokens_per_second; /* all devices */
+	struct fo_flop flop;      /* per token; NaN where the inputs do not tell */
+	struct fo_arena arena;
+	char *note[MAX_NOTES];
+	int notes;
+};
+
+static fo_status usage(const char *problem)
+{
+	return fo_hint(fo_fail(FO_EARG, "%s", problem), "'flatout mfu --help' shows what goes together");
+}
+
+/* One sentence for the first thing that is missing or contradicts another. */
+static fo_status check_inputs(const struct mfu *in)
+{
+	bool step = in->step_seconds > 0 || in->tokens_per_step > 0;
+	int ways = (in->total > 0) + (in->per_device > 0) + step;
+	if (in->model && in->params > 0)
+		return usage("'--model' and '--params' both say what was trained: give one");
+	if (!in->model && in->params == 0)
+		return usage("neither '--model' nor '--params' says what was trained");
+	if (in->model && in->seq == 0)
+		return usage("'--seq' is missing: the attention of a model depends on the sequence length");
+	if (!in->model && in->seq > 0)
+		return usage("'--seq' goes with '--model': 6N with '--params' knows no attention");
+	if (!in->device)
+		return usage("'--device' is missing");
+	if (in->devices == 0)
+		return usage("'--devices' is missing: the number of devices");
+	if (ways == 0)
+		return usage("no throughput: give '--tokens-per-second', '--tokens-per-second-per-device', or "
+			     "'--step-seconds' with "
+			     "'--tokens-per-step'");
+	if (ways > 1)
+		return usage("more than one throughput: give one of '--tokens-per-second', "
+			     "'--tokens-per-second-per-device' and "
+			     "'--step-seconds' with '--tokens-per-step'");
+	if (step && in->step_seconds == 0)
+		return usage("'--tokens-per-step' needs '--step-seconds'");
+	if (step && in->tokens_per_step == 0)
+		return usage("'--step-seconds' needs '--tokens-per-step'");
+	return FO_OK;
+}
+
+static void add_note(struct result *r, char *text)
+{
+	if (r->notes < MAX_NOTES)
+		r->note[r->notes++] = text;
+}
+
+/* TFLOP/s of one device under a rule's FLOP per token. */
+static double rate(const struct result *r, double flop)
+{
+	return r->tokens_per_second * flop / (double)r->in.devices / 1e12;
+}
+
+/* The rule whose figure stands first: the full one, or 6N when only a weight count is known. */
+static double headline(const struct result *r) { return isnan(r->flop.mfu) ? r->flop.mfu_6n : r->flop.mfu; }
+
+static void add_notes(struct result *r)
+{
+	double bf16 = r->device->dense[FO_PREC_BF16], sparse = r->device->sparse[r->precision];
+	if (!r->in.model)
+		add_note(r,
+			 fo_arena_printf(&r->arena,
+					 "mfu and mfu_causal need --model and --seq: a weight count says nothing about "
+					 "attention"));
+	if (rate(r, headline(r)) > r->peak)
+		add_note(r, fo_arena_printf(&r->arena,
+					    "more than 100 %%: the throughput, the number of devices or the precision "
+					    "cannot be right"));
+	if (!isnan(sparse))
+		add_note(r,
+			 fo_arena_printf(&r->arena,
+					 "the vendor's %g TFLOP/s for this precision is with structured sparsity and "
+					 "is not the denominator",
+					 sparse));
+	if (r->precision != FO_PREC_BF16 && !isnan(bf16))
+		add_note(r, fo_arena_printf(&r->arena, "against the bf16 peak of %g TFLOP/s: %.2f %%", bf16,
+					    100 * rate(r, headline(r)) / bf16));
+	add_note(r, fo_arena_printf(&r->arena, "count only tokens that carry loss: padding is not useful work"));
+}
+
+static void given_real(struct fo_json *j, const char *key, double v) { fo_json_real(j, key, v > 0 ? v : NAN); }
+
+static void inputs_json(struct fo_json *j, const struct mfu *in)
+{
+	fo_json_object(j, "inputs");
+	fo_json_text(j, "model", in->model);
+	given_real(j, "seq", (double)in->seq);
+	given_real(j, "params", in->params);
+	fo_json_text(j, "device", in->device);
+	fo_json_int(j, "devices", in->devices);
+	given_real(j, "tokens_per_second", in->total);
+	given_real(j, "tokens_per_second_per_device", in->per_device);
+	given_real(j, "step_seconds", in->step_seconds);
+	given_real(j, "tokens_per_step", in->tokens_per_step);
+	fo_json_text(j, "dtype", in->dtype);
+	fo_json_text(j, "devices_file", in->devices_file);
+	fo_json_close(j);
+}
+
+static void print_json(const struct result *r)
+{
+	double bf16 = r->device->dense[FO_PREC_BF16];
+	struct fo_str out = { 0 };
+	struct fo_json j;
+	fo_json_begin(&j, &out, true);
+	fo_json_object(&j, NULL);
+	fo_json_int(&j, "schema", 1);
+	inputs_json(&j, &r->in);
+	fo_json_real(&j, "mfu", rate(r, r->flop.mfu) / r->peak);
+	fo_json_real(&j, "mfu_causal", rate(r, r->flop.mfu_causal) / r->peak);
+	fo_json_real(&j, "mfu_6n", rate(r, r->flop.mfu_6n) / r->peak);
+	fo_json_text(&j, "tflops_rule", isnan(r->flop.mfu) ? "mfu_6n" : "mfu");
+	fo_json_real(&j, "tflops_per_device", rate(r, headline(r)));
+	fo_json_real(&j, "mfu_of_bf16_peak", rate(r, headline(r)) / bf16);
+	fo_json_real(&j, "tokens_per_second", r->tokens_per_second);
+	fo_json_object(&j, "flop_per_token");
+	fo_json_real(&j, "mfu", r->flop.mfu);
+	fo_json_real(&j, "mfu_causal", r->flop.mfu_causal);
+	fo_json_real(&j, "mfu_6n", r->flop.mfu_6n);
+	fo_json_close(&j);
+	fo_json_text(&j, "device", r->device->name);
+	fo_json_text(&j, "dtype", fo_precision_name[r->precision]);
+	fo_json_real(&j, "peak_tflops", r->peak);
+	fo_json_text(&j, "peak_kind", "dense");
+	fo_json_text(&j, "peak_source", r->device->source);
+	fo_json_text(&j, "peak_date", r->device->date);
+	fo_json_array(&j, "notes");
+	for (int i = 0; i < r->notes; i++)
+		fo_json_text(&j, NULL, r->note[i]);
+	fo_json_close(&j);
+	fo_json_close(&j);
+	printf("%s\n", out.data);
+	fo_str_fini(&out);
+}
+
+static void print_rule(struct fo_table *t, struct result *r, const char *name, double flop, const char *formula)
+{
+	if (isnan(flop))
+		return;
+	fo_table_row(t, name, fo_arena_printf(&r->arena, "%.2f %%", 100 * rate(r, flop) / r->peak),
+		     fo_arena_printf(&r->arena, "%.1f", rate(r, flop)), fo_arena_printf(&r->arena, "%.3f", flop / 1e9),
+		     formula);
+}
+
+/* What went in, in words: every given input once. */
+static void print_inputs(struct result *r)
+{
+	const struct mfu *in = &r->in;
+	struct fo_table t;
+	fo_table_init(&t, "ll");
+	if (in->model)
+		fo_table_row(&t, "model",
+			     fo_arena_printf(&r->arena, "%s, sequence %lld", in->model, (long long)in->seq));
+	else
+		fo_table_row(&t, "model", fo_arena_printf(&r->arena, "%.6g weights", in->params));
+	fo_table_row(&t, "devices", fo_arena_printf(&r->arena, "%lld x %s", (long long)in->devices, r->device->name));
+	if (in->step_seconds > 0)
+		fo_table_row(
+			&t, "step",
+			fo_arena_printf(&r->arena, "%.6g s for %.10g tokens", in->step_seconds, in->tokens_per_step));
+	fo_table_row(&t, "tokens/s",
+		     fo_arena_printf(&r->arena, "%.1f in all, %.1f per device", r->tokens_per_second,
+				     r->tokens_per_second / (double)in->devices));
+	fo_table_row(&t, "peak",
+		     fo_arena_printf(&r->arena, "%g TFLOP/s per device, %s, dense", r->peak,
+				     fo_precision_name[r->precision]));
+	fo_table_row(&t, "peak from", fo_arena_printf(&r->arena, "%s (%s)", r->device->source, r->device->date));
+	for (int i = 0; i < r->notes; i++)
+		fo_table_row(&t, "note", r->note[i]);
+	fo_table_print(&t, stdout, "  ", false);
+	fo_table_fini(&t);
+}
+
+static void print_text(struct result *r)
+{
+	double share = rate(r, headline(r)) / r->peak;
+	struct fo_table t;
+	printf("MFU %.2f %% (rule %s, %s)\n\n", 100 * share, isnan(r->flop.mfu) ? "mfu_6n" : "mfu",
+	       fo_precision_name[r->precision]);
+	fo_table_init(&t, "lrrrl");
+	fo_table_row(&t, "rule", "MFU", "TFLOP/s each", "GFLOP/token", "counts");
+	print_rule(&t, r, "mfu", r->flop.mfu, "weights, full attention");
+	print_rule(&t, r, "mfu_causal", r->flop.mfu_causal, "weights, causal attention");
+	print_rule(&t, r, "mfu_6n", r->flop.mfu_6n, "weights only");
+	fo_table_print(&t, stdout, "  ", true);
+	fo_table_fini(&t);
+	printf("\n");
+	print_inputs(r);
+}
+
+static fo_status measure(const struct mfu *in)
+{
+	struct result r = { .in = *in, .flop = { .mfu = NAN, .mfu_causal = NAN, .mfu_6n = 6 * in->params } };
+	struct fo_catalogue c;
+	struct fo_model m;
+	FO_TRY(check_inputs(in));
+	FO_TRY(fo_precision_parse(in->dtype, &r.precision));
+	if (in->model) {
+		FO_TRY(fo_model_load(in->model, &m));
+		r.flop = fo_model_flop_per_token(&m, in->seq);
+	}
+	r.tokens_per_second = in->total > 0        ? in->total
+			      : in->per_device > 0 ? in->per_device * (double)in->devices
+						   : in->tokens_per_step / in->step_seconds;
+	fo_status st;
+	FO_TRY(fo_catalogue_load(&c, in->devices_file));
+	FO_TRY_OR(st, fo_catalogue_find(&c, in->device, &r.device), done);
+	FO_TRY_OR(st, fo_device_peak(r.device, r.precision, &r.peak), done);
+	add_notes(&r);
+	if (in->json)
+		print_json(&r);
+	else
+		print_text(&r);
+done:
+	fo_arena_fini(&r.arena);
+	fo_catalogue_fini(&c);
+	return st;
+}
+
+static fo_status run(int argc, char **argv)
+{
+	struct mfu in;
+	struct fo_opt_set s;
+	fo_status st;
+	FO_TRY_OR(st, fo_cli_options(&fo_cmd_mfu, &s, &in, &argc, argv), done);
+	FO_TRY_OR(st, fo_cli_no_more_args(&fo_cmd_mfu, argc, argv, 0), done);
+	st = measure(&in);
+done:
+	fo_opt_fini(&s);
+	return st;
+}
+
+const struct fo_command fo_cmd_mfu = {
+	.name = "mfu",
+	.group = "measure",
+	.usage = "flatout mfu (--model M --seq S | --params N) --device D --devices N (--tokens-per-second T | "
+		 "--tokens-per-second-per-device T | --step-seconds T --tokens-per-step K) [--dtype TYPE] [--json]",
+	.summary = "MFU from anyone's throughput, by three rules side by side",
+	.text = "MFU is the FLOPs that a model needs per second over the dense peak of the devices.\n"
+		"The rule decides what it needs; 'flatout flops' shows the parts. With --params only\n"
+		"6N can be had. docs/metrics.md defines every figure.\n"
+		"\n"
+		"What was trained: --model with --seq, or --params. How fast: --tokens-per-second,\n"
+		"or --tokens-per-second-per-device, or --step-seconds with --tokens-per-step.\n"
+		"\n"
+		"  flatout mfu --model llama-3.1-8b --seq 8192 --device b200 --devices 1 \\\n"
+		"      --tokens-per-second 21111\n"
+		"  flatout mfu --params 7e9 --device h100 --devices 8 --step-seconds 1.2 \\\n"
+		"      --tokens-per-step 32768",
+	.opts = rows,
+	.run = run,
+};

@@ -1,0 +1,58 @@
+/* The catalogue of accelerators: peaks by precision (dense and sparse apart), memory, links, each row with its source
+ * and date. Rows live in data/devices.csv; a user file with the same columns adds rows or replaces those of one name.
+ *
+ * Units: TFLOP/s = 1e12 FLOP/s, GB = 1e9 bytes, TB/s = 1e12 bytes/s; links in GB/s per direction and device, scale-out
+ * in Gbit/s per device, power in W, rent in USD per device-hour. FO_UNKNOWN (NaN) stands for "not published". */
+#ifndef FO_HW_CATALOGUE_H
+#define FO_HW_CATALOGUE_H
+
+#include "base/err.h"
+#include "base/mem.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#define FO_UNKNOWN ((double)NAN)
+
+enum fo_precision { FO_PREC_FP32, FO_PREC_TF32, FO_PREC_FP16, FO_PREC_BF16, FO_PREC_FP8, FO_PREC_FP4, FO_PREC_COUNT };
+extern const char *const fo_precision_name[FO_PREC_COUNT];   /* "fp32", "tf32", ... */
+/* FO_EARG naming the known ones for any other text. */
+FO_CHECKED fo_status fo_precision_parse(const char *name, enum fo_precision *out);
+
+struct fo_device {
+	const char *name;            /* "H100-SXM5-80GB" */
+	const char *aliases;         /* separated by single spaces: "h100 h100-sxm" */
+	const char *kind;            /* "gpu", "tpu", "hpu" */
+	double dense[FO_PREC_COUNT], sparse[FO_PREC_COUNT];     /* TFLOP/s; fp32: the vector units */
+	double memory_gb, memory_usable_gb, memory_tb_s, cache_mb;
+	double units;                /* SMs, CUs, tensor cores: what the vendor counts */
+	double tdp_w;
+	double scaleup_gb_s;         /* fast domain, all links of one device, one direction */
+	double pair_gb_s;            /* between two devices of the domain */
+	double scaleup_devices;      /* devices in the domain */
+	double scaleout_gbit_s;      /* usual network adapters per device */
+	double measured_bf16, measured_fp8;   /* best matrix product that the source measured, TFLOP/s */
+	double rent_low, rent_high;
+	const char *rent_note, *source, *date, *notes;
+	const char *where;           /* "data/devices.csv:12" */
+};
+
+struct fo_catalogue { struct fo_arena arena; struct fo_device *device; size_t count, cap; };
+
+/* Loads devices.csv from the first folder that has one: $FLATOUT_DATA, <executable>/../data, <executable>/../../data,
+ * <executable>/../share/flatout/data, FO_DATA_DIR of the build. Then adds `user_file`, or $FLATOUT_DEVICES when it is
+ * NULL or empty. FO_EIO when no catalogue is found, FO_EFORMAT with file:line for bad rows. On failure *c needs no
+ * fini. */
+FO_CHECKED fo_status fo_catalogue_load(struct fo_catalogue *c, const char *user_file);
+/* Adds the rows of CSV text (comment lines start with #). A name that exists is replaced as a whole. `where` names the
+ * text in errors. */
+FO_CHECKED fo_status fo_catalogue_add(struct fo_catalogue *c, const char *csv, size_t len, const char *where);
+void fo_catalogue_fini(struct fo_catalogue *c);
+
+/* By name or alias, upper and lower case alike. FO_EARG with the nearest names otherwise; *out lives as long as c. */
+FO_CHECKED fo_status fo_catalogue_find(const struct fo_catalogue *c, const char *name, const struct fo_device **out);
+/* The published dense peak in TFLOP/s; FO_EARG naming the published precisions when there is none. Never a guess. */
+FO_CHECKED fo_status fo_device_peak(const struct fo_device *d, enum fo_precision p, double *tflops);
+
+#endif

@@ -1,0 +1,263 @@
+/* Consistency of a model, what the engine can train, rotary frequencies, writing config.json, finding a model. */
+#include "model/model.h"
+#include "base/fs.h"
+#include "base/str.h"
+#include "model/model_int.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+struct limit {
+	const char *name;
+	int64_t value, lo, hi;
+};
+
+static fo_status check_limits(const struct fo_model *m, const struct limit *limit, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (limit[i].value < limit[i].lo || limit[i].value > limit[i].hi)
+			return fo_fail(FO_EARG, "model '%s': %s is %lld, expected %lld to %lld", m->name, limit[i].name,
+				       (long long)limit[i].value, (long long)limit[i].lo, (long long)limit[i].hi);
+	return FO_OK;
+}
+
+static fo_status check_experts(const struct fo_model *m)
+{
+	const struct limit limit[] = {
+		{ "number of experts", m->experts, 1, FO_MODEL_MAX_EXPERTS },
+		{ "experts per token", m->experts_active, 1, m->experts },
+		{ "shared experts", m->shared_experts, 0, FO_MODEL_MAX_EXPERTS },
+		{ "expert feed-forward width", m->expert_ffn, 1, FO_MODEL_MAX_DIM },
+		{ "dense layers", m->dense_layers, 0, m->layers },
+	};
+	return check_limits(m, limit, (int)(sizeof(limit) / sizeof(limit[0])));
+}
+
+static fo_status check_latent(const struct fo_model *m)
+{
+	const struct limit limit[] = {
+		{ "q_lora_rank", m->q_lora, 0, FO_MODEL_MAX_DIM },
+		{ "kv_lora_rank", m->kv_lora, 1, FO_MODEL_MAX_DIM },
+		{ "qk_nope_head_dim", m->qk_nope_dim, 1, FO_MODEL_MAX_DIM },
+		{ "qk_rope_head_dim", m->qk_rope_dim, 2, FO_MODEL_MAX_DIM },
+		{ "v_head_dim", m->v_dim, 1, FO_MODEL_MAX_DIM },
+	};
+	return check_limits(m, limit, (int)(sizeof(limit) / sizeof(limit[0])));
+}
+
+fo_status fo_model_check(const struct fo_model *m)
+{
+	const struct limit limit[] = {
+		{ "number of layers", m->layers, 1, FO_MODEL_MAX_LAYERS },
+		{ "hidden size", m->hidden, 1, FO_MODEL_MAX_DIM },
+		{ "number of attention heads", m->heads, 1, FO_MODEL_MAX_DIM },
+		{ "number of kv heads", m->kv_heads, 1, m->heads },
+		{ "head dimension", m->head_dim, 1, FO_MODEL_MAX_DIM },
+		{ "feed-forward width", m->ffn, 1, FO_MODEL_MAX_DIM },
+		{ "vocabulary size", m->vocab, 1, FO_MODEL_MAX_DIM },
+		{ "longest position", m->max_position, m->learned_position, FO_MODEL_MAX_POSITION },
+		{ "sliding window", m->sliding_window, 0, FO_MODEL_MAX_POSITION },
+	};
+	FO_TRY(check_limits(m, limit, (int)(sizeof(limit) / sizeof(limit[0]))));
+	if (m->heads % m->kv_heads)
+		return fo_fail(FO_EARG, "model '%s': %lld attention heads cannot share %lld kv heads evenly", m->name,
+			       (long long)m->heads, (long long)m->kv_heads);
+	if (!m->learned_position && m->head_dim % 2)
+		return fo_fail(
+			FO_EARG,
+			"model '%s': head dimension is %lld, expected an even number (rotary positions turn pairs)",
+			m->name, (long long)m->head_dim);
+	if (!(m->norm_eps > 0 && m->norm_eps < 1))
+		return fo_fail(FO_EARG, "model '%s': norm epsilon is %g, expected more than 0 and less than 1", m->name,
+			       m->norm_eps);
+	if (m->experts != 0)
+		FO_TRY(check_experts(m));
+	if (m->kv_lora != 0)
+		FO_TRY(check_latent(m));
+	if (m->learned_position)
+		return FO_OK;
+	const struct fo_rope *r = &m->rope;
+	if (!(r->theta >= 1 && r->theta <= 1e15))
+		return fo_fail(FO_EARG, "model '%s': rope theta is %g, expected 1 to 1e15", m->name, r->theta);
+	if ((r->type == FO_ROPE_LINEAR || r->type == FO_ROPE_LLAMA3) && !(r->factor >= 1 && r->factor <= 1e6))
+		return fo_fail(FO_EARG, "model '%s': rope scaling factor is %g, expected 1 to 1e6", m->name, r->factor);
+	if (r->type == FO_ROPE_LLAMA3 &&
+	    !(r->low_freq_factor > 0 && r->high_freq_factor > r->low_freq_factor && r->high_freq_factor <= 1e6))
+		return fo_fail(
+			FO_EARG,
+			"model '%s': rope low_freq_factor %g and high_freq_factor %g, expected 0 < low < high <= 1e6",
+			m->name, r->low_freq_factor, r->high_freq_factor);
+	if (r->type == FO_ROPE_LLAMA3 &&
+	    (r->original_max_position < 1 || r->original_max_position > FO_MODEL_MAX_POSITION))
+		return fo_fail(FO_EARG, "model '%s': rope original_max_position_embeddings is %lld, expected 1 to %lld",
+			       m->name, (long long)r->original_max_position, (long long)FO_MODEL_MAX_POSITION);
+	return FO_OK;
+}
+
+fo_status fo_model_trainable(const struct fo_model *m)
+{
+	const struct {
+		bool differs;
+		const char *what;
+	} rule[] = {
+		{ m->experts > 0, "mixture-of-experts layers" },
+		{ m->kv_lora > 0, "multi-head latent attention" },
+		{ m->learned_position, "learned positions" },
+		{ m->norm_bias, "LayerNorm with shift" },
+		{ !m->gated, "a feed-forward block without gate" },
+		{ m->attention_bias || m->mlp_bias || m->output_bias, "biases" },
+		{ m->qk_norm, "query and key norms" },
+		{ m->sliding_window > 0, "a sliding attention window" },
+		{ m->rope.type == FO_ROPE_OTHER, "a rotary scaling other than linear and llama3" },
+		{ m->family != FO_FAMILY_LLAMA, "a layer structure other than Llama's" },
+	};
+	FO_TRY(fo_model_check(m));
+	for (size_t i = 0; i < sizeof(rule) / sizeof(rule[0]); i++)
+		if (rule[i].differs) {
+			fo_status st = fo_fail(FO_EUNSUPPORTED, "cannot train model '%s': it has %s", m->name,
+					       rule[i].what);
+			return fo_hint(st, "the engine trains Llama-family models; 'flatout flops' and 'flatout mfu' "
+					   "count this one too");
+		}
+	return FO_OK;
+}
+
+/* Base: Su and others 2021, equation 15. "llama3": wavelengths beyond original/low are stretched by the factor, those
+ * below original/high are kept, in between the two frequencies are mixed linearly in original/wavelength
+ * (Llama 3.1 reference code, apply_scaling; transformers modeling_rope_utils, "llama3"). */
+void fo_model_rope_frequencies(const struct fo_rope *r, int64_t head_dim, double *out)
+{
+	const double turn = 2 * 3.14159265358979323846;
+	for (int64_t i = 0; i < head_dim / 2; i++) {
+		double f = pow(r->theta, -2.0 * (double)i / (double)head_dim);
+		if (r->type == FO_ROPE_LINEAR)
+			f /= r->factor;
+		if (r->type == FO_ROPE_LLAMA3) {
+			double turns = (double)r->original_max_position * f / turn; /* original / wavelength */
+			double keep = (turns - r->low_freq_factor) / (r->high_freq_factor - r->low_freq_factor);
+			keep = keep < 0 ? 0 : keep > 1 ? 1 : keep;
+			f = (1 - keep) * f / r->factor + keep * f;
+		}
+		out[i] = f;
+	}
+}
+
+static json_t *rope_json(const struct fo_rope *r)
+{
+	if (r->type == FO_ROPE_LINEAR)
+		return json_pack("{s:s, s:f}", "rope_type", "linear", "factor", r->factor);
+	if (r->type == FO_ROPE_LLAMA3)
+		return json_pack("{s:s, s:f, s:f, s:f, s:I}", "rope_type", "llama3", "factor", r->factor,
+				 "low_freq_factor", r->low_freq_factor, "high_freq_factor", r->high_freq_factor,
+				 "original_max_position_embeddings", (json_int_t)r->original_max_position);
+	return json_null();
+}
+
+/* Digits that bring v back unchanged: 15 keep 1e-5 readable, few constants need more. */
+static int digits_of(double v)
+{
+	for (int n = 15; n < 17; n++) {
+		char buf[40];
+		snprintf(buf, sizeof(buf), "%.*g", n, v);
+		if (strtod(buf, NULL) == v)
+			return n;
+	}
+	return 17;
+}
+
+char *fo_model_config_json(struct fo_arena *a, const struct fo_model *m, const char *dtype)
+{
+	const struct fo_rope *r = &m->rope;
+	const double real[] = { m->norm_eps, r->theta, r->factor, r->low_freq_factor, r->high_freq_factor };
+	int digits = 15;
+	for (size_t i = 0; i < sizeof(real) / sizeof(real[0]); i++)
+		digits = digits_of(real[i]) > digits ? digits_of(real[i]) : digits;
+
+	json_t *j = json_object();
+	json_object_set_new(j, "architectures", json_pack("[s]", "LlamaForCausalLM"));
+	json_object_set_new(j, "attention_bias", json_false());
+	json_object_set_new(j, "attention_dropout", json_real(0));
+	json_object_set_new(j, "head_dim", json_integer(m->head_dim));
+	json_object_set_new(j, "hidden_act", json_string("silu"));
+	json_object_set_new(j, "hidden_size", json_integer(m->hidden));
+	json_object_set_new(j, "initializer_range", json_real(0.02)); /* transformers' default for Llama */
+	json_object_set_new(j, "intermediate_size", json_integer(m->ffn));
+	json_object_set_new(j, "max_position_embeddings", json_integer(m->max_position > 0 ? m->max_position : 2048));
+	json_object_set_new(j, "mlp_bias", json_false());
+	json_object_set_new(j, "model_type", json_string("llama"));
+	json_object_set_new(j, "num_attention_heads", json_integer(m->heads));
+	json_object_set_new(j, "num_hidden_layers", json_integer(m->layers));
+	json_object_set_new(j, "num_key_value_heads", json_integer(m->kv_heads));
+	json_object_set_new(j, "rms_norm_eps", json_real(m->norm_eps));
+	json_object_set_new(j, "rope_scaling", rope_json(r));
+	json_object_set_new(j, "rope_theta", json_real(r->theta));
+	json_object_set_new(j, "tie_word_embeddings", json_boolean(m->tied));
+	json_object_set_new(j, "torch_dtype", json_string(dtype));
+	json_object_set_new(j, "vocab_size", json_integer(m->vocab));
+	char *text = json_dumps(j, (size_t)JSON_INDENT(2) | (size_t)JSON_REAL_PRECISION(digits));
+	json_decref(j);
+	char *out = fo_arena_printf(a, "%s\n", text ? text : "{}");
+	free(text);
+	return out;
+}
+
+static fo_status load_file(const char *path, struct fo_model *out)
+{
+	struct fo_arena a = { 0 };
+	char *text;
+	size_t len;
+	fo_status st = fo_fs_read(&a, path, FO_MODEL_MAX_CONFIG, &text, &len);
+	if (st == FO_OK)
+		st = fo_model_parse(text, len, path, out);
+	fo_arena_fini(&a);
+	return st;
+}
+
+/* The refusal of an unknown name, with the nearest presets as a hint. An organisation in front ("meta-llama/") is not
+ * part of a preset's name. */
+static fo_status unknown(const char *name)
+{
+	char shown[128], list[256] = "";
+	const char *slash = strrchr(name, '/'), *last = slash && slash[1] ? slash + 1 : name;
+	int used[3] = { -1, -1, -1 };
+	for (int k = 0; k < 3; k++) {
+		int best = -1, best_distance = 1 << 20;
+		for (int i = 0; i < fo_model_preset_count(); i++) {
+			int d = fo_str_distance(last, fo_model_preset(i)->name);
+			if (i != used[0] && i != used[1] && d < best_distance) {
+				best = i;
+				best_distance = d;
+			}
+		}
+		used[k] = best;
+		size_t n = strlen(list);
+		snprintf(list + n, sizeof(list) - n, "%s'%s'", k ? ", " : "", fo_model_preset(best)->name);
+	}
+	fo_status st = fo_fail(FO_EARG, "unknown model '%s': neither a preset nor a config.json nor a folder with one",
+			       fo_str_visible(shown, sizeof(shown), name));
+	return fo_hint(st, "nearest presets: %s; 'flatout flops --list' shows all", list);
+}
+
+fo_status fo_model_load(const char *name, struct fo_model *out)
+{
+	if (!name || !*name)
+		return fo_fail(FO_EARG, "no model given: expected a preset or the path of a config.json");
+	for (int i = 0; i < fo_model_preset_count(); i++)
+		if (strcasecmp(name, fo_model_preset(i)->name) == 0) {
+			*out = *fo_model_preset(i);
+			return FO_OK;
+		}
+	if (fo_fs_is_dir(name)) {
+		struct fo_arena a = { 0 };
+		fo_status st = load_file(fo_arena_printf(&a, "%s/config.json", name), out);
+		fo_arena_fini(&a);
+		return st;
+	}
+	if (fo_fs_exists(name))
+		return load_file(name, out);
+	return unknown(name);
+}

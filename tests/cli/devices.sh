@@ -1,0 +1,63 @@
+#!/bin/sh
+# flatout devices: the table, one device, own files.
+set -u
+: "${FLATOUT_BIN:=flatout}" "${FLATOUT_SOURCE:=.}"
+FLATOUT_DATA="$FLATOUT_SOURCE/data"
+export FLATOUT_DATA
+tmp=$(mktemp -d) || exit 1
+trap 'rm -rf "$tmp"' EXIT
+failed=0
+
+# expect STATUS PATTERN ARGUMENTS...: exit status and a fixed text in what is printed, on either stream.
+expect()
+{
+	status=$1 pattern=$2
+	shift 2
+	"$FLATOUT_BIN" "$@" >"$tmp/out" 2>&1 </dev/null
+	got=$?
+	if [ "$got" != "$status" ] || ! grep -qF -- "$pattern" "$tmp/out"; then
+		printf "FAILED: flatout %s\n  exit %s, expected %s and: %s\n" "$*" "$got" "$status" "$pattern"
+		sed "s/^/  | /" "$tmp/out"
+		failed=1
+	fi
+}
+# What the last command printed fits 80 columns.
+narrow()
+{
+	if LC_ALL=C grep -n "^.\{81,\}" "$tmp/out"; then
+		printf "FAILED: lines over 80 columns\n"
+		failed=1
+	fi
+}
+
+expect 0 "B200-SXM-HGX" devices
+narrow
+expect 0 "aliases" devices h100
+narrow
+expect 0 "989    1979" devices h100
+expect 0 "2026-08-22" devices h100
+expect 0 '"schema": 1' devices --json
+expect 0 '"bf16": 2250' devices b200 --json
+expect 0 '"name": "MI300X"' devices mi300x --json
+for d in v100 a100 h100-pcie h200 h800 h20 b300 gb200 gb300 mi250x mi325x mi355x tpu-v5p gaudi2 l40s rtx-4090 rtx-5090; do
+	expect 0 "source" devices $d
+	narrow
+done
+expect 2 "nearest names" devices b20
+expect 2 "unexpected argument" devices b200 h100
+
+printf 'name,bf16_dense_tflops,memory_gb,memory_tb_s,source,date\nmy-chip,123,9,1,own datasheet,2026-11-21\n' >"$tmp/own.csv"
+expect 0 "own datasheet" devices my-chip --devices-file "$tmp/own.csv"
+expect 0 "own.csv:2" devices my-chip --devices-file "$tmp/own.csv"
+FLATOUT_DEVICES=$tmp/own.csv
+export FLATOUT_DEVICES
+expect 0 "my-chip" devices
+expect 0 "123 TFLOP/s" mfu --params 7e9 --device my-chip --devices 1 --tokens-per-second 1
+printf 'name,bf16_dense_tflops,source\nmy-chip,fast,me\n' >"$tmp/own.csv"
+expect 2 "own.csv:2: bf16_dense_tflops is 'fast'" devices
+unset FLATOUT_DEVICES
+expect 3 "none.csv" devices --devices-file "$tmp/none.csv"
+# Without FLATOUT_DATA the build's own folder is found.
+unset FLATOUT_DATA
+expect 0 "B200-SXM-HGX" devices
+exit $failed

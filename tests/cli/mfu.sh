@@ -1,0 +1,85 @@
+#!/bin/sh
+# flatout mfu: the worked examples, forms of input, contradictions.
+set -u
+: "${FLATOUT_BIN:=flatout}" "${FLATOUT_SOURCE:=.}"
+FLATOUT_DATA="$FLATOUT_SOURCE/data"
+export FLATOUT_DATA
+tmp=$(mktemp -d) || exit 1
+trap 'rm -rf "$tmp"' EXIT
+failed=0
+
+# expect STATUS PATTERN ARGUMENTS...: exit status and a fixed text in what is printed, on either stream.
+expect()
+{
+	status=$1 pattern=$2
+	shift 2
+	"$FLATOUT_BIN" "$@" >"$tmp/out" 2>&1 </dev/null
+	got=$?
+	if [ "$got" != "$status" ] || ! grep -qF -- "$pattern" "$tmp/out"; then
+		printf "FAILED: flatout %s\n  exit %s, expected %s and: %s\n" "$*" "$got" "$status" "$pattern"
+		sed "s/^/  | /" "$tmp/out"
+		failed=1
+	fi
+}
+# What the last command printed fits 80 columns.
+narrow()
+{
+	if LC_ALL=C grep -n "^.\{81,\}" "$tmp/out"; then
+		printf "FAILED: lines over 80 columns\n"
+		failed=1
+	fi
+}
+
+B="mfu --model llama-3.1-8b --seq 8192 --device b200 --devices 1"
+H="mfu --params 7e9 --device h100 --devices 8"
+expect 0 "MFU 54.34 %" $B --tokens-per-second 21111
+narrow
+expect 0 "57.914" $B --tokens-per-second 21111
+expect 0 "48.29 %" $B --tokens-per-second 21111
+expect 0 "42.25 %" $B --tokens-per-second 21111
+expect 0 '"mfu": 0.5433' $B --tokens-per-second 21111 --json
+expect 0 '"mfu_causal": 0.4829' $B --tokens-per-second 21111 --json
+expect 0 '"mfu_6n": 0.4224' $B --tokens-per-second 21111 --json
+expect 0 '"tflops_per_device": 1222.63' $B --tokens-per-second 21111 --json
+expect 0 '"peak_tflops": 2250' $B --tokens-per-second 21111 --json
+expect 0 '"peak_source": "NVIDIA DGX B200' $B --tokens-per-second 21111 --json
+expect 0 '"tokens_per_second": 21111' $B --tokens-per-second 21111 --json
+
+expect 0 "MFU 14.50 %" $H --tokens-per-second 27307
+narrow
+expect 0 '"mfu": null' $H --tokens-per-second 27307 --json
+expect 0 '"mfu_6n": 0.1449' $H --tokens-per-second 27307 --json
+expect 0 "need --model and --seq" $H --tokens-per-second 27307 --json
+# The same run told in three ways.
+expect 0 "MFU 14.50 %" $H --step-seconds 1.2 --tokens-per-step 32768
+expect 0 "MFU 14.50 %" $H --tokens-per-second-per-device 3413.333
+expect 0 "32768 tokens" $H --step-seconds 1200ms --tokens-per-step 32768
+
+# PaLM (2022), appendix B: 46.2 % with attention, 45.7 % without.
+P="mfu --model palm-540b --seq 2048 --device tpu-v4 --devices 6144 --tokens-per-second 238.3k"
+expect 0 "46.23 %" $P
+expect 0 "45.73 %" $P
+# fp8 under both denominators.
+expect 0 "27.17 %" $B --tokens-per-second 21111 --dtype fp8
+expect 0 "against the bf16 peak of 2250 TFLOP/s: 54.34 %" $B --tokens-per-second 21111 --dtype fp8
+narrow
+expect 0 "more than 100 %" $B --tokens-per-second 60k
+
+expect 2 "'H100-SXM5-80GB'" mfu --params 7e9 --device h10 --devices 8 --tokens-per-second 1
+expect 2 "no published dense peak for bf16, only for: fp32, fp16" mfu --params 7e9 --device v100 --devices 8 --tokens-per-second 1
+expect 0 "125 TFLOP/s" mfu --params 7e9 --device v100 --devices 8 --tokens-per-second 1 --dtype fp16
+expect 2 "both say what was trained" $B --params 8e9 --tokens-per-second 1
+expect 2 "neither '--model' nor '--params'" mfu --device h100 --devices 8 --tokens-per-second 1
+expect 2 "'--seq' is missing" mfu --model gpt2 --device h100 --devices 8 --tokens-per-second 1
+expect 2 "knows no attention" $H --seq 2048 --tokens-per-second 1
+expect 2 "'--device' is missing" mfu --params 7e9 --devices 8 --tokens-per-second 1
+expect 2 "'--devices' is missing" mfu --params 7e9 --device h100 --tokens-per-second 1
+expect 2 "no throughput" $H
+expect 2 "more than one throughput" $H --tokens-per-second 1 --step-seconds 1 --tokens-per-step 1
+expect 2 "more than one throughput" $H --tokens-per-second 1 --tokens-per-second-per-device 1
+expect 2 "needs '--tokens-per-step'" $H --step-seconds 1
+expect 2 "needs '--step-seconds'" $H --tokens-per-step 5
+expect 2 "'--devices' must be" mfu --params 7e9 --device h100 --devices -1 --tokens-per-second 1
+expect 2 "'--tokens-per-second' must be" $H --tokens-per-second 1e999
+expect 2 "'--params' must be" mfu --params inf --device h100 --devices 8 --tokens-per-second 1
+exit $failed
