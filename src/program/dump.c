@@ -252,7 +252,7 @@ static fo_status read_line(struct reader *r)
 	}
 	if (!strcmp(what, "run")) {
 		p->run = (struct fo_lowering){ integer(r, 1, 1, 1 << 24), integer(r, 2, 1, 1 << 20), integer(r, 3, 1, 1 << 16),
-					       (enum fo_precision)integer(r, 4, 0, FO_PRECISION_COUNT - 1), (enum fo_mode)integer(r, 5, 0, FO_MODE_LOGITS) };
+					       (enum fo_numerics)integer(r, 4, 0, FO_PRECISION_COUNT - 1), (enum fo_mode)integer(r, 5, 0, FO_MODE_LOGITS) };
 		p->tokens = p->run.seq * p->run.rows;
 		return r->failed || p->tokens > 1 << 28 ? wrong(r, "a run's fields are out of range") : FO_OK;
 	}

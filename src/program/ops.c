@@ -16,7 +16,7 @@ const char *const fo_phase_name[FO_PHASE_COUNT] = { "forward", "backward", "wgra
 const char *const fo_port_name[FO_PORT_COUNT] = { "none", "batch", "hyper", "loss", "logits" };
 const char *const fo_role_name[FO_ROLE_COUNT] = { "forward", "backward", "wgrad", "optimizer", "gather", "reduce", "p2p", "host" };
 const char *const fo_unit_name[FO_UNIT_COUNT] = { "embed", "layer", "head", "step" };
-const char *const fo_precision_name[FO_PRECISION_COUNT] = { "fp32", "bf16", "fp64" };
+const char *const fo_numerics_name[FO_PRECISION_COUNT] = { "fp32", "bf16", "fp64" };
 
 /* ---- costs ---- */
 

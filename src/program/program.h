@@ -132,13 +132,13 @@ struct fo_param {
 	int64_t global_r0, global_c0;
 };
 
-enum fo_precision { FO_PRECISION_F32, FO_PRECISION_BF16, FO_PRECISION_F64, FO_PRECISION_COUNT };  /* BF16: fp32 master, m, v, gradients. F64: tests */
-extern const char *const fo_precision_name[FO_PRECISION_COUNT];
+enum fo_numerics { FO_PRECISION_F32, FO_PRECISION_BF16, FO_PRECISION_F64, FO_PRECISION_COUNT };  /* BF16: fp32 master, m, v, gradients. F64: tests */
+extern const char *const fo_numerics_name[FO_PRECISION_COUNT];
 enum fo_mode { FO_MODE_TRAIN, FO_MODE_EVAL, FO_MODE_LOGITS };   /* whole step; forward and loss; forward and logits out */
 
 struct fo_lowering {
 	int64_t seq, rows, micro_batches;     /* rows of `seq` tokens per micro-batch: T = rows x seq */
-	enum fo_precision precision;
+	enum fo_numerics precision;
 	enum fo_mode mode;
 };
 
@@ -199,7 +199,7 @@ struct fo_unrolled {
 	int32_t (*wait)[FO_LANE_COUNT];          /* newest instance on each lane that must have finished; -1 none */
 	int32_t *arg_begin;                      /* n + 1: instance -> first entry of life_of */
 	int32_t *life_of;                        /* per operand: its life */
-	uint32_t *first;                         /* bit i: ACC operand i stores rather than adds */
+	uint32_t *first;                         /* bit i: operand i is stored, not added to (DEF, PART, the first ACC) */
 	struct fo_life *life; int nlife; size_t life_cap;
 	int32_t *slot_begin;                     /* nslot + 1: first instance of a slot */
 	int64_t arena_bytes, persistent_bytes, max_live_bytes;   /* set by fo_plan */

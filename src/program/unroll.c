@@ -124,7 +124,7 @@ static fo_status visit_operand(struct walk *w, int id, const struct fo_op *o, in
 			listed = true;
 		}
 	}
-	if (a->access == FO_ACC && !written && !persists)
+	if (a->access == FO_DEF || a->access == FO_PART || (a->access == FO_ACC && !written && !persists))
 		u->first[id] |= 1u << i;
 	if (reads && !persists && covered < (int64_t)a->nr * a->nc)
 		return bad(w, a, "is read where it was not written");

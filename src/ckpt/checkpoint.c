@@ -1,0 +1,287 @@
+#define _GNU_SOURCE   /* renameat2 */
+#include "ckpt/ckpt.h"
+#include "base/json.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#define SCHEMA 1
+#define MAX_JSON ((size_t)1 << 20)
+
+static const char *const file_name[] = { "config.json", "model.safetensors", "tokenizer.json", "state.safetensors", "training.json", "run.json" };
+enum { CONFIG, MODEL, TOKENIZER, STATE, TRAINING, RUN, FILES };
+
+/* ---- saving ---- */
+
+static char *training_json(struct fo_arena *a, const struct fo_ckpt_meta *m)
+{
+	struct fo_str s = { 0 };
+	struct fo_json j;
+	char hex[24];
+	fo_json_begin(&j, &s, true);
+	fo_json_object(&j, NULL);
+	fo_json_int(&j, "schema", SCHEMA);
+	fo_json_int(&j, "step", m->step);
+	fo_json_int(&j, "tokens", m->tokens);
+	fo_json_real(&j, "loss", m->loss);
+	fo_json_text(&j, "precision", m->precision);
+	/* 64-bit words as text: JSON readers lose bits beyond 2^53. */
+	const struct { const char *key; uint64_t v; } word[] = { { "seed", m->seed }, { "tokenizer_checksum", m->tokenizer_checksum },
+		{ "loader_seed", m->loader.seed }, { "shard_checksum", m->loader.shard_checksum } };
+	for (size_t i = 0; i < sizeof word / sizeof *word; i++) {
+		snprintf(hex, sizeof hex, "%016" PRIx64, word[i].v);
+		fo_json_text(&j, word[i].key, hex);
+	}
+	fo_json_int(&j, "loader_next_step", m->loader.next_step);
+	fo_json_close(&j);
+	fo_str_puts(&s, "\n");
+	char *text = fo_arena_strdup(a, s.data);
+	fo_str_fini(&s);
+	return text;
+}
+
+static fo_status hash_file(const char *path, uint64_t *hash, uint64_t *size)
+{
+	struct fo_map m;
+	FO_TRY(fo_map_open(&m, path));
+	*hash = XXH3_64bits(m.data, m.len);
+	*size = m.len;
+	fo_map_close(&m);
+	return FO_OK;
+}
+
+static fo_status write_manifest(struct fo_arena *a, const char *dir)
+{
+	struct fo_str s = { 0 };
+	struct fo_json j;
+	fo_json_begin(&j, &s, true);
+	fo_json_object(&j, NULL);
+	fo_json_int(&j, "schema", SCHEMA);
+	fo_json_object(&j, "files");
+	fo_status st = FO_OK;
+	for (int i = 0; i < FILES && st == FO_OK; i++) {
+		char *path = fo_arena_printf(a, "%s/%s", dir, file_name[i]), hex[24];
+		uint64_t hash, size;
+		if (!fo_fs_exists(path))
+			continue;
+		st = hash_file(path, &hash, &size);
+		if (st != FO_OK)
+			break;
+		snprintf(hex, sizeof hex, "%016" PRIx64, hash);
+		fo_json_object(&j, file_name[i]);
+		fo_json_int(&j, "bytes", (int64_t)size);
+		fo_json_text(&j, "xxh3_64", hex);
+		fo_json_close(&j);
+	}
+	fo_json_close(&j);
+	fo_json_close(&j);
+	fo_str_puts(&s, "\n");
+	if (st == FO_OK)
+		st = fo_fs_write_atomic(fo_arena_printf(a, "%s/manifest.json", dir), s.data, s.len);
+	fo_str_fini(&s);
+	return st;
+}
+
+static fo_status write_files(struct fo_arena *a, const char *dir, const struct fo_ckpt_content *c, const struct fo_ckpt_meta *meta)
+{
+	uint64_t hash;
+	char *config = fo_model_config_json(a, c->model, c->weight_dtype), *training = training_json(a, meta);
+	FO_TRY(fo_fs_write_atomic(fo_arena_printf(a, "%s/%s", dir, file_name[CONFIG]), config, strlen(config)));
+	FO_TRY(fo_st_write(fo_arena_printf(a, "%s/%s", dir, file_name[MODEL]), c->weight, c->weights, "{\"format\":\"pt\"}", &hash));
+	FO_TRY(fo_st_write(fo_arena_printf(a, "%s/%s", dir, file_name[STATE]), c->state, c->states, NULL, &hash));
+	if (c->tokenizer)
+		FO_TRY(fo_tokenizer_save(c->tokenizer, fo_arena_printf(a, "%s/%s", dir, file_name[TOKENIZER])));
+	if (c->run_config_json)
+		FO_TRY(fo_fs_write_atomic(fo_arena_printf(a, "%s/%s", dir, file_name[RUN]), c->run_config_json, strlen(c->run_config_json)));
+	FO_TRY(fo_fs_write_atomic(fo_arena_printf(a, "%s/%s", dir, file_name[TRAINING]), training, strlen(training)));
+	FO_TRY(write_manifest(a, dir));
+	return fo_fs_sync_dir(dir);
+}
+
+/* The step a folder's name carries, -1 when it is not a checkpoint's. */
+static int64_t step_of(const char *name)
+{
+	char *end;
+	if (strncmp(name, "step-", 5) || strlen(name) < 13)
+		return -1;
+	long long v = strtoll(name + 5, &end, 10);
+	return *end || v < 0 ? -1 : v;
+}
+
+/* Steps of the checkpoints in dir, newest first. */
+static fo_status list_steps(struct fo_arena *a, const char *dir, int64_t **steps, size_t *n)
+{
+	*steps = NULL;
+	*n = 0;
+	DIR *d = opendir(dir);
+	if (!d && errno == ENOENT)
+		return FO_OK;
+	if (!d)
+		return fo_fail(FO_EIO, "cannot list '%s': %s", dir, strerror(errno));
+	size_t cap = 0;
+	int64_t *v = NULL;
+	fo_status st = FO_OK;
+	for (struct dirent *e; st == FO_OK && (e = readdir(d));) {
+		if (!strncmp(e->d_name, ".tmp-step-", 10))
+			st = fo_fs_remove_tree(fo_arena_printf(a, "%s/%s", dir, e->d_name));   /* a killed run left it */
+		int64_t s = step_of(e->d_name);
+		if (s < 0)
+			continue;
+		fo_array_room(&v, &cap, *n, sizeof *v);
+		size_t i = (*n)++;
+		for (; i && v[i - 1] < s; i--)
+			v[i] = v[i - 1];
+		v[i] = s;
+	}
+	closedir(d);
+	if (*n)
+		*steps = memcpy(fo_arena_alloc(a, *n * sizeof *v), v, *n * sizeof *v);
+	free(v);
+	return st;
+}
+
+static char *step_path(struct fo_arena *a, const char *dir, int64_t step) { return fo_arena_printf(a, "%s/step-%08" PRId64, dir, step); }
+
+fo_status fo_ckpt_save(const char *dir, const struct fo_ckpt_content *c, const struct fo_ckpt_meta *meta, int keep)
+{
+	struct fo_arena a = { 0 };
+	char *tmp = fo_arena_printf(&a, "%s/.tmp-step-%08" PRId64, dir, meta->step), *path = step_path(&a, dir, meta->step);
+	int64_t *steps;
+	size_t n;
+	fo_status st;
+	FO_TRY_OR(st, fo_fs_mkdirs(dir), done);
+	FO_TRY_OR(st, fo_fs_remove_tree(tmp), done);
+	FO_TRY_OR(st, fo_fs_mkdirs(tmp), done);
+	FO_TRY_OR(st, write_files(&a, tmp, c, meta), done);
+	/* The same step again (a run that was resumed and interrupted at once) changes places with the old folder in one step. */
+	if (renameat2(AT_FDCWD, tmp, AT_FDCWD, path, fo_fs_exists(path) ? RENAME_EXCHANGE : 0)) {
+		st = fo_fail(FO_EIO, "cannot rename '%s' to '%s': %s", tmp, path, strerror(errno));
+		goto done;
+	}
+	FO_TRY_OR(st, fo_fs_sync_dir(dir), done);
+	FO_TRY_OR(st, fo_fs_remove_tree(tmp), done);
+	FO_TRY_OR(st, list_steps(&a, dir, &steps, &n), done);
+	for (size_t i = (size_t)keep; keep > 0 && i < n && st == FO_OK; i++)
+		st = fo_fs_remove_tree(step_path(&a, dir, steps[i]));
+done:
+	fo_arena_fini(&a);
+	return st == FO_OK ? st : fo_wrap(st, "cannot save the checkpoint of step %lld", (long long)meta->step);
+}
+
+/* ---- loading ---- */
+
+fo_status fo_ckpt_latest(struct fo_arena *a, const char *dir, char **path)
+{
+	int64_t *steps;
+	size_t n;
+	FO_TRY(list_steps(a, dir, &steps, &n));
+	*path = n ? step_path(a, dir, steps[0]) : NULL;
+	return FO_OK;
+}
+
+static fo_status load_json(struct fo_arena *a, const char *dir, const char *file, json_t **root)
+{
+	char *path = fo_arena_printf(a, "%s/%s", dir, file), *text, seen[160];
+	size_t len;
+	json_error_t err;
+	FO_TRY(fo_fs_read(a, path, MAX_JSON, &text, &len));
+	*root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &err);
+	if (!*root)
+		return fo_fail(FO_EFORMAT, "'%s' is not JSON: line %d: %s", path, err.line, fo_str_visible(seen, sizeof seen, err.text));
+	json_int_t schema = json_integer_value(json_object_get(*root, "schema"));
+	if (schema != SCHEMA) {
+		json_decref(*root);
+		*root = NULL;
+		return fo_fail(FO_EFORMAT, "'%s' has schema %lld, expected %d", path, (long long)schema, SCHEMA);
+	}
+	return FO_OK;
+}
+
+static bool parse_word(json_t *v, uint64_t *out)
+{
+	const char *s = json_string_value(v);
+	char *end;
+	if (!s || strlen(s) != 16)
+		return false;
+	*out = strtoull(s, &end, 16);
+	return !*end;
+}
+
+static fo_status check_manifest(struct fo_arena *a, const char *dir, json_t *root)
+{
+	json_t *files = json_object_get(root, "files");
+	for (int i = 0; i < FILES; i++) {
+		json_t *f = json_object_get(files, file_name[i]);
+		uint64_t want, hash, size;
+		if (!f && (i == TOKENIZER || i == RUN))
+			continue;
+		if (!f || !parse_word(json_object_get(f, "xxh3_64"), &want))
+			return fo_fail(FO_EFORMAT, "'%s/manifest.json' has no checksum of '%s'", dir, file_name[i]);
+		FO_TRY(hash_file(fo_arena_printf(a, "%s/%s", dir, file_name[i]), &hash, &size));
+		if ((json_int_t)size != json_integer_value(json_object_get(f, "bytes")) || hash != want)
+			return fo_fail(FO_EFORMAT, "'%s/%s' is damaged: got %" PRIu64 " bytes with checksum %016" PRIx64 ", the manifest says %" PRId64 " bytes with %016" PRIx64,
+				       dir, file_name[i], size, hash, (int64_t)json_integer_value(json_object_get(f, "bytes")), want);
+	}
+	return FO_OK;
+}
+
+static fo_status read_meta(const char *dir, json_t *t, struct fo_ckpt_meta *m)
+{
+	json_t *step = json_object_get(t, "step"), *tokens = json_object_get(t, "tokens"), *next = json_object_get(t, "loader_next_step");
+	const char *precision = json_string_value(json_object_get(t, "precision"));
+	*m = (struct fo_ckpt_meta){ .step = json_integer_value(step), .tokens = json_integer_value(tokens), .loss = json_number_value(json_object_get(t, "loss")) };
+	m->loader.next_step = json_integer_value(next);
+	if (!json_is_integer(step) || m->step < 0 || !json_is_integer(tokens) || m->tokens < 0 || !json_is_integer(next) || m->loader.next_step < 0 ||
+	    !precision || strlen(precision) >= sizeof m->precision || !parse_word(json_object_get(t, "seed"), &m->seed) ||
+	    !parse_word(json_object_get(t, "tokenizer_checksum"), &m->tokenizer_checksum) || !parse_word(json_object_get(t, "loader_seed"), &m->loader.seed) ||
+	    !parse_word(json_object_get(t, "shard_checksum"), &m->loader.shard_checksum))
+		return fo_fail(FO_EFORMAT, "'%s/training.json' lacks a field or has one of the wrong type", dir);
+	snprintf(m->precision, sizeof m->precision, "%s", precision);
+	return FO_OK;
+}
+
+fo_status fo_ckpt_open(const char *path, struct fo_ckpt_meta *meta)
+{
+	struct fo_arena a = { 0 };
+	json_t *manifest = NULL, *training = NULL;
+	fo_status st;
+	FO_TRY_OR(st, load_json(&a, path, "manifest.json", &manifest), done);
+	FO_TRY_OR(st, check_manifest(&a, path, manifest), done);
+	FO_TRY_OR(st, load_json(&a, path, file_name[TRAINING], &training), done);
+	st = read_meta(path, training, meta);
+done:
+	json_decref(manifest);
+	json_decref(training);
+	fo_arena_fini(&a);
+	return st == FO_OK ? st : fo_wrap(st, "cannot load checkpoint '%s'", path);
+}
+
+static fo_status read_file(const char *dir, const char *file, const struct fo_st_tensor *t, size_t n)
+{
+	struct fo_arena a = { 0 };
+	struct fo_st_file f;
+	char *path = fo_arena_printf(&a, "%s/%s", dir, file);
+	fo_status st = fo_st_open(&f, path);
+	if (st == FO_OK) {
+		for (size_t i = 0; i < n && st == FO_OK; i++)
+			st = fo_st_copy(&f, path, &t[i]);
+		fo_st_close(&f);
+	}
+	fo_arena_fini(&a);
+	return st;
+}
+
+fo_status fo_ckpt_read(const char *path, const struct fo_st_tensor *weight, size_t weights, const struct fo_st_tensor *state, size_t states)
+{
+	fo_status st = read_file(path, file_name[MODEL], weight, weights);
+	if (st == FO_OK)
+		st = read_file(path, file_name[STATE], state, states);
+	return st == FO_OK ? st : fo_wrap(st, "cannot load checkpoint '%s'", path);
+}

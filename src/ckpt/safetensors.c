@@ -1,0 +1,280 @@
+/* safetensors: 8 bytes little-endian header length, a JSON header, raw data. */
+#include "ckpt/ckpt.h"
+#include "base/json.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#define MAX_HEADER ((size_t)100 << 20)   /* the reference implementation's limit */
+#define MAX_TENSORS 1000000
+
+static const char *const type_name[FO_DTYPE_COUNT] = { [FO_F32] = "F32", [FO_BF16] = "BF16", [FO_F64] = "F64", [FO_I32] = "I32" };
+static const struct { const char *name; size_t bytes; } known_type[] = {
+	{ "F32", 4 }, { "BF16", 2 }, { "F64", 8 }, { "I32", 4 }, { "I64", 8 }, { "F16", 2 }, { "U8", 1 }, { "I8", 1 }, { "BOOL", 1 },
+	{ "I16", 2 }, { "U16", 2 }, { "U32", 4 }, { "U64", 8 }, { "F8_E4M3", 1 }, { "F8_E5M2", 1 },
+};
+
+/* ---- writing ---- */
+
+struct sink { int fd; const char *path; XXH3_state_t *hash; };
+
+static fo_status put(struct sink *s, const void *bytes, size_t n)
+{
+	XXH3_64bits_update(s->hash, bytes, n);
+	for (const char *p = bytes; n;) {
+		ssize_t w = write(s->fd, p, n);
+		if (w < 0 && errno == EINTR)
+			continue;
+		if (w <= 0)
+			return fo_fail(FO_EIO, "cannot write '%s': %s", s->path, w < 0 ? strerror(errno) : "nothing was written");
+		p += w;
+		n -= (size_t)w;
+	}
+	return FO_OK;
+}
+
+static void header(struct fo_str *out, const struct fo_st_tensor *t, size_t n, const char *metadata_json)
+{
+	struct fo_json j;
+	size_t at = 0;
+	fo_json_begin(&j, out, false);
+	fo_json_object(&j, NULL);
+	if (metadata_json)
+		fo_json_raw(&j, "__metadata__", metadata_json);
+	for (size_t i = 0; i < n; i++) {
+		size_t bytes = (size_t)(t[i].rows * t[i].cols) * fo_dtype_bytes(t[i].dtype);
+		fo_json_object(&j, t[i].name);
+		fo_json_text(&j, "dtype", type_name[t[i].dtype]);
+		fo_json_array(&j, "shape");
+		if (!t[i].vector)
+			fo_json_int(&j, NULL, t[i].rows);
+		fo_json_int(&j, NULL, t[i].cols);
+		fo_json_close(&j);
+		fo_json_array(&j, "data_offsets");
+		fo_json_int(&j, NULL, (int64_t)at);
+		fo_json_int(&j, NULL, (int64_t)(at += bytes));
+		fo_json_close(&j);
+		fo_json_close(&j);
+	}
+	fo_json_close(&j);
+	while (out->len % 8)
+		fo_str_puts(out, " ");
+}
+
+static fo_status write_all(struct sink *s, const struct fo_st_tensor *t, size_t n, const struct fo_str *head)
+{
+	uint64_t len = head->len;   /* little-endian, as every machine we build for is */
+	FO_TRY(put(s, &len, 8));
+	FO_TRY(put(s, head->data, head->len));
+	for (size_t i = 0; i < n; i++) {
+		size_t es = fo_dtype_bytes(t[i].dtype);
+		if (t[i].ld == t[i].cols) {
+			FO_TRY(put(s, t[i].data, (size_t)(t[i].rows * t[i].cols) * es));
+			continue;
+		}
+		for (int64_t r = 0; r < t[i].rows; r++)
+			FO_TRY(put(s, (const char *)t[i].data + (size_t)(r * t[i].ld) * es, (size_t)t[i].cols * es));
+	}
+	if (fsync(s->fd))
+		return fo_fail(FO_EIO, "cannot make '%s' durable: %s", s->path, strerror(errno));
+	return FO_OK;
+}
+
+fo_status fo_st_write(const char *path, const struct fo_st_tensor *t, size_t n, const char *metadata_json, uint64_t *checksum)
+{
+	struct sink s = { .fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644), .path = path };
+	if (s.fd < 0)
+		return fo_fail(FO_EIO, "cannot create '%s': %s", path, strerror(errno));
+	struct fo_str head = { 0 };
+	header(&head, t, n, metadata_json);
+	s.hash = XXH3_createState();
+	XXH3_64bits_reset(s.hash);
+	fo_status st = write_all(&s, t, n, &head);
+	*checksum = XXH3_64bits_digest(s.hash);
+	XXH3_freeState(s.hash);
+	fo_str_fini(&head);
+	if (close(s.fd) && st == FO_OK)
+		st = fo_fail(FO_EIO, "cannot write '%s': %s", path, strerror(errno));
+	return st;
+}
+
+/* ---- reading ---- */
+
+static size_t type_bytes(const char *name)
+{
+	for (size_t i = 0; i < sizeof known_type / sizeof *known_type; i++)
+		if (!strcmp(known_type[i].name, name))
+			return known_type[i].bytes;
+	return 0;
+}
+
+static fo_status read_entry(struct fo_st_entry *e, const char *path, const char *name, json_t *v, size_t data_len)
+{
+	const char *dtype = json_string_value(json_object_get(v, "dtype"));
+	json_t *shape = json_object_get(v, "shape"), *off = json_object_get(v, "data_offsets"), *o0 = json_array_get(off, 0), *o1 = json_array_get(off, 1);
+	char seen[160];
+	fo_str_visible(seen, sizeof seen, name);
+	if (strlen(name) >= sizeof e->name)
+		return fo_fail(FO_EFORMAT, "'%s': tensor name '%s...' is longer than %zu bytes", path, seen, sizeof e->name - 1);
+	if (!dtype || !type_bytes(dtype))
+		return fo_fail(FO_EFORMAT, "'%s': tensor '%s' has no dtype that safetensors defines", path, seen);
+	if (!json_is_array(shape) || json_array_size(shape) > 8 || json_array_size(off) != 2 || !json_is_integer(o0) || !json_is_integer(o1))
+		return fo_fail(FO_EFORMAT, "'%s': tensor '%s' needs a shape of at most 8 dimensions and two data_offsets", path, seen);
+	size_t bytes = type_bytes(dtype);
+	e->ndim = (int)json_array_size(shape);
+	for (int i = 0; i < e->ndim; i++) {
+		json_t *d = json_array_get(shape, (size_t)i);
+		if (!json_is_integer(d) || json_integer_value(d) < 0)
+			return fo_fail(FO_EFORMAT, "'%s': tensor '%s' has a dimension that is not a whole number", path, seen);
+		e->shape[i] = json_integer_value(d);
+		fo_status st = fo_mul_size(bytes, (size_t)e->shape[i], &bytes);
+		if (st != FO_OK)
+			return fo_wrap(st, "'%s': tensor '%s'", path, seen);
+	}
+	json_int_t begin = json_integer_value(o0), end = json_integer_value(o1);
+	if (begin < 0 || end < begin || (size_t)end > data_len || (size_t)(end - begin) != bytes)
+		return fo_fail(FO_EFORMAT, "'%s': tensor '%s' occupies bytes %lld to %lld, its shape needs %zu bytes and the file holds %zu", path, seen,
+			       (long long)begin, (long long)end, bytes, data_len);
+	snprintf(e->name, sizeof e->name, "%s", name);
+	snprintf(e->dtype, sizeof e->dtype, "%s", dtype);
+	e->begin = (size_t)begin;
+	e->end = (size_t)end;
+	return FO_OK;
+}
+
+static int by_begin(const void *a, const void *b)
+{
+	const struct fo_st_entry *x = a, *y = b;
+	return x->begin != y->begin ? (x->begin > y->begin) - (x->begin < y->begin) : (x->end > y->end) - (x->end < y->end);
+}
+
+static fo_status read_header(struct fo_st_file *f, const char *path, json_t *root, size_t data_len)
+{
+	size_t count = json_object_size(root);
+	if (!json_is_object(root) || count > MAX_TENSORS)
+		return fo_fail(FO_EFORMAT, "'%s': the safetensors header must be an object of at most %d tensors", path, MAX_TENSORS);
+	f->entry = fo_arena_alloc(&f->arena, (count + 1) * sizeof *f->entry);
+	const char *name;
+	json_t *v;
+	json_object_foreach(root, name, v) {
+		if (strcmp(name, "__metadata__"))
+			FO_TRY(read_entry(&f->entry[f->n++], path, name, v, data_len));
+	}
+	qsort(f->entry, f->n, sizeof *f->entry, by_begin);
+	size_t at = 0;
+	for (size_t i = 0; i < f->n; i++) {
+		if (f->entry[i].begin != at)
+			return fo_fail(FO_EFORMAT, "'%s': tensor '%s' begins at byte %zu, expected %zu: tensors overlap or leave a gap", path, f->entry[i].name,
+				       f->entry[i].begin, at);
+		at = f->entry[i].end;
+	}
+	if (at != data_len)
+		return fo_fail(FO_EFORMAT, "'%s': tensors end at byte %zu, the file's data at %zu", path, at, data_len);
+	return FO_OK;
+}
+
+fo_status fo_st_open(struct fo_st_file *f, const char *path)
+{
+	*f = (struct fo_st_file){ 0 };
+	FO_TRY(fo_map_open(&f->map, path));
+	uint64_t len = 0;
+	if (f->map.len >= 8)
+		memcpy(&len, f->map.data, 8);
+	if (f->map.len < 8 || len > MAX_HEADER || len > f->map.len - 8) {
+		size_t have = f->map.len;
+		fo_map_close(&f->map);
+		return fo_fail(FO_EFORMAT, "'%s' is not a safetensors file: it has %zu bytes and its header claims %llu", path, have, (unsigned long long)len);
+	}
+	json_error_t err;
+	json_t *root = json_loadb((const char *)f->map.data + 8, (size_t)len, JSON_REJECT_DUPLICATES, &err);
+	f->data = f->map.data + 8 + len;
+	char seen[160];
+	fo_status st = root ? read_header(f, path, root, f->map.len - 8 - (size_t)len)
+			    : fo_fail(FO_EFORMAT, "'%s': the safetensors header is not JSON: %s", path, fo_str_visible(seen, sizeof seen, err.text));
+	json_decref(root);
+	if (st != FO_OK)
+		fo_st_close(f);
+	return st;
+}
+
+void fo_st_close(struct fo_st_file *f)
+{
+	fo_map_close(&f->map);
+	fo_arena_fini(&f->arena);
+	*f = (struct fo_st_file){ 0 };
+}
+
+const struct fo_st_entry *fo_st_find(const struct fo_st_file *f, const char *name)
+{
+	for (size_t i = 0; i < f->n; i++)
+		if (!strcmp(f->entry[i].name, name))
+			return &f->entry[i];
+	return NULL;
+}
+
+static double load_element(const unsigned char *p, int dtype)
+{
+	if (dtype == FO_F64) {
+		double v;
+		memcpy(&v, p, 8);
+		return v;
+	}
+	uint32_t u = 0;
+	memcpy(&u, p, dtype == FO_BF16 ? 2 : 4);
+	if (dtype == FO_BF16)
+		u <<= 16;
+	float v;
+	memcpy(&v, &u, 4);
+	return v;
+}
+
+/* bf16 by rounding to nearest even, NaN kept: the same rule as the kernels', which live on a floor of the other half. */
+static void store_element(unsigned char *p, int dtype, double d)
+{
+	if (dtype == FO_F64) {
+		memcpy(p, &d, 8);
+		return;
+	}
+	float f = (float)d;
+	uint32_t u;
+	memcpy(&u, &f, 4);
+	if (dtype == FO_F32) {
+		memcpy(p, &u, 4);
+		return;
+	}
+	uint16_t h = (uint16_t)((u & 0x7fffffff) > 0x7f800000 ? u >> 16 | 64 : (u + 0x7fff + (u >> 16 & 1)) >> 16);
+	memcpy(p, &h, 2);
+}
+
+fo_status fo_st_copy(const struct fo_st_file *f, const char *path, const struct fo_st_tensor *t)
+{
+	const struct fo_st_entry *e = fo_st_find(f, t->name);
+	if (!e)
+		return fo_fail(FO_EFORMAT, "'%s' has no tensor '%s'", path, t->name);
+	bool fits = t->vector ? e->ndim == 1 && e->shape[0] == t->cols : e->ndim == 2 && e->shape[0] == t->rows && e->shape[1] == t->cols;
+	if (!fits)
+		return fo_fail(FO_EFORMAT, "'%s': tensor '%s' has another shape than the model's %lld x %lld", path, t->name, (long long)t->rows, (long long)t->cols);
+	int from = -1;
+	for (int i = 0; i < FO_DTYPE_COUNT; i++)
+		if (!strcmp(type_name[i], e->dtype))
+			from = i;
+	if (from < 0 || (from == FO_I32) != (t->dtype == FO_I32))
+		return fo_fail(FO_EUNSUPPORTED, "'%s': tensor '%s' is %s, expected F32, BF16 or F64", path, t->name, e->dtype);
+	size_t fs = fo_dtype_bytes(from), ts = fo_dtype_bytes(t->dtype);
+	const unsigned char *src = f->data + e->begin;
+	for (int64_t r = 0; r < t->rows; r++, src += (size_t)t->cols * fs) {
+		unsigned char *dst = (unsigned char *)t->data + (size_t)(r * t->ld) * ts;
+		if (from == t->dtype)
+			memcpy(dst, src, (size_t)t->cols * ts);
+		else
+			for (int64_t c = 0; c < t->cols; c++)
+				store_element(dst + (size_t)c * ts, t->dtype, load_element(src + (size_t)c * fs, from));
+	}
+	return FO_OK;
+}

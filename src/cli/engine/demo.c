@@ -1,0 +1,253 @@
+/* flatout demo: the main job on real text in a few minutes, sized by what this machine can do. */
+#include "cli/engine/screen.h"
+
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/mem.h"
+
+#include <dirent.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct demo { const char *text, *dir; double minutes; bool json; };
+static const struct fo_opt rows[] = {
+	FO_OPT_TEXT(struct demo, text, "demo.text", "PATH", "", "text to train on: a file or folder; empty: the POD files of Debian's perl-doc"),
+	FO_OPT_TEXT(struct demo, dir, "demo.dir", "PATH", "", "run directory; empty: demo-run, replaced when it is an earlier demo's"),
+	FO_OPT_REAL(struct demo, minutes, "demo.minutes", "X", "2", 0.1, 60, "minutes", "how long to train; preparing takes some seconds more"),
+	FO_OPT_BOOL(struct demo, json, "demo.json", "false", "the result as JSON on standard output, progress on standard error"),
+	FO_OPT_END
+};
+
+/* Models to choose from. A run of N weights that multiply a token learns best from about 20 N tokens (Hoffmann et al. 2022); a
+ * short demo is content with TOKENS_PER_WEIGHT. Shapes keep the width-to-depth ratio of small Llamas. */
+#define TOKENS_PER_WEIGHT 3.0
+static const struct { int64_t layers, hidden, heads, ffn; } sizes[] = {
+	{ 2, 64, 2, 192 }, { 2, 96, 3, 256 }, { 3, 128, 4, 352 }, { 4, 192, 6, 512 }, { 6, 256, 8, 704 }, { 8, 384, 12, 1024 }, { 10, 512, 16, 1408 },
+};
+enum { SIZES = sizeof sizes / sizeof *sizes };
+#define VOCAB 2048             /* small enough that the head does not outweigh a small model */
+#define SEQ 256
+#define ROWS 8
+#define PROBE_SECONDS 5.0
+
+static void set_size(struct fo_run *r, int i)
+{
+	r->layers = sizes[i].layers;
+	r->hidden = sizes[i].hidden;
+	r->heads = r->kv_heads = sizes[i].heads;
+	r->head_dim = sizes[i].hidden / sizes[i].heads;
+	r->ffn = sizes[i].ffn;
+}
+
+/* ---- the probe: how many tokens per second each size would train ---- */
+
+/* A step's tokens without meaning: every row one document. */
+static fo_status probe_port(void *ctx, enum fo_port port, int mb, const struct fo_tensor *arg, int n)
+{
+	(void)ctx, (void)mb;
+	if (port == FO_PORT_BATCH)
+		for (int64_t i = 0; i < arg[0].rows; i++) {
+			((int32_t *)arg[0].data)[i] = ((int32_t *)arg[1].data)[i] = (int32_t)(fo_rng_u64(7, (uint64_t)i) % VOCAB);
+			((int32_t *)arg[2].data)[i] = (int32_t)(i % SEQ);
+			((int32_t *)arg[3].data)[i] = (int32_t)(i - i % SEQ);
+		}
+	else if (port == FO_PORT_HYPER)
+		for (int i = 0; i < n; i++)
+			memset(arg[i].data, 0, (size_t)arg[i].cols * sizeof(double));
+	return FO_OK;
+}
+
+static fo_status time_steps(const struct fo_run *r, double seconds, double *tokens_per_second)
+{
+	struct fo_model m;
+	struct fo_program p;
+	struct fo_store *store = NULL;
+	struct fo_exec *e = NULL;
+	struct fo_lowering low = fo_run_lowering(r, FO_MODE_TRAIN);
+	struct fo_exec_options o = { .threads = fo_cpu_threads(), .timeline_steps = 2 };
+	fo_status st;
+	FO_TRY(fo_run_model(r, &m));
+	FO_TRY(fo_isa_choose(&o.isa));
+	FO_TRY(fo_program_lower(&p, &m, &low));
+	FO_TRY_OR(st, fo_store_new(&store, &p), done);
+	fo_store_init(store, &p, 1);
+	FO_TRY_OR(st, fo_exec_new(&e, &p, store, &o, probe_port, NULL, NULL), done);
+	FO_TRY_OR(st, fo_exec_step(e, 0), done);   /* touches every page */
+	int64_t begin = fo_now_ns(), now = begin;
+	double steps = 0;
+	while (st == FO_OK && (double)(now - begin) < seconds * 1e9) {
+		st = fo_exec_step(e, (int32_t)++steps);
+		now = fo_now_ns();
+	}
+	*tokens_per_second = steps * (double)(SEQ * ROWS) / ((double)(now - begin) * 1e-9);
+done:
+	fo_exec_free(e);
+	fo_store_free(store);
+	fo_program_fini(&p);
+	return st;
+}
+
+/* The largest model that still sees enough tokens in the time given; tokens that it will see in *tokens. */
+static fo_status probe(struct fo_run *r, double seconds, FILE *out, double *tokens)
+{
+	int best = -1;
+	int64_t begin = fo_now_ns();
+	for (int i = 0; i < SIZES; i++) {
+		struct fo_run try = *r;
+		struct fo_model m;
+		double rate;
+		set_size(&try, i);
+		FO_TRY(fo_run_model(&try, &m));
+		FO_TRY(time_steps(&try, PROBE_SECONDS / SIZES, &rate));
+		double weights = fo_model_params(&m).matmul;
+		if (best < 0 || rate * seconds >= TOKENS_PER_WEIGHT * weights) {
+			best = i;
+			*tokens = rate * seconds;
+		}
+		/* Larger ones only get slower. */
+		if (rate * seconds < TOKENS_PER_WEIGHT * weights || (double)(fo_now_ns() - begin) > 2 * PROBE_SECONDS * 1e9)
+			break;
+	}
+	set_size(r, best);
+	fprintf(out, "probe    %.1f s: this machine trains %lld layers of width %lld at %.0f tokens/s\n", (double)(fo_now_ns() - begin) * 1e-9, (long long)r->layers,
+		(long long)r->hidden, *tokens / seconds);
+	return FO_OK;
+}
+
+/* ---- text and folder ---- */
+
+/* Debian's perl-doc keeps its PODs in /usr/share/perl/VERSION/pod. */
+static fo_status default_text(struct fo_arena *a, const char **text)
+{
+	DIR *d = opendir("/usr/share/perl");
+	*text = NULL;
+	for (struct dirent *e; d && (e = readdir(d));) {
+		char *path = fo_arena_printf(a, "/usr/share/perl/%s/pod", e->d_name), **files;
+		size_t n;
+		/* perl itself ships perldiag.pod alone: a corpus has more files. */
+		if (e->d_name[0] != '.' && fo_fs_is_dir(path) && fo_fs_list(a, path, 100000, &files, &n) == FO_OK && n > 10)
+			*text = path;
+	}
+	if (d)
+		closedir(d);
+	return *text ? FO_OK : fo_hint(fo_fail(FO_EIO, "the POD files of perl-doc are not in /usr/share/perl/VERSION/pod"),
+				       "install perl-doc, or name any text: flatout demo --text=PATH");
+}
+
+#define MARK "flatout-demo"   /* a file that says: this folder is ours to replace */
+
+static fo_status fresh_folder(struct fo_arena *a, const char *dir)
+{
+	char *mark = fo_arena_printf(a, "%s/%s", dir, MARK);
+	if (fo_fs_exists(dir) && !fo_fs_exists(mark))
+		return fo_hint(fo_fail(FO_EARG, "'%s' exists and is not an earlier demo's folder", dir), "choose another: flatout demo --dir=PATH");
+	FO_TRY(fo_fs_remove_tree(dir));
+	FO_TRY(fo_fs_mkdirs(dir));
+	return fo_fs_write_atomic(mark, "", 0);
+}
+
+static void base_run(struct fo_run *r, const struct demo *in, const char *text, const char *dir)
+{
+	struct fo_opt_set s;
+	fo_opt_init(&s, fo_run_options, r);
+	/* Texts of the defaults are literals or empty and must outlive the set. */
+	r->model = "flatout-134m";
+	r->tokenizer = r->program_file = "";
+	r->prompt = "";
+	fo_opt_fini(&s);
+	r->data = text;
+	r->dir = dir;
+	r->vocab = VOCAB;
+	r->seq = SEQ;
+	r->rows = ROWS;
+	r->micro_batches = 1;
+	r->holdout = 20;
+	r->lr = 3e-3;
+	r->eval_batches = 24;
+	r->sample_tokens = 80;
+	r->ckpt_keep = 1;
+	(void)in;
+}
+
+static void size_run(struct fo_run *r, double tokens)
+{
+	r->steps = (int64_t)(tokens / (double)(SEQ * ROWS));
+	if (r->steps < 20)
+		r->steps = 20;
+	r->warmup = r->steps / 20;
+	r->final_lr = 0.05;
+	r->eval_every = r->steps / 4 + 1;
+	r->ckpt_every = 0;
+	r->log_every = r->steps / 10 + 1;
+}
+
+/* ---- running ---- */
+
+static fo_status bigram(const struct fo_run *r, double *loss)
+{
+	struct fo_corpus c;
+	FO_TRY(fo_corpus_open(&c, r, VOCAB, NULL, NULL));
+	fo_status st = fo_data_bigram_loss(&c.train, &c.val, loss);
+	fo_corpus_close(&c);
+	return st;
+}
+
+static fo_status run_demo(const struct demo *in, struct fo_arena *a, struct fo_train_result *result)
+{
+	const char *text = in->text, *dir = *in->dir ? in->dir : "demo-run";
+	struct fo_run r;
+	struct fo_screen screen;
+	struct fo_train_hooks hooks;
+	double tokens = 0;
+	if (!*text)
+		FO_TRY(default_text(a, &text));
+	FO_TRY(fresh_folder(a, dir));
+	base_run(&r, in, text, dir);
+	fo_screen_init(&screen, &r, in->json);
+	fprintf(screen.out, "text     %s\n", text);
+	FO_TRY(probe(&r, in->minutes * 60, screen.out, &tokens));
+	size_run(&r, tokens);
+	screen.log_every = r.log_every;
+	fo_screen_hooks(&screen, &hooks);
+	fo_catch_signals();
+	fo_status st = fo_train(&r, &hooks, result);
+	fo_screen_end_line(&screen);
+	if (st == FO_OK)
+		st = bigram(&r, &result->bigram_loss);
+	if (st != FO_OK)
+		return st;
+	fo_screen_summary(&screen, result);
+	if (in->json) {
+		struct fo_str out = { 0 };
+		fo_screen_summary_json(result, &out);
+		printf("%s\n", out.data);
+		fo_str_fini(&out);
+	}
+	return FO_OK;
+}
+
+static fo_status run(int argc, char **argv)
+{
+	struct demo in;
+	struct fo_opt_set s;
+	struct fo_arena a = { 0 };
+	struct fo_train_result result = { 0 };
+	fo_status st;
+	FO_TRY_OR(st, fo_cli_options(&fo_cmd_demo, &s, &in, &argc, argv), done);
+	FO_TRY_OR(st, fo_cli_no_more_args(&fo_cmd_demo, argc, argv, 0), done);
+	st = run_demo(&in, &a, &result);
+done:
+	fo_train_result_fini(&result);
+	fo_arena_fini(&a);
+	fo_opt_fini(&s);
+	return st;
+}
+
+const struct fo_command fo_cmd_demo = {
+	.name = "demo", .group = "train", .usage = "flatout demo [--text PATH] [--minutes X] [--dir PATH] [--json]", .summary = "Train a small model on real text here, in minutes.",
+	.text = "Measures for five seconds what this machine can train, picks the largest of seven small Llamas that still sees enough tokens "
+		"in the time given, trains a tokenizer and the model on the text, saves a checkpoint, prints a sample and one screen of "
+		"figures: losses beside a bigram model's, tokens/s, MFU by each rule, where the time went, memory planned and measured.\n",
+	.opts = rows, .run = run,
+};

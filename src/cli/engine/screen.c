@@ -1,0 +1,283 @@
+#include "cli/engine/screen.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define REDRAW_NS 100000000   /* ten times a second is enough for the eye */
+
+volatile sig_atomic_t fo_stop_requested;
+
+static void on_signal(int sig)
+{
+	if (fo_stop_requested)
+		_exit(128 + sig);
+	fo_stop_requested = 1;
+	static const char text[] = "\nstopping after this step (again: stop at once)\n";
+	if (write(STDERR_FILENO, text, sizeof text - 1) < 0)
+		return;
+}
+
+void fo_catch_signals(void)
+{
+	struct sigaction a = { .sa_handler = on_signal };
+	sigemptyset(&a.sa_mask);
+	sigaction(SIGINT, &a, NULL);
+	sigaction(SIGTERM, &a, NULL);
+}
+
+void fo_screen_init(struct fo_screen *s, const struct fo_run *r, bool json)
+{
+	*s = (struct fo_screen){ .out = json ? stderr : stdout, .log_every = r->log_every };
+	s->live = isatty(fileno(s->out)) && (!getenv("TERM") || strcmp(getenv("TERM"), "dumb"));
+}
+
+void fo_screen_end_line(struct fo_screen *s)
+{
+	if (s->open_line)
+		fputc('\n', s->out);
+	s->open_line = false;
+}
+
+static bool redraw_now(struct fo_screen *s)
+{
+	int64_t now = fo_now_ns();
+	if (now - s->last_ns < REDRAW_NS)
+		return false;
+	s->last_ns = now;
+	return true;
+}
+
+static void put_line(struct fo_screen *s, const char *text)
+{
+	if (s->live) {
+		fprintf(s->out, "\r%s\033[K", text);
+		s->open_line = true;
+	} else {
+		fprintf(s->out, "%s\n", text);
+	}
+	fflush(s->out);
+}
+
+/* ---- hooks ---- */
+
+static void on_progress(void *ctx, const char *what, const char *unit, double done, double total)
+{
+	struct fo_screen *s = ctx;
+	char a[32], b[32], line[160];
+	bool news = strncmp(what, s->last_what, sizeof s->last_what - 1) != 0;
+	if (news)
+		fo_screen_end_line(s);
+	snprintf(s->last_what, sizeof s->last_what, "%s", what);
+	if (!news && (!s->live || !redraw_now(s)))
+		return;
+	bool bytes = !strcmp(unit, "bytes");
+	if (s->live && total > 0)
+		snprintf(line, sizeof line, "%s: %s of %s%s%s", what, bytes ? fo_str_bytes(a, done) : fo_str_si(a, done, ""),
+			 bytes ? fo_str_bytes(b, total) : fo_str_si(b, total, ""), bytes ? "" : " ", bytes ? "" : unit);
+	else
+		snprintf(line, sizeof line, "%s", what);
+	put_line(s, line);
+}
+
+static void on_plan(void *ctx, const struct fo_train_plan *p)
+{
+	struct fo_screen *s = ctx;
+	char a[32], b[32], c[32], d[32], e[32];
+	const struct fo_model *m = &p->program->model;
+	struct fo_flop f = fo_model_flop_per_token(m, p->program->run.seq);
+	fo_screen_end_line(s);
+	fprintf(s->out, "model    %s: %s parameters (%lld layers, hidden %lld, %lld heads, ffn %lld,\n         vocabulary %lld), %s per token at sequence %lld\n", m->name,
+		fo_str_si(a, p->params.total, ""), (long long)m->layers, (long long)m->hidden, (long long)m->heads, (long long)m->ffn, (long long)m->vocab,
+		fo_str_si(b, f.mfu, "FLOP"), (long long)p->program->run.seq);
+	fprintf(s->out, "step     %lld micro-batches x %lld rows x %lld tokens, %s; %d slots\n", (long long)p->program->run.micro_batches, (long long)p->program->run.rows,
+		(long long)p->program->run.seq, fo_numerics_name[p->program->run.precision], p->program->nslot);
+	fprintf(s->out, "memory   %s: activations and gradients %s, weights and optimizer %s,\n         workspace %s, other %s; %s available\n",
+		fo_str_bytes(a, (double)(p->memory.arena + p->memory.persistent + p->memory.workspace + p->memory_other)), fo_str_bytes(b, (double)p->memory.arena),
+		fo_str_bytes(c, (double)p->memory.persistent), fo_str_bytes(d, (double)p->memory.workspace), fo_str_bytes(e, (double)p->memory_other),
+		fo_str_bytes((char[32]){ 0 }, (double)p->memory_available));
+	fprintf(s->out, "kernels  %s on %d threads:", fo_isa_name[p->isa], p->threads);
+	for (int i = 0; i < FO_ISA_COUNT; i++)
+		if (p->kernels[i])
+			fprintf(s->out, " %d %s", p->kernels[i], fo_isa_name[i]);
+	fprintf(s->out, " operations per step\n");
+	if (p->peak.flop_s > 0)
+		fprintf(s->out, "peak     %s/s %s, %s\n", fo_str_si(a, p->peak.flop_s, "FLOP"), p->peak.dtype, p->peak.source);
+	else if (*p->peak.source)
+		fprintf(s->out, "peak     unknown: %s\n", p->peak.source);
+	if (p->train_tokens)
+		fprintf(s->out, "data     %s tokens to train on, %s held out\n", fo_str_si(a, (double)p->train_tokens, ""), fo_str_si(b, (double)p->val_tokens, ""));
+	if (p->resumed_step)
+		fprintf(s->out, "resume   after step %lld\n", (long long)p->resumed_step);
+	fflush(s->out);
+}
+
+static void duration(char *buf, size_t size, double seconds)
+{
+	if (seconds < 100)
+		snprintf(buf, size, "%.0f s", seconds);
+	else if (seconds < 6000)
+		snprintf(buf, size, "%.0f min", seconds / 60);
+	else
+		snprintf(buf, size, "%.1f h", seconds / 3600);
+}
+
+static void on_step(void *ctx, const struct fo_train_step *t)
+{
+	struct fo_screen *s = ctx;
+	char line[200], eta[32], rate[32], mfu[24] = "-";
+	bool last = t->step == t->steps;
+	if (s->live ? !last && !redraw_now(s) : !last && t->step % s->log_every != 0)
+		return;
+	duration(eta, sizeof eta, t->eta_seconds);
+	if (isfinite(t->mfu.mfu))
+		snprintf(mfu, sizeof mfu, "%.1f%%", 100 * t->mfu.mfu);
+	snprintf(line, sizeof line, "step %lld/%lld loss %.4f |g| %.2f %stok/s MFU %s ETA %s", (long long)t->step, (long long)t->steps, t->loss, t->grad_norm,
+		 fo_str_si(rate, t->tokens_per_second, ""), mfu, eta);
+	put_line(s, line);
+	if (last)
+		fo_screen_end_line(s);
+}
+
+static void on_eval(void *ctx, int64_t step, double loss)
+{
+	struct fo_screen *s = ctx;
+	fo_screen_end_line(s);
+	fprintf(s->out, "step %lld held-out loss %.4f\n", (long long)step, loss);
+	fflush(s->out);
+}
+
+static void on_checkpoint(void *ctx, int64_t step, const char *path, double seconds)
+{
+	struct fo_screen *s = ctx;
+	(void)step;
+	fo_screen_end_line(s);
+	fprintf(s->out, "checkpoint %s (%.1f s)\n", path, seconds);
+	fflush(s->out);
+}
+
+void fo_screen_hooks(struct fo_screen *s, struct fo_train_hooks *h)
+{
+	*h = (struct fo_train_hooks){ .ctx = s, .progress = on_progress, .plan = on_plan, .step = on_step, .eval = on_eval, .checkpoint = on_checkpoint,
+				      .stop = &fo_stop_requested };
+}
+
+/* ---- the last screen ---- */
+
+static const char *const part_label[FO_PART_COUNT] = {
+	"matrix products", "attention forward", "attention backward", "elementwise", "loss", "optimizer", "communication", "waiting for data", "unattributed",
+};
+
+static void print_rules(FILE *f, const struct fo_train_result *r)
+{
+	char a[32], b[32];
+	if (!(r->peak.flop_s > 0)) {
+		fprintf(f, "MFU      unknown: %s\n", r->peak.source);
+		return;
+	}
+	fprintf(f, "MFU      %.1f %% by rule mfu, %.1f %% mfu_causal, %.1f %% mfu_document,\n         %.1f %% mfu_6n; HFU %.1f %% (median step, unfiltered)\n", 100 * r->mfu.mfu,
+		100 * r->mfu.mfu_causal, 100 * r->mfu.mfu_document, 100 * r->mfu.mfu_6n, 100 * r->mfu.hfu);
+	fprintf(f, "peak     %s/s %s (median burst %s/s),\n         %s\n", fo_str_si(a, r->peak.flop_s, "FLOP"), r->peak.dtype, fo_str_si(b, r->peak.median_flop_s, "FLOP"),
+		r->peak.source);
+}
+
+static void print_profile(FILE *f, const struct fo_profile *p)
+{
+	fprintf(f, "time     of %lld steps, %.1f s, where it went:\n", (long long)p->steps, p->total_ns * 1e-9);
+	for (int i = 0; i < FO_PART_COUNT; i++) {
+		double share = p->part_ns[i] / p->total_ns;
+		char bar[41];
+		int n = (int)(share * 40 + 0.5);
+		if (i == FO_PART_COMMUNICATION && share == 0)
+			continue;
+		memset(bar, '#', (size_t)n);
+		bar[n] = 0;
+		fprintf(f, "  %-19s %6.2f %%  %s\n", part_label[i], 100 * share, bar);
+	}
+}
+
+void fo_screen_summary(struct fo_screen *s, const struct fo_train_result *r)
+{
+	FILE *f = s->out;
+	char a[32], b[32];
+	fo_screen_end_line(s);
+	if (!r->steps)
+		return;
+	if (r->sample) {
+		char text[1024];
+		fo_str_visible(text, sizeof text, r->sample);
+		struct fo_str line = { 0 };
+		fo_str_puts(&line, "sample   ");
+		fo_opt_wrapped(&line, text, 9, "         ", 80);
+		fprintf(f, "\n%s", line.data);
+		fo_str_fini(&line);
+	}
+	fprintf(f, "\nloss     training %.4f (first step %.4f)", r->mean_loss, r->first_loss);
+	if (isfinite(r->val_loss))
+		fprintf(f, ", held-out %.4f", r->val_loss);
+	if (isfinite(r->bigram_loss))
+		fprintf(f, "\n         a bigram model of the same tokens: %.4f%s", r->bigram_loss, r->val_loss < r->bigram_loss ? " (beaten)" : " (NOT beaten)");
+	fprintf(f, "\nspeed    %stokens/s (median step, unfiltered), %stokens with loss in all\n", fo_str_si(a, r->tokens_per_second, ""),
+		fo_str_si(b, (double)r->loss_tokens, ""));
+	print_rules(f, r);
+	print_profile(f, &r->profile);
+	fprintf(f, "memory   planned %s, measured %s (%+.1f %%)\n", fo_str_bytes(a, (double)r->planned_bytes), fo_str_bytes(b, (double)r->measured_bytes),
+		100 * ((double)r->measured_bytes / (double)r->planned_bytes - 1));
+	fprintf(f, "data     %.1f %% padding, %.1f %% truncated\n", 100 * r->waste, 100 * r->truncated);
+	if (*r->checkpoint)
+		fprintf(f, "saved    %s\n", r->checkpoint);
+}
+
+void fo_screen_summary_json(const struct fo_train_result *r, struct fo_str *out)
+{
+	struct fo_json j;
+	fo_json_begin(&j, out, true);
+	fo_json_object(&j, NULL);
+	fo_json_int(&j, "schema", 1);
+	fo_json_int(&j, "steps", r->steps);
+	fo_json_int(&j, "tokens", r->tokens);
+	fo_json_int(&j, "loss_tokens", r->loss_tokens);
+	fo_json_real(&j, "first_loss", r->first_loss);
+	fo_json_real(&j, "last_loss", r->last_loss);
+	fo_json_real(&j, "mean_loss", r->mean_loss);
+	fo_json_real(&j, "val_loss", r->val_loss);
+	fo_json_real(&j, "bigram_loss", r->bigram_loss);
+	fo_json_real(&j, "seconds", r->seconds);
+	fo_json_real(&j, "tokens_per_second", r->tokens_per_second);
+	bool known = r->peak.flop_s > 0 && r->steps;
+	const struct { const char *key; double v; } rule[] = { { "mfu", r->mfu.mfu }, { "mfu_causal", r->mfu.mfu_causal }, { "mfu_document", r->mfu.mfu_document },
+		{ "mfu_6n", r->mfu.mfu_6n }, { "hfu", r->mfu.hfu } };
+	for (size_t i = 0; i < sizeof rule / sizeof *rule; i++)
+		fo_json_real(&j, rule[i].key, known ? rule[i].v : NAN);
+	fo_json_real(&j, "peak_flop_s", known ? r->peak.flop_s : NAN);
+	fo_json_real(&j, "peak_median_flop_s", known ? r->peak.median_flop_s : NAN);
+	fo_json_text(&j, "peak_dtype", r->peak.dtype);
+	fo_json_text(&j, "peak_source", r->peak.source);
+	fo_json_object(&j, "profile");
+	for (int i = 0; i < FO_PART_COUNT; i++)
+		fo_json_real(&j, fo_part_name[i], r->profile.total_ns > 0 ? r->profile.part_ns[i] / r->profile.total_ns : NAN);
+	fo_json_close(&j);
+	fo_json_int(&j, "planned_bytes", r->planned_bytes);
+	fo_json_int(&j, "measured_bytes", r->measured_bytes);
+	fo_json_real(&j, "padding", r->waste);
+	fo_json_real(&j, "truncated", r->truncated);
+	fo_json_text(&j, "checkpoint", *r->checkpoint ? r->checkpoint : NULL);
+	fo_json_text(&j, "sample", r->sample);
+	fo_json_close(&j);
+}
+
+char *fo_screen_run_json(struct fo_opt_set *s)
+{
+	struct fo_str out = { 0 }, version = { 0 };
+	char date[32];
+	fo_version_text(&version, true);
+	fo_str_printf(&out, "{\"started\":\"%s\",\"flatout\":%s,\"options\":", fo_clock_utc(date), version.data);
+	fo_opt_json(s, &out);
+	fo_str_puts(&out, "}");
+	fo_str_fini(&version);
+	return out.data;
+}

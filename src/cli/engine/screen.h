@@ -1,0 +1,31 @@
+/* What `flatout train` and `flatout demo` show while they run and when they are done. */
+#ifndef FO_CLI_ENGINE_SCREEN_H
+#define FO_CLI_ENGINE_SCREEN_H
+
+#include "cli/cli.h"
+#include "train/train.h"
+
+struct fo_screen {
+	FILE *out;               /* where progress goes: standard output, or standard error beside --json */
+	bool live;               /* a terminal: one line is rewritten */
+	int64_t log_every;
+	bool open_line;          /* a live line stands unfinished */
+	int64_t last_ns;         /* when the live line was last drawn */
+	char last_what[64];      /* preparation announced last (plain output) */
+};
+void fo_screen_init(struct fo_screen *s, const struct fo_run *r, bool json);
+/* Fills the hooks; ctx becomes s. */
+void fo_screen_hooks(struct fo_screen *s, struct fo_train_hooks *h);
+void fo_screen_end_line(struct fo_screen *s);
+/* The last screen, at most 80 columns and 24 lines. */
+void fo_screen_summary(struct fo_screen *s, const struct fo_train_result *r);
+/* The same as one JSON object. */
+void fo_screen_summary_json(const struct fo_train_result *r, struct fo_str *out);
+/* {"schema":..., "options":..., "flatout":..., ...}: what run.json begins with; heap. */
+char *fo_screen_run_json(struct fo_opt_set *s);
+
+/* Ctrl-C and SIGTERM set this; a second one ends the process the hard way. */
+extern volatile sig_atomic_t fo_stop_requested;
+void fo_catch_signals(void);
+
+#endif

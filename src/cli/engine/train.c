@@ -1,0 +1,58 @@
+/* flatout train: run a run file. */
+#include "cli/engine/screen.h"
+
+#include <stdlib.h>
+
+struct train { struct fo_run run; bool json, dry_run; };
+static const struct fo_opt extra[] = {
+	FO_OPT_BOOL(struct train, json, "cli.json", "false", "the result as JSON on standard output, progress on standard error"),
+	FO_OPT_BOOL(struct train, dry_run, "cli.dry-run", "false", "print the program's summary and the memory plan, then stop"),
+	FO_OPT_END
+};
+static struct fo_opt rows[FO_RUN_ROWS_MAX];
+__attribute__((constructor)) static void make_rows(void) { fo_run_options_with(rows, extra); }
+
+static fo_status run(int argc, char **argv)
+{
+	struct train in;
+	struct fo_opt_set s;
+	struct fo_screen screen;
+	struct fo_train_hooks hooks;
+	struct fo_train_result result = { 0 };
+	fo_status st;
+	char *run_json = NULL;
+	FO_TRY_OR(st, fo_cli_options_file(&fo_cmd_train, &s, &in, &argc, argv), done);
+	FO_TRY_OR(st, fo_cli_no_more_args(&fo_cmd_train, argc, argv, 1), done);
+	FO_TRY_OR(st, fo_run_check(&s, &in.run), done);
+	fo_screen_init(&screen, &in.run, in.json);
+	fo_screen_hooks(&screen, &hooks);
+	hooks.dry_run = in.dry_run;
+	hooks.run_json = run_json = fo_screen_run_json(&s);
+	fo_catch_signals();
+	st = fo_train(&in.run, &hooks, &result);
+	fo_screen_end_line(&screen);
+	if (st == FO_OK && !in.dry_run && !result.steps)
+		fprintf(screen.out, "nothing to do: all %lld steps are done; raise train.steps to go on\n", (long long)in.run.steps);
+	if (st == FO_OK && !in.dry_run)
+		fo_screen_summary(&screen, &result);
+	if (st == FO_OK && in.json && !in.dry_run) {
+		struct fo_str out = { 0 };
+		fo_screen_summary_json(&result, &out);
+		printf("%s\n", out.data);
+		fo_str_fini(&out);
+	}
+done:
+	fo_train_result_fini(&result);
+	free(run_json);
+	fo_opt_fini(&s);
+	return st;
+}
+
+const struct fo_command fo_cmd_train = {
+	.name = "train", .group = "train", .usage = "flatout train run.yaml [--KEY=VALUE ...] [--dry-run] [--json]", .summary = "Train a Llama on text; Ctrl-C saves, the same command goes on.",
+	.text = "The run directory (run.dir) gets the configuration with origins, the step program, a JSON line per step, the timeline and "
+		"checkpoints in Hugging Face layout. The same seed, threads and instruction set give the same bits, interrupted or not.\n\n"
+		"  flatout init run.yaml --data.path=books/\n  flatout train run.yaml --dry-run\n  flatout train run.yaml --train.steps=2000\n\n"
+		"FLATOUT_ISA=ref|avx2|avx512|amx lowers the instruction set.\n",
+	.opts = rows, .run = run,
+};

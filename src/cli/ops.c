@@ -1,0 +1,100 @@
+/* flatout ops: the operations table. */
+#include "cli/cli.h"
+
+#include "program/program.h"
+
+struct ops { bool json; };
+
+static const struct fo_opt rows[] = {
+	FO_OPT_BOOL(struct ops, json, "ops.json", "false", "JSON on standard output"),
+	FO_OPT_END
+};
+
+/* The modes an operand may have: "read", "def|part|acc". */
+static const char *modes(struct fo_arena *a, int bits)
+{
+	struct fo_str s = { 0 };
+	for (int m = FO_READ; m <= FO_TAKE; m++)
+		if (bits & 1 << m)
+			fo_str_printf(&s, "%s%s", s.len ? "|" : "", fo_access_name[m]);
+	const char *text = fo_arena_strdup(a, s.data ? s.data : "");
+	fo_str_fini(&s);
+	return text;
+}
+
+static void print_json(struct fo_arena *a)
+{
+	struct fo_str out = { 0 };
+	struct fo_json j;
+	fo_json_begin(&j, &out, true);
+	fo_json_object(&j, NULL);
+	fo_json_int(&j, "schema", 1);
+	fo_json_array(&j, "operations");
+	for (int k = 0; k < FO_OP_COUNT; k++) {
+		const struct fo_op_info *f = fo_op_info(k);
+		fo_json_object(&j, NULL);
+		fo_json_text(&j, "name", f->name);
+		fo_json_text(&j, "class", fo_class_name[f->cls]);
+		fo_json_text(&j, "category", fo_category_name[f->category]);
+		fo_json_text(&j, "doc", f->doc);
+		fo_json_array(&j, "operands");
+		for (int i = 0; i < f->max_operands; i++) {
+			fo_json_object(&j, NULL);
+			fo_json_text(&j, "name", f->operand[i].name);
+			fo_json_text(&j, "access", modes(a, f->operand[i].modes));
+			fo_json_bool(&j, "optional", i >= f->min_operands);
+			fo_json_close(&j);
+		}
+		fo_json_close(&j);
+		fo_json_close(&j);
+	}
+	fo_json_close(&j);
+	fo_json_close(&j);
+	printf("%s\n", out.data);
+	fo_str_fini(&out);
+}
+
+static void print_table(struct fo_arena *a)
+{
+	for (int k = 0; k < FO_OP_COUNT; k++) {
+		const struct fo_op_info *f = fo_op_info(k);
+		struct fo_str line = { 0 };
+		printf("%s%s  (%s, %s)\n", k ? "\n" : "", f->name, fo_class_name[f->cls], fo_category_name[f->category]);
+		fo_str_puts(&line, "  ");
+		fo_opt_wrapped(&line, f->doc, 2, "  ", 80);
+		fo_str_puts(&line, "  ");
+		struct fo_str args = { 0 };
+		for (int i = 0; i < f->max_operands; i++)
+			fo_str_printf(&args, "%s%s:%s%s", i ? " " : "", f->operand[i].name, modes(a, f->operand[i].modes), i >= f->min_operands ? "?" : "");
+		fo_opt_wrapped(&line, args.data, 2, "    ", 80);
+		fputs(line.data, stdout);
+		fo_str_fini(&args);
+		fo_str_fini(&line);
+	}
+}
+
+static fo_status run(int argc, char **argv)
+{
+	struct ops in;
+	struct fo_opt_set s;
+	struct fo_arena a = { 0 };
+	fo_status st;
+	FO_TRY_OR(st, fo_cli_options(&fo_cmd_ops, &s, &in, &argc, argv), done);
+	FO_TRY_OR(st, fo_cli_no_more_args(&fo_cmd_ops, argc, argv, 0), done);
+	if (in.json)
+		print_json(&a);
+	else
+		print_table(&a);
+done:
+	fo_arena_fini(&a);
+	fo_opt_fini(&s);
+	return st;
+}
+
+const struct fo_command fo_cmd_ops = {
+	.name = "ops", .group = "improve", .usage = "flatout ops [--json]", .summary = "The operations a step program is made of.",
+	.text = "Every operation declares itself once: its class (tensor, memory, comm, host), the row of the step profile its time "
+		"belongs to, its operands with their access modes, and its shapes. T tokens of a micro-batch, D hidden, HQ heads x "
+		"head dimension, KQ kv heads x head dimension, F ffn, V vocabulary.\n",
+	.opts = rows, .run = run,
+};

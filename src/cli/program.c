@@ -1,0 +1,212 @@
+/* flatout program: the step program of a run and its memory plan. */
+#include "cli/cli.h"
+
+#include "base/fs.h"
+#include "program/run.h"
+
+#include <string.h>
+
+struct program { struct fo_run run; bool json; const char *dump; bool operations; };
+static const struct fo_opt extra[] = {
+	FO_OPT_BOOL(struct program, json, "cli.json", "false", "JSON on standard output"),
+	FO_OPT_TEXT(struct program, dump, "cli.dump", "FILE", "", "write the program as text; --program.file=FILE reads it back"),
+	FO_OPT_BOOL(struct program, operations, "cli.operations", "true", "list the operations of every block"),
+	FO_OPT_END
+};
+static struct fo_opt rows[FO_RUN_ROWS_MAX];
+__attribute__((constructor)) static void make_rows(void) { fo_run_options_with(rows, extra); }
+
+static int64_t slots_of(const struct fo_program *p, int block)
+{
+	int64_t n = 0;
+	for (int s = 0; s < p->nslot; s++)
+		n += p->slot[s].block == block;
+	return n;
+}
+
+/* "q 2048x768 bf16" for each operand, outputs behind an arrow. */
+static void operands(const struct fo_program *p, const struct fo_op *o, struct fo_str *out)
+{
+	for (int pass = 0; pass < 2; pass++) {
+		bool any = false;
+		for (int i = 0; i < o->n; i++) {
+			const struct fo_operand *a = &o->arg[i];
+			if (fo_access_writes(a->access) != pass)
+				continue;
+			const char *mode = a->access == FO_ACC ? "+=" : a->access == FO_UPDATE ? "*" : a->access == FO_TAKE ? "!" : "";
+			fo_str_printf(out, "%s%s%s%s %dx%d %s", any ? ", " : pass ? "-> " : "", p->buf[a->buf].name, a->dlayer > 0 ? "[l+1]" : a->dlayer < 0 ? "[l-1]" : "",
+				      mode, a->nr, a->nc, fo_dtype_name[p->buf[a->buf].dtype]);
+			any = true;
+		}
+		if (any && !pass)
+			fo_str_puts(out, " ");
+	}
+}
+
+static void print_blocks(const struct fo_program *p, bool list)
+{
+	char flop[32], bytes[32];
+	for (int b = 0; b < p->nblock; b++) {
+		const struct fo_block *k = &p->block[b];
+		struct fo_cost sum = { 0 };
+		for (int i = 0; i < k->n; i++) {
+			struct fo_cost c = fo_op_cost(p, &k->op[i], -1);
+			sum.exec += c.exec;
+			sum.bytes += c.bytes;
+		}
+		printf("%s: %lld x %d operations (%s, %s), %s, %s each\n", k->name, (long long)slots_of(p, b), k->n, fo_role_name[k->role], fo_unit_name[k->unit],
+		       fo_str_si(flop, sum.exec, "FLOP"), fo_str_bytes(bytes, sum.bytes));
+		for (int i = 0; list && i < k->n; i++) {
+			const struct fo_op *o = &k->op[i];
+			struct fo_cost c = fo_op_cost(p, o, -1);
+			struct fo_str line = { 0 }, text = { 0 };
+			fo_str_printf(&line, "  %s.%s%s ", fo_op_info(o->kind)->name, fo_phase_name[o->phase], o->lane == FO_LANE_COMPUTE ? "" : " on lane ");
+			if (o->lane != FO_LANE_COMPUTE)
+				fo_str_printf(&line, "%s ", fo_lane_name[o->lane]);
+			operands(p, o, &text);
+			if (c.exec > 0)
+				fo_str_printf(&text, "; %s", fo_str_si(flop, c.exec, "FLOP"));
+			fo_opt_wrapped(&line, text.data, (int)line.len, "      ", 80);
+			fputs(line.data, stdout);
+			fo_str_fini(&text);
+			fo_str_fini(&line);
+		}
+	}
+}
+
+static void print_summary(const struct fo_program *p, const struct fo_unrolled *u, bool list)
+{
+	char a[32], b[32], c[32], d[32];
+	struct fo_cost cost = fo_program_cost(p, -1);
+	double tokens = (double)p->tokens * (double)p->run.micro_batches;
+	printf("step program of %s: %lld micro-batches x %lld rows x %lld tokens, %s\n\n", p->model.name, (long long)p->run.micro_batches, (long long)p->run.rows,
+	       (long long)p->run.seq, fo_numerics_name[p->run.precision]);
+	print_blocks(p, list);
+	printf("\n%d slots, %d operation instances\n", p->nslot, u->n);
+	printf("model      %s per step, %s per token by rule mfu, %s by mfu_causal\n", fo_str_si(a, cost.model, "FLOP"), fo_str_si(b, cost.model / tokens, "FLOP"),
+	       fo_str_si(c, cost.model_causal / tokens, "FLOP"));
+	printf("executed   %s per step (causal attention skips what is masked)\n", fo_str_si(a, cost.exec, "FLOP"));
+	printf("moved      %s per step if every operand is read and written once\n", fo_str_bytes(a, cost.bytes));
+	printf("memory     %s: activations and gradients %s (live at most %s),\n           weights and optimizer state %s\n",
+	       fo_str_bytes(a, (double)(u->arena_bytes + u->persistent_bytes)), fo_str_bytes(b, (double)u->arena_bytes), fo_str_bytes(c, (double)u->max_live_bytes),
+	       fo_str_bytes(d, (double)u->persistent_bytes));
+}
+
+static void print_json(const struct fo_program *p, const struct fo_unrolled *u)
+{
+	struct fo_str out = { 0 };
+	struct fo_json j;
+	struct fo_cost cost = fo_program_cost(p, -1);
+	char hash[24];
+	snprintf(hash, sizeof hash, "%016llx", (unsigned long long)fo_program_hash(p));
+	fo_json_begin(&j, &out, true);
+	fo_json_object(&j, NULL);
+	fo_json_int(&j, "schema", 1);
+	fo_json_text(&j, "hash", hash);
+	fo_json_text(&j, "model", p->model.name);
+	fo_json_int(&j, "tokens_per_step", p->tokens * p->run.micro_batches);
+	fo_json_real(&j, "model_flop", cost.model);
+	fo_json_real(&j, "model_causal_flop", cost.model_causal);
+	fo_json_real(&j, "executed_flop", cost.exec);
+	fo_json_real(&j, "moved_bytes", cost.bytes);
+	fo_json_int(&j, "arena_bytes", u->arena_bytes);
+	fo_json_int(&j, "max_live_bytes", u->max_live_bytes);
+	fo_json_int(&j, "persistent_bytes", u->persistent_bytes);
+	fo_json_int(&j, "instances", u->n);
+	fo_json_array(&j, "blocks");
+	for (int b = 0; b < p->nblock; b++) {
+		fo_json_object(&j, NULL);
+		fo_json_text(&j, "name", p->block[b].name);
+		fo_json_text(&j, "role", fo_role_name[p->block[b].role]);
+		fo_json_int(&j, "slots", slots_of(p, b));
+		fo_json_array(&j, "operations");
+		for (int i = 0; i < p->block[b].n; i++) {
+			const struct fo_op *o = &p->block[b].op[i];
+			struct fo_cost c = fo_op_cost(p, o, -1);
+			struct fo_str text = { 0 };
+			operands(p, o, &text);
+			fo_json_object(&j, NULL);
+			fo_json_text(&j, "kind", fo_op_info(o->kind)->name);
+			fo_json_text(&j, "phase", fo_phase_name[o->phase]);
+			fo_json_text(&j, "lane", fo_lane_name[o->lane]);
+			fo_json_text(&j, "operands", text.data);
+			fo_json_real(&j, "model_flop", c.model);
+			fo_json_real(&j, "executed_flop", c.exec);
+			fo_json_real(&j, "moved_bytes", c.bytes);
+			fo_json_close(&j);
+			fo_str_fini(&text);
+		}
+		fo_json_close(&j);
+		fo_json_close(&j);
+	}
+	fo_json_close(&j);
+	fo_json_close(&j);
+	printf("%s\n", out.data);
+	fo_str_fini(&out);
+}
+
+/* Lowered from the run, or read from program.file. */
+static fo_status load(struct fo_program *p, const struct fo_run *r)
+{
+	if (*r->program_file) {
+		struct fo_arena a = { 0 };
+		char *text;
+		size_t len;
+		fo_status st = fo_fs_read(&a, r->program_file, (size_t)256 << 20, &text, &len);
+		if (st == FO_OK)
+			st = fo_program_parse(p, text, len, r->program_file);
+		fo_arena_fini(&a);
+		return st;
+	}
+	struct fo_model m;
+	struct fo_lowering low = fo_run_lowering(r, FO_MODE_TRAIN);
+	FO_TRY(fo_run_model(r, &m));
+	return fo_program_lower(p, &m, &low);
+}
+
+static fo_status show(const struct fo_program *p, const struct program *in)
+{
+	struct fo_unrolled u;
+	FO_TRY(fo_unroll(p, &u));
+	fo_plan(p, &u);
+	if (in->json)
+		print_json(p, &u);
+	else
+		print_summary(p, &u, in->operations);
+	fo_unrolled_fini(&u);
+	if (!*in->dump)
+		return FO_OK;
+	struct fo_str text = { 0 };
+	fo_program_dump(p, &text);
+	fo_status st = fo_fs_write_atomic(in->dump, text.data, text.len);
+	fo_str_fini(&text);
+	return st;
+}
+
+static fo_status run(int argc, char **argv)
+{
+	struct program in;
+	struct fo_opt_set s;
+	struct fo_program p;
+	fo_status st;
+	FO_TRY_OR(st, fo_cli_options_file(&fo_cmd_program, &s, &in, &argc, argv), done);
+	FO_TRY_OR(st, fo_cli_no_more_args(&fo_cmd_program, argc, argv, 1), done);
+	FO_TRY_OR(st, fo_run_check(&s, &in.run), done);
+	FO_TRY_OR(st, load(&p, &in.run), done);
+	st = show(&p, &in);
+	fo_program_fini(&p);
+done:
+	fo_opt_fini(&s);
+	return st;
+}
+
+const struct fo_command fo_cmd_program = {
+	.name = "program", .group = "improve", .usage = "flatout program [run.yaml] [--KEY=VALUE ...] [--dump FILE] [--no-operations] [--json]",
+	.summary = "The step program of a run: every operation, its cost, the memory plan.",
+	.text = "A training step is a program: blocks of operations, each written once and repeated over layers and micro-batches. The "
+		"engine runs it, the meter counts it, the memory plan is made from it. '*' behind an operand: read and written; '+=': "
+		"accumulated; '!': read for the last time.\n\n"
+		"  flatout program run.yaml --no-operations\n"
+		"  flatout program --model.name=llama-3.1-8b --data.seq=8192 --json\n",
+	.opts = rows, .run = run,
+};

@@ -1,0 +1,143 @@
+/* flatout init and flatout config: writing and explaining run files. */
+#include "cli/cli.h"
+
+#include "base/fs.h"
+#include "program/run.h"
+
+#include <string.h>
+
+/* ---- init ---- */
+
+struct init { struct fo_run run; bool json; };
+static const struct fo_opt init_extra[] = {
+	FO_OPT_BOOL(struct init, json, "cli.json", "false", "JSON on standard output"),
+	FO_OPT_END
+};
+static struct fo_opt init_rows[FO_RUN_ROWS_MAX];
+
+/* A first run that any machine finishes in minutes: about 5M parameters. What the user gives replaces it. */
+static const struct { const char *key, *value; } first_run[] = {
+	{ "model.layers", "6" }, { "model.hidden", "256" }, { "model.heads", "4" }, { "model.kv-heads", "4" }, { "model.head-dim", "64" },
+	{ "model.ffn", "704" }, { "model.vocab", "4096" }, { "data.seq", "512" }, { "train.rows", "4" }, { "train.micro-batches", "1" },
+	{ "train.steps", "300" }, { "optim.lr", "2e-3" }, { "optim.warmup", "30" }, { "eval.every", "50" }, { "checkpoint.every", "100" },
+	{ "sample.tokens", "60" },
+};
+
+static fo_status write_sample(struct fo_opt_set *s, const char *path, bool json)
+{
+	/* Only the run's own rows go into the file. */
+	struct fo_opt_set only = *s;
+	struct fo_str text = { 0 };
+	only.rows = fo_run_options;
+	fo_opt_sample_yaml(&only, &text);
+	s->arena = only.arena;
+	fo_status st = fo_fs_exists(path) ? fo_hint(fo_fail(FO_EARG, "'%s' exists and is not overwritten", path), "name another file: flatout init FILE")
+					  : fo_fs_write_atomic(path, text.data, text.len);
+	fo_str_fini(&text);
+	if (st == FO_OK && json) {
+		struct fo_str out = { 0 };
+		fo_str_puts(&out, "{\"schema\":1,\"file\":");
+		fo_json_string(&out, path, strlen(path));
+		printf("%s}\n", out.data);
+		fo_str_fini(&out);
+	} else if (st == FO_OK) {
+		printf("wrote %s\nnext: flatout train %s --dry-run    the memory plan and the step program\n      flatout train %s              train; Ctrl-C "
+		       "saves, the same command goes on\n", path, path, path);
+	}
+	return st;
+}
+
+static fo_status run_init(int argc, char **argv)
+{
+	struct init in;
+	struct fo_opt_set s;
+	fo_status st;
+	FO_TRY_OR(st, fo_cli_options(&fo_cmd_init, &s, &in, &argc, argv), done);
+	FO_TRY_OR(st, fo_cli_no_more_args(&fo_cmd_init, argc, argv, 1), done);
+	for (size_t i = 0; i < sizeof first_run / sizeof *first_run; i++)
+		if (!fo_opt_given(&s, first_run[i].key) && !fo_opt_given(&s, "model.name"))
+			fo_opt_set_text(&s, first_run[i].key, first_run[i].value, FO_ORIGIN_FILE, "first run");
+	/* Text that every Debian has, so that the file runs as it is. */
+	if (!fo_opt_given(&s, "data.path") && fo_fs_is_dir("/usr/share/common-licenses"))
+		fo_opt_set_text(&s, "data.path", "/usr/share/common-licenses", FO_ORIGIN_FILE, "first run");
+	if (!fo_opt_given(&s, "data.holdout"))
+		fo_opt_set_text(&s, "data.holdout", "10", FO_ORIGIN_FILE, "first run");
+	FO_TRY_OR(st, fo_opt_finish(&s), done);
+	FO_TRY_OR(st, fo_run_check(&s, &in.run), done);
+	st = write_sample(&s, argc > 1 ? argv[1] : "run.yaml", in.json);
+done:
+	fo_opt_fini(&s);
+	return st;
+}
+
+const struct fo_command fo_cmd_init = {
+	.name = "init", .group = "train", .usage = "flatout init [FILE] [--KEY=VALUE ...] [--json]", .summary = "Write a commented run file that runs.",
+	.text = "FILE is run.yaml unless named; an existing file is never overwritten. Without --model.name the file holds a model of "
+		"about 5M parameters that any machine trains in minutes. Any option given here goes into the file:\n\n"
+		"  flatout init --data.path=books/ --train.steps=2000\n",
+	.opts = init_rows, .run = run_init,
+};
+
+/* ---- config ---- */
+
+struct config { struct fo_run run; bool json, all; };
+static const struct fo_opt config_extra[] = {
+	FO_OPT_BOOL(struct config, json, "cli.json", "false", "JSON on standard output"),
+	FO_OPT_BOOL(struct config, all, "cli.all", "true", "also values that are defaults"),
+	FO_OPT_END
+};
+static struct fo_opt config_rows[FO_RUN_ROWS_MAX];
+
+__attribute__((constructor)) static void make_rows(void)
+{
+	fo_run_options_with(init_rows, init_extra);
+	fo_run_options_with(config_rows, config_extra);
+}
+
+static void print_config(struct fo_opt_set *s, bool all)
+{
+	struct fo_table t;
+	fo_table_init(&t, "lll");
+	fo_table_row(&t, "key", "value", "origin");
+	for (int i = 0; i < fo_opt_count(fo_run_options); i++) {
+		if (!all && s->origin[i].from == FO_ORIGIN_DEFAULT)
+			continue;
+		const char *where = s->origin[i].where;
+		fo_table_row(&t, s->rows[i].key, fo_arena_printf(&s->arena, "%s%s%s", fo_opt_value_text(s, i), *s->rows[i].unit ? " " : "", s->rows[i].unit),
+			     where && *where ? where : fo_opt_origin_name(s->origin[i].from));
+	}
+	fo_table_print(&t, stdout, "", true);
+	fo_table_fini(&t);
+}
+
+static fo_status run_config(int argc, char **argv)
+{
+	struct config in;
+	struct fo_opt_set s;
+	fo_status st;
+	FO_TRY_OR(st, fo_cli_options_file(&fo_cmd_config, &s, &in, &argc, argv), done);
+	FO_TRY_OR(st, fo_cli_no_more_args(&fo_cmd_config, argc, argv, 1), done);
+	FO_TRY_OR(st, fo_run_check(&s, &in.run), done);
+	struct fo_model m;
+	FO_TRY_OR(st, fo_run_model(&in.run, &m), done);
+	if (in.json) {
+		struct fo_str out = { 0 };
+		fo_str_puts(&out, "{\"schema\":1,\"options\":");
+		fo_opt_json(&s, &out);
+		printf("%s}\n", out.data);
+		fo_str_fini(&out);
+	} else {
+		print_config(&s, in.all);
+	}
+done:
+	fo_opt_fini(&s);
+	return st;
+}
+
+const struct fo_command fo_cmd_config = {
+	.name = "config", .group = "train", .usage = "flatout config [run.yaml] [--KEY=VALUE ...] [--no-all] [--json]",
+	.summary = "Effective values of a run and where each comes from.",
+	.text = "Precedence: default, run file (shown as file:line), environment (the variable), flag. All mistakes are reported at once, "
+		"each with the nearest key, the range and the unit.\n",
+	.opts = config_rows, .run = run_config,
+};

@@ -1,0 +1,199 @@
+#define _GNU_SOURCE   /* sched_getaffinity */
+#include "kernel/calibrate.h"
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/json.h"
+#include "kernel/kernel.h"
+
+#include <ctype.h>
+#include <jansson.h>
+#include <omp.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#define BURST_NS 500000   /* long enough that starting together costs little, short enough to fall between neighbours' loads */
+#define MIN_BURSTS 50
+#define MAX_BURSTS 4096
+#define METHOD "register-only loop, random data, all threads at once, best of 0.5 ms bursts"
+
+void fo_cpu_name(char *buf, size_t size)
+{
+	snprintf(buf, size, "unknown processor");
+	FILE *f = fopen("/proc/cpuinfo", "re");
+	char line[256];
+	while (f && fgets(line, sizeof line, f)) {
+		char *colon = strchr(line, ':');
+		if (strncmp(line, "model name", 10) || !colon)
+			continue;
+		line[strcspn(line, "\n")] = 0;
+		fo_str_visible(buf, size, colon + 2);
+		break;
+	}
+	if (f)
+		fclose(f);
+}
+
+/* Container limit: cgroup v2 "quota period" in microseconds; "max" means none. */
+static int cgroup_threads(void)
+{
+	FILE *f = fopen("/sys/fs/cgroup/cpu.max", "re");
+	long long quota, period;
+	int n = 0;
+	if (f && fscanf(f, "%lld %lld", &quota, &period) == 2 && quota > 0 && period > 0)
+		n = (int)((quota + period - 1) / period);
+	if (f)
+		fclose(f);
+	return n;
+}
+
+int fo_cpu_threads(void)
+{
+	cpu_set_t set;
+	int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1, limit = cgroup_threads();
+	return limit > 0 && limit < n ? limit : n > 0 ? n : 1;
+}
+
+/* ---- measuring ---- */
+
+static int64_t tune(const struct fo_kernel_set *set, int dtype)
+{
+	int64_t n = 1000;
+	for (;;) {
+		int64_t t0 = fo_now_ns();
+		set->peak_burst(dtype, n);
+		int64_t t = fo_now_ns() - t0;
+		if (t > BURST_NS / 4 || n > (int64_t)1 << 40)
+			return t > 0 ? (int64_t)((double)n * BURST_NS / (double)t) + 1 : n;
+		n *= 4;
+	}
+}
+
+static double burst(const struct fo_kernel_set *set, int dtype, int threads, int64_t n)
+{
+	double flop = 0;
+	int64_t first = INT64_MAX, last = 0;
+	#pragma omp parallel num_threads(threads) reduction(+ : flop) reduction(min : first) reduction(max : last)
+	{
+		set->peak_burst(dtype, n / 20 + 1);   /* wakes the unit before the clock starts */
+		#pragma omp barrier
+		first = fo_now_ns();
+		flop = set->peak_burst(dtype, n);
+		last = fo_now_ns();
+	}
+	return flop / ((double)(last - first) * 1e-9);
+}
+
+static void measure(const struct fo_kernel_set *set, int dtype, int threads, double seconds, struct fo_calibration *out)
+{
+	int64_t n = tune(set, dtype), begin = fo_now_ns();
+	double *rate = fo_xmalloc(MAX_BURSTS * sizeof *rate), best = 0;
+	int count = 0;
+	while (count < MAX_BURSTS && (count < MIN_BURSTS || (double)(fo_now_ns() - begin) < seconds * 1e9)) {
+		rate[count] = burst(set, dtype, threads, n);
+		if (rate[count] > best)
+			best = rate[count];
+		count++;
+	}
+	if (best > out->best_flop_s) {
+		out->best_flop_s = best;
+		out->median_flop_s = fo_stats_median(rate, (size_t)count);
+		out->bursts = count;
+		snprintf(out->set, sizeof out->set, "%s", set->name);
+	}
+	free(rate);
+}
+
+/* ---- the cache ---- */
+
+static fo_status cache_path(struct fo_arena *a, const struct fo_calibration *c, char **path)
+{
+	const char *dir = getenv("FLATOUT_CACHE"), *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+	char *base = dir && *dir ? fo_arena_strdup(a, dir) : xdg && *xdg ? fo_arena_printf(a, "%s/flatout", xdg)
+		: fo_arena_printf(a, "%s/.cache/flatout", home && *home ? home : "/tmp");
+	FO_TRY(fo_fs_mkdirs(base));
+	unsigned h = (unsigned)XXH3_64bits(c->cpu, strlen(c->cpu));
+	*path = fo_arena_printf(a, "%s/peak-%08x-%d-%s.json", base, h, c->threads, c->dtype);
+	return FO_OK;
+}
+
+static bool cache_read(const char *path, struct fo_calibration *c)
+{
+	json_t *j = json_load_file(path, 0, NULL);
+	const char *cpu = json_string_value(json_object_get(j, "cpu")), *set = json_string_value(json_object_get(j, "set")),
+		   *date = json_string_value(json_object_get(j, "date")), *method = json_string_value(json_object_get(j, "method"));
+	double best = json_number_value(json_object_get(j, "best_flop_s")), median = json_number_value(json_object_get(j, "median_flop_s"));
+	/* Anything odd, or another method: measure again. */
+	bool good = cpu && set && date && method && !strcmp(cpu, c->cpu) && !strcmp(method, c->method) && best > 1e6 && best < 1e18 && median > 0 && median <= best;
+	if (good) {
+		c->best_flop_s = best;
+		c->median_flop_s = median;
+		c->bursts = (int)json_integer_value(json_object_get(j, "bursts"));
+		snprintf(c->set, sizeof c->set, "%s", set);
+		fo_str_visible(c->date, sizeof c->date, date);
+		c->from_cache = true;
+	}
+	json_decref(j);
+	return good;
+}
+
+static fo_status cache_write(const char *path, const struct fo_calibration *c)
+{
+	struct fo_str s = { 0 };
+	struct fo_json j;
+	fo_json_begin(&j, &s, true);
+	fo_json_object(&j, NULL);
+	fo_json_int(&j, "schema", 1);
+	fo_json_text(&j, "cpu", c->cpu);
+	fo_json_int(&j, "threads", c->threads);
+	fo_json_text(&j, "dtype", c->dtype);
+	fo_json_text(&j, "set", c->set);
+	fo_json_real(&j, "best_flop_s", c->best_flop_s);
+	fo_json_real(&j, "median_flop_s", c->median_flop_s);
+	fo_json_int(&j, "bursts", c->bursts);
+	fo_json_text(&j, "date", c->date);
+	fo_json_text(&j, "method", c->method);
+	fo_json_close(&j);
+	fo_str_puts(&s, "\n");
+	fo_status st = fo_fs_write_atomic(path, s.data, s.len);
+	fo_str_fini(&s);
+	return st;
+}
+
+fo_status fo_calibrate_peak(int dtype, int threads, double seconds, bool fresh, struct fo_calibration *out)
+{
+	static const struct fo_kernel_set *const sets[] = { &fo_kernels_ref, &fo_kernels_avx2, &fo_kernels_avx512, &fo_kernels_amx };
+	struct fo_calibration c = { .threads = threads };
+	struct fo_arena a = { 0 };
+	char *path = NULL;
+	fo_cpu_name(c.cpu, sizeof c.cpu);
+	snprintf(c.dtype, sizeof c.dtype, "%s", fo_dtype_name[dtype]);
+	snprintf(c.method, sizeof c.method, "%s", METHOD);
+	/* Without a cache (read-only home) the peak is measured each time: slower, not wrong. */
+	if (cache_path(&a, &c, &path) != FO_OK)
+		path = NULL;
+	fo_status st = FO_OK;
+	if (fresh || !path || !cache_read(path, &c)) {
+		for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
+			if (sets[i]->peak_burst && sets[i]->have())
+				measure(sets[i], dtype, threads, seconds, &c);
+		if (c.best_flop_s <= 0)
+			st = fo_fail(FO_EUNSUPPORTED, "no kernel set has a register-only loop for this processor, so its peak is unknown and there is no MFU");
+		fo_clock_utc(c.date);
+		if (st == FO_OK && path && cache_write(path, &c) != FO_OK)
+			fo_err_clear();
+	}
+	fo_arena_fini(&a);
+	if (st == FO_OK)
+		*out = c;
+	return st;
+}
+
+void fo_calibration_peak(const struct fo_calibration *c, struct fo_peak *peak)
+{
+	*peak = (struct fo_peak){ .flop_s = c->best_flop_s, .median_flop_s = c->median_flop_s };
+	snprintf(peak->dtype, sizeof peak->dtype, "%s", c->dtype);
+	snprintf(peak->source, sizeof peak->source, "measured on this machine %.10s: %s loop, %d threads, best of %d bursts", c->date, c->set, c->threads, c->bursts);
+}

@@ -1,0 +1,47 @@
+/* A run configuration (run.yaml): one struct, one options table. */
+#ifndef FO_PROGRAM_RUN_H
+#define FO_PROGRAM_RUN_H
+
+#include "base/opt.h"
+#include "model/model.h"
+#include "program/program.h"
+
+enum fo_schedule { FO_SCHEDULE_COSINE, FO_SCHEDULE_LINEAR, FO_SCHEDULE_WSD, FO_SCHEDULE_CONSTANT };
+
+struct fo_run {
+	const char *model;
+	int64_t layers, hidden, heads, kv_heads, head_dim, ffn, vocab;   /* 0: as the model says */
+	int tied;                                                         /* 0 as the model says, 1 yes, 2 no */
+	const char *data, *tokenizer;
+	int64_t tokenizer_vocab, seq, holdout;
+	int packing;                                                      /* 0 packed, 1 padded: enum fo_packing */
+	const char *dir;
+	int64_t seed, steps, rows, micro_batches, threads;
+	int precision;                                                    /* 0 bf16, 1 fp32 */
+	double lr, final_lr, decay_share, beta1, beta2, eps, weight_decay, clip;
+	int schedule;
+	int64_t warmup;
+	int64_t eval_every, eval_batches, ckpt_every, ckpt_keep, log_every;
+	const char *prompt;
+	int64_t sample_tokens;
+	const char *program_file;
+	int64_t memory_limit;
+};
+
+extern const struct fo_opt fo_run_options[];
+
+/* A command's own flags behind the run's: fills `rows` (FO_RUN_ROWS_MAX of them) with fo_run_options and then `extra`. The
+ * command's struct begins with a struct fo_run. */
+enum { FO_RUN_ROWS_MAX = 64 };
+void fo_run_options_with(struct fo_opt *rows, const struct fo_opt *extra);
+/* What spans several keys; all mistakes at once, as fo_opt_finish. */
+FO_CHECKED fo_status fo_run_check(struct fo_opt_set *s, const struct fo_run *r);
+/* The architecture with overrides applied and checked. */
+FO_CHECKED fo_status fo_run_model(const struct fo_run *r, struct fo_model *m);
+enum fo_numerics fo_run_precision(const struct fo_run *r);
+struct fo_lowering fo_run_lowering(const struct fo_run *r, enum fo_mode mode);
+/* Learning rate of step `step` (0-based): linear warm-up to lr, then the schedule down to lr x final_lr at the last step.
+ * cosine: Loshchilov and Hutter 2017; wsd (warm-up, stable, decay): constant, then linear over the last decay_share. */
+double fo_run_lr(const struct fo_run *r, int64_t step);
+
+#endif

@@ -1,0 +1,69 @@
+#include "train/train.h"
+#include "base/fs.h"
+#include "base/mem.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define MAX_FILES 1000000
+/* BPE merges settle long before this much text; more only costs time. */
+#define TOKENIZER_BYTES ((size_t)32 << 20)
+
+static fo_status open_tokenizer(struct fo_arena *a, struct fo_corpus *c, const struct fo_run *r, const char *dir, int64_t vocab, fo_progress_fn *progress,
+				void *ctx)
+{
+	char *own = fo_arena_printf(a, "%s/tokenizer.json", dir);
+	if (*r->tokenizer)
+		return fo_tokenizer_load(r->tokenizer, &c->tokenizer);
+	if (fo_fs_exists(own))
+		return fo_tokenizer_load(own, &c->tokenizer);
+	char **files;
+	size_t n;
+	FO_TRY(fo_fs_list(a, r->data, MAX_FILES, &files, &n));
+	if (!n)
+		return fo_fail(FO_EIO, "'%s' holds no files to train on", r->data);
+	FO_TRY(fo_tokenizer_train(files, n, r->tokenizer_vocab ? r->tokenizer_vocab : vocab, TOKENIZER_BYTES, progress, ctx, &c->tokenizer));
+	return fo_tokenizer_save(c->tokenizer, own);
+}
+
+static fo_status open_all(struct fo_arena *a, struct fo_corpus *c, const struct fo_run *r, int64_t vocab, fo_progress_fn *progress, void *ctx)
+{
+	char *dir = fo_arena_printf(a, "%s/data", r->dir), *train = fo_arena_printf(a, "%s/train.shard", dir), *val = fo_arena_printf(a, "%s/val.shard", dir);
+	if (!*r->data && !fo_fs_exists(train))
+		return fo_hint(fo_fail(FO_EARG, "data.path is empty and '%s' holds no shards", dir), "say what to train on: --data.path=FILE_OR_FOLDER");
+	FO_TRY(fo_fs_mkdirs(dir));
+	FO_TRY(open_tokenizer(a, c, r, dir, vocab, progress, ctx));
+	if (fo_tokenizer_vocab(c->tokenizer) > vocab)
+		return fo_hint(fo_fail(FO_EARG, "the tokenizer has %lld tokens, the model's vocabulary %lld", (long long)fo_tokenizer_vocab(c->tokenizer), (long long)vocab),
+			       "set --model.vocab=%lld or train a smaller tokenizer with --data.vocab", (long long)fo_tokenizer_vocab(c->tokenizer));
+	if (!fo_fs_exists(train) || !fo_fs_exists(val)) {
+		struct fo_prepare_stats stats;
+		FO_TRY(fo_data_prepare(r->data, c->tokenizer, dir, (int)r->holdout, progress, ctx, &stats));
+	}
+	FO_TRY(fo_shard_open(&c->train, train));
+	FO_TRY(fo_shard_open(&c->val, val));
+	if (c->train.tokenizer_checksum != fo_tokenizer_checksum(c->tokenizer))
+		return fo_hint(fo_fail(FO_EARG, "the shards in '%s' were made with another tokenizer", dir), "remove '%s' or choose another run.dir", dir);
+	return FO_OK;
+}
+
+fo_status fo_corpus_open(struct fo_corpus *c, const struct fo_run *r, int64_t vocab, fo_progress_fn *progress, void *ctx)
+{
+	struct fo_arena a = { 0 };
+	*c = (struct fo_corpus){ 0 };
+	fo_status st = open_all(&a, c, r, vocab, progress, ctx);
+	fo_arena_fini(&a);
+	if (st != FO_OK)
+		fo_corpus_close(c);
+	return st;
+}
+
+void fo_corpus_close(struct fo_corpus *c)
+{
+	if (c->train.map)
+		fo_shard_close(&c->train);
+	if (c->val.map)
+		fo_shard_close(&c->val);
+	fo_tokenizer_free(c->tokenizer);
+	*c = (struct fo_corpus){ 0 };
+}

@@ -1,0 +1,59 @@
+#include "train/train_int.h"
+#include "base/clock.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static fo_status collect(void *ctx, const struct fo_store_tensor *t)
+{
+	static const char *const prefix[] = { "", "master.", "m.", "v." };
+	struct fo_session *s = ctx;
+	struct fo_st_tensor x = { .dtype = t->dtype, .vector = t->rows == 1, .rows = t->rows, .cols = t->cols, .ld = t->ld, .data = t->data };
+	snprintf(x.name, sizeof x.name, "%s%s", prefix[t->which], t->name);
+	if (t->which == 0) {
+		fo_array_room(&s->weight, &s->weight_cap, s->weights, sizeof x);
+		s->weight[s->weights++] = x;
+	} else {
+		fo_array_room(&s->state, &s->state_cap, s->states, sizeof x);
+		s->state[s->states++] = x;
+	}
+	return FO_OK;
+}
+
+fo_status fo_session_tensors(struct fo_session *s) { return fo_store_visit(s->store, &s->program, collect, s); }
+
+fo_status fo_session_save(struct fo_session *s, char *path, size_t size)
+{
+	struct fo_ckpt_content c = {
+		.model = &s->model, .weight_dtype = s->program.run.precision == FO_PRECISION_BF16 ? "bfloat16" : "float32", .tokenizer = s->corpus.tokenizer,
+		.weight = s->weight, .weights = s->weights, .state = s->state, .states = s->states, .run_config_json = s->run_json,
+	};
+	int64_t t0 = fo_now_ns();
+	FO_TRY(fo_ckpt_save(s->ckpt_dir, &c, &s->meta, (int)s->r->ckpt_keep));
+	double seconds = (double)(fo_now_ns() - t0) * 1e-9;
+	snprintf(path, size, "%s/step-%08lld", s->ckpt_dir, (long long)s->meta.step);
+	if (s->h->checkpoint)
+		s->h->checkpoint(s->h->ctx, s->meta.step, path, seconds);
+	return fo_session_log_checkpoint(s, s->meta.step, path, seconds);
+}
+
+fo_status fo_session_resume(struct fo_session *s)
+{
+	char *path;
+	struct fo_ckpt_meta m;
+	FO_TRY(fo_ckpt_latest(&s->arena, s->ckpt_dir, &path));
+	if (!path)
+		return FO_OK;
+	FO_TRY(fo_ckpt_open(path, &m));
+	if (strcmp(m.precision, s->meta.precision))
+		return fo_hint(fo_fail(FO_EARG, "checkpoint '%s' was trained in %s, this run asks for %s", path, m.precision, s->meta.precision),
+			       "set train.precision=%s or choose another run.dir", m.precision);
+	if (m.tokenizer_checksum != s->meta.tokenizer_checksum || m.loader.shard_checksum != s->corpus.train.checksum)
+		return fo_hint(fo_fail(FO_EARG, "checkpoint '%s' was trained on other data or with another tokenizer than '%s/data' holds", path, s->r->dir),
+			       "restore that folder or choose another run.dir");
+	if (m.loader.seed != s->meta.loader.seed)
+		return fo_hint(fo_fail(FO_EARG, "checkpoint '%s' was trained with another run.seed than %lld", path, (long long)s->r->seed), "keep the seed or choose another run.dir");
+	FO_TRY(fo_ckpt_read(path, s->weight, s->weights, s->state, s->states));
+	s->meta = m;
+	return FO_OK;
+}

@@ -1,0 +1,370 @@
+#include "train/train_int.h"
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/json.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CALIBRATION_SECONDS 1.0
+#define TIMELINE_STEPS 32
+
+/* ---- setting up ---- */
+
+static fo_status make_programs(struct fo_session *s)
+{
+	struct fo_lowering train = fo_run_lowering(s->r, FO_MODE_TRAIN), eval = fo_run_lowering(s->r, FO_MODE_EVAL);
+	FO_TRY(fo_run_model(s->r, &s->model));
+	if (*s->r->program_file) {
+		char *text;
+		size_t len;
+		FO_TRY(fo_fs_read(&s->arena, s->r->program_file, (size_t)256 << 20, &text, &len));
+		FO_TRY(fo_program_parse(&s->program, text, len, s->r->program_file));
+		s->model = s->program.model;
+		if (s->program.run.seq != train.seq || s->program.run.rows != train.rows || s->program.run.micro_batches != train.micro_batches ||
+		    s->program.run.precision != train.precision || s->program.run.mode != FO_MODE_TRAIN)
+			return fo_hint(fo_fail(FO_EARG, "the program in '%s' was made for %lld micro-batches x %lld rows x %lld tokens in %s, this run says otherwise",
+					       s->r->program_file, (long long)s->program.run.micro_batches, (long long)s->program.run.rows,
+					       (long long)s->program.run.seq, fo_numerics_name[s->program.run.precision]),
+				       "use the run.yaml it was dumped from");
+	} else {
+		FO_TRY(fo_program_lower(&s->program, &s->model, &train));
+	}
+	return fo_program_lower(&s->eval_program, &s->model, &eval);
+}
+
+static fo_status make_executors(struct fo_session *s)
+{
+	s->options = (struct fo_exec_options){ .threads = s->r->threads ? (int)s->r->threads : fo_cpu_threads(), .timeline_steps = TIMELINE_STEPS };
+	FO_TRY(fo_isa_choose(&s->options.isa));
+	FO_TRY(fo_store_new(&s->store, &s->program));
+	FO_TRY(fo_exec_new(&s->exec, &s->program, s->store, &s->options, fo_ports_serve, &s->ports, NULL));
+	return fo_exec_new(&s->eval, &s->eval_program, s->store, &s->options, fo_ports_serve, &s->eval_ports, s->exec);
+}
+
+static struct fo_batch_shape batch_shape(const struct fo_session *s, int64_t micro_batches)
+{
+	return (struct fo_batch_shape){ .seq = s->r->seq, .rows = s->r->rows, .micro_batches = micro_batches,
+					.packing = s->r->packing ? FO_PACK_PADDED : FO_PACK_PACKED };
+}
+
+/* Bytes of the loader's token arrays (data.h: four int32 each, up to three steps alive) and the recorder, evaluation beyond
+ * the shared arena. */
+static int64_t other_bytes(const struct fo_session *s)
+{
+	int64_t step = s->program.tokens * s->program.run.micro_batches * 16, eval = s->eval_program.tokens * 16 * s->eval_batches;
+	struct fo_memory m = fo_exec_memory(s->exec), e = fo_exec_memory(s->eval);
+	return 3 * step + eval + (int64_t)fo_exec_timeline(s->exec)->bytes + (int64_t)fo_exec_timeline(s->eval)->bytes +
+	       (e.arena > m.arena ? e.arena : 0) + e.workspace;
+}
+
+static fo_status announce(struct fo_session *s)
+{
+	struct fo_train_plan p = {
+		.run = s->r, .program = &s->program, .memory = fo_exec_memory(s->exec), .memory_other = other_bytes(s), .memory_available = fo_memory_available(),
+		.peak = s->peak, .isa = s->options.isa, .threads = s->options.threads, .resumed_step = s->meta.step, .train_tokens = s->corpus.train.tokens,
+		.val_tokens = s->corpus.val.tokens, .params = fo_model_params(&s->model),
+	};
+	fo_exec_kernels(s->exec, p.kernels);
+	if (s->h->plan)
+		s->h->plan(s->h->ctx, &p);
+	int64_t need = p.memory.arena + p.memory.persistent + p.memory.workspace + p.memory_other, have = p.memory_available;
+	if (s->r->memory_limit && (s->r->memory_limit < have || !have))
+		have = s->r->memory_limit;
+	if (!have || need <= have)
+		return FO_OK;
+	char a[32], b[32], c[32];
+	fo_fail(FO_ENOMEM, "the run plans %s and may use %s", fo_str_bytes(a, (double)need), fo_str_bytes(b, (double)have));
+	return s->r->rows > 1 ? fo_hint(FO_ENOMEM, "activations take %s: halve train.rows and double train.micro-batches", fo_str_bytes(c, (double)p.memory.arena))
+			      : fo_hint(FO_ENOMEM, "activations take %s, weights and optimizer state %s: shorten data.seq or choose a smaller model",
+					fo_str_bytes(c, (double)p.memory.arena), fo_str_bytes(a, (double)p.memory.persistent));
+}
+
+/* Evaluation reads the same held-out micro-batches each time: copied once, so that evaluating allocates nothing. */
+static fo_status load_eval_batches(struct fo_session *s)
+{
+	struct fo_batch_shape shape = batch_shape(s, 1);
+	struct fo_loader_state state = { .seed = 1, .shard_checksum = s->corpus.val.checksum };
+	struct fo_loader *l;
+	int64_t T = s->eval_program.tokens, wait;
+	if (!s->eval_batches)
+		return FO_OK;
+	FO_TRY(fo_loader_open(&l, &s->corpus.val, &shape, &state, fo_tokenizer_eos(s->corpus.tokenizer)));
+	s->eval_batch = fo_arena_alloc(&s->arena, (size_t)s->eval_batches * sizeof *s->eval_batch);
+	fo_status st = FO_OK;
+	for (int64_t i = 0; i < s->eval_batches && st == FO_OK; i++) {
+		const struct fo_batch *b;
+		st = fo_loader_next(l, &b, &wait);
+		if (st != FO_OK)
+			break;
+		int32_t *copy = fo_arena_alloc(&s->arena, (size_t)T * 16);
+		const int32_t *const from[] = { b->token, b->target, b->position, b->doc_start };
+		for (int k = 0; k < 4; k++)
+			memcpy(copy + k * T, from[k], (size_t)T * 4);
+		s->eval_batch[i] = (struct fo_batch){ .token = copy, .target = copy + T, .position = copy + 2 * T, .doc_start = copy + 3 * T };
+	}
+	fo_loader_close(l);
+	return st;
+}
+
+static fo_status open_data(struct fo_session *s)
+{
+	FO_TRY(fo_corpus_open(&s->corpus, s->r, s->model.vocab, s->h->progress, s->h->ctx));
+	s->eval_batches = s->r->eval_every ? s->r->eval_batches : 0;
+	/* No more evaluation than held-out text. */
+	int64_t most = s->corpus.val.tokens / s->eval_program.tokens;
+	if (s->eval_batches > most)
+		s->eval_batches = most > 0 ? most : s->corpus.val.tokens > 1;
+	return load_eval_batches(s);
+}
+
+static fo_status open_session(struct fo_session *s)
+{
+	FO_TRY(make_programs(s));
+	if (!s->h->dry_run) {
+		FO_TRY(open_data(s));
+		fo_status st = fo_calibrate_peak(fo_run_precision(s->r) == FO_PRECISION_BF16 ? FO_BF16 : FO_F32, s->r->threads ? (int)s->r->threads : fo_cpu_threads(),
+						 CALIBRATION_SECONDS, false, &s->calibration);
+		if (st == FO_OK)
+			fo_calibration_peak(&s->calibration, &s->peak);
+		else
+			snprintf(s->peak.source, sizeof s->peak.source, "%s", fo_err_text());
+	}
+	s->rss_before = fo_memory_resident();
+	FO_TRY(make_executors(s));
+	s->meta = (struct fo_ckpt_meta){ .seed = (uint64_t)s->r->seed, .tokenizer_checksum = s->corpus.tokenizer ? fo_tokenizer_checksum(s->corpus.tokenizer) : 0 };
+	s->meta.loader = (struct fo_loader_state){ .seed = (uint64_t)s->r->seed, .shard_checksum = s->corpus.train.checksum };
+	snprintf(s->meta.precision, sizeof s->meta.precision, "%s", fo_numerics_name[fo_run_precision(s->r)]);
+	s->ckpt_dir = fo_arena_printf(&s->arena, "%s/checkpoints", s->r->dir);
+	if (s->h->dry_run)
+		return announce(s);
+	FO_TRY(fo_session_tensors(s));
+	/* The newest checkpoint's step is part of what is announced, so it is looked up first and read after the memory check. */
+	char *path;
+	struct fo_ckpt_meta m;
+	FO_TRY(fo_ckpt_latest(&s->arena, s->ckpt_dir, &path));
+	if (path && fo_ckpt_open(path, &m) == FO_OK)
+		s->meta.step = m.step;
+	FO_TRY(announce(s));
+	s->meta.step = 0;
+	fo_store_init(s->store, &s->program, (uint64_t)s->r->seed);
+	FO_TRY(fo_session_resume(s));
+	struct fo_batch_shape shape = batch_shape(s, s->r->micro_batches);
+	FO_TRY(fo_loader_open(&s->loader, &s->corpus.train, &shape, &s->meta.loader, fo_tokenizer_eos(s->corpus.tokenizer)));
+	int64_t steps = s->r->steps > s->meta.step ? s->r->steps - s->meta.step : 0;
+	s->step_seconds = fo_arena_alloc(&s->arena, (size_t)(steps + 1) * sizeof(double));
+	s->step_tokens = fo_arena_alloc(&s->arena, (size_t)(steps + 1) * sizeof(double));
+	return fo_session_log_open(s);
+}
+
+static void close_session(struct fo_session *s)
+{
+	fo_loader_close(s->loader);
+	fo_exec_free(s->eval);
+	fo_exec_free(s->exec);
+	fo_store_free(s->store);
+	fo_corpus_close(&s->corpus);
+	fo_program_fini(&s->eval_program);
+	fo_program_fini(&s->program);
+	if (s->log)
+		fclose(s->log);
+	fo_str_fini(&s->line);
+	free(s->weight);
+	free(s->state);
+	fo_arena_fini(&s->arena);
+}
+
+/* run.json: what the caller knows (options with origins, version), this machine, checksums of data and tokenizer. */
+static void describe_run(struct fo_session *s, struct fo_str *out)
+{
+	struct fo_json j;
+	char cpu[80], hex[24];
+	fo_cpu_name(cpu, sizeof cpu);
+	fo_json_begin(&j, out, true);
+	fo_json_object(&j, NULL);
+	fo_json_int(&j, "schema", 1);
+	fo_json_raw(&j, "run", s->h->run_json ? s->h->run_json : "null");
+	fo_json_object(&j, "machine");
+	fo_json_text(&j, "cpu", cpu);
+	fo_json_int(&j, "threads", s->options.threads);
+	fo_json_text(&j, "isa", fo_isa_name[s->options.isa]);
+	fo_json_real(&j, "peak_flop_s", s->peak.flop_s > 0 ? s->peak.flop_s : NAN);
+	fo_json_text(&j, "peak_source", s->peak.source);
+	fo_json_close(&j);
+	fo_json_int(&j, "seed", s->r->seed);
+	const struct { const char *key; uint64_t v; } sum[] = { { "tokenizer_checksum", s->meta.tokenizer_checksum }, { "train_shard_checksum", s->corpus.train.checksum },
+		{ "val_shard_checksum", s->corpus.val.checksum }, { "program_hash", fo_program_hash(&s->program) } };
+	for (size_t i = 0; i < sizeof sum / sizeof *sum; i++) {
+		snprintf(hex, sizeof hex, "%016llx", (unsigned long long)sum[i].v);
+		fo_json_text(&j, sum[i].key, hex);
+	}
+	fo_json_close(&j);
+	fo_str_puts(out, "\n");
+}
+
+static fo_status write_run_files(struct fo_session *s)
+{
+	struct fo_str text = { 0 };
+	fo_program_dump(&s->program, &text);
+	fo_status st = fo_fs_write_atomic(fo_arena_printf(&s->arena, "%s/program.txt", s->r->dir), text.data, text.len);
+	text.len = 0;
+	describe_run(s, &text);
+	s->run_json = fo_arena_strdup(&s->arena, text.data);
+	if (st == FO_OK)
+		st = fo_fs_write_atomic(fo_arena_printf(&s->arena, "%s/run.json", s->r->dir), text.data, text.len);
+	fo_str_fini(&text);
+	return st;
+}
+
+/* ---- the loop ---- */
+
+static void set_hyper(struct fo_session *s, const struct fo_batch *b)
+{
+	const struct fo_run *r = s->r;
+	double t = (double)(s->meta.step + 1), *h = s->ports.hyper;
+	h[FO_HYPER_LR] = fo_run_lr(r, s->meta.step);
+	h[FO_HYPER_BETA1] = r->beta1;
+	h[FO_HYPER_BETA2] = r->beta2;
+	h[FO_HYPER_EPS] = r->eps;
+	h[FO_HYPER_DECAY] = r->weight_decay;
+	h[FO_HYPER_CORR1] = 1 - pow(r->beta1, t);
+	h[FO_HYPER_CORR2] = 1 - pow(r->beta2, t);
+	h[FO_HYPER_CLIP] = r->clip;
+	h[FO_HYPER_INV_TOKENS] = b->loss_tokens > 0 ? 1.0 / (double)b->loss_tokens : 0;
+}
+
+static fo_status one_step(struct fo_session *s, struct fo_train_result *out)
+{
+	const struct fo_batch *b;
+	int64_t wait_ns = 0, pairs = 0;
+	FO_TRY(fo_loader_next(s->loader, &b, &wait_ns));
+	s->ports.batch = b;
+	set_hyper(s, b);
+	int64_t t0 = fo_now_ns();
+	fo_status st = fo_exec_step(s->exec, (int32_t)s->meta.step);
+	int64_t t1 = fo_now_ns();
+	if (st != FO_OK)
+		return fo_wrap(st, "step %lld", (long long)s->meta.step + 1);
+	fo_profile_add_step(&out->profile, fo_exec_timeline(s->exec), &s->program, fo_exec_unrolled(s->exec), (int32_t)s->meta.step, t0, t1, wait_ns);
+	for (int64_t m = 0; m < s->r->micro_batches; m++)
+		pairs += b->pairs[m];
+	struct fo_train_step t = { .step = s->meta.step + 1, .steps = s->r->steps, .loss = s->ports.loss[0], .grad_norm = s->ports.scale[1],
+				   .lr = s->ports.hyper[FO_HYPER_LR], .seconds = (double)(t1 - t0 + wait_ns) * 1e-9, .loss_tokens = b->loss_tokens };
+	t.tokens = s->program.tokens * s->r->micro_batches;
+	t.tokens_per_second = (double)t.loss_tokens / t.seconds;
+	/* Padding is not useful work: MFU counts real tokens only. */
+	t.mfu = fo_mfu_of_step(&s->program, (double)b->real_tokens, (double)pairs, t.seconds, s->peak.flop_s > 0 ? s->peak.flop_s : NAN);
+	if (!isfinite(t.loss) || !isfinite(t.grad_norm))
+		return fo_hint(fo_fail(FO_ENUMERIC, "step %lld: the loss is %g and the gradient norm %g", (long long)t.step, t.loss, t.grad_norm),
+			       "nothing was saved since the last checkpoint in '%s'; lower optim.lr or lengthen optim.warmup", s->ckpt_dir);
+	s->meta.step++;
+	s->meta.tokens += t.loss_tokens;
+	s->meta.loss = t.loss;
+	s->meta.loader = fo_loader_state(s->loader);
+	s->step_seconds[s->steps_here] = t.seconds;
+	s->step_tokens[s->steps_here++] = t.tokens_per_second;
+	s->stepped_tokens += t.tokens;
+	s->real_tokens += b->real_tokens;
+	s->truncated += b->truncated;
+	s->pairs += pairs;
+	/* The running mean is enough for an ETA; the median is taken once, at the end. */
+	t.eta_seconds = out->profile.total_ns * 1e-9 / (double)out->profile.steps * (double)(t.steps - t.step);
+	if (s->steps_here == 1) {
+		out->first_loss = t.loss;
+		s->rss_peak = fo_memory_resident();
+	}
+	out->last_loss = t.loss;
+	out->loss_tokens += t.loss_tokens;
+	/* Mean of the last tenth: single steps are noisy. */
+	if (t.step > s->r->steps - (s->r->steps + 9) / 10)
+		out->mean_loss += t.loss / (double)((s->r->steps + 9) / 10);
+	if (s->h->step)
+		s->h->step(s->h->ctx, &t);
+	return fo_session_log_step(s, &t);
+}
+
+static fo_status evaluate(struct fo_session *s, double *loss)
+{
+	double sum = 0, count = 0;
+	for (int64_t i = 0; i < s->eval_batches; i++) {
+		s->eval_ports.batch = &s->eval_batch[i];
+		FO_TRY(fo_exec_step(s->eval, (int32_t)i));
+		sum += s->eval_ports.loss[0];
+		count += s->eval_ports.loss[1];
+	}
+	*loss = count > 0 ? sum / count : NAN;
+	if (s->h->eval)
+		s->h->eval(s->h->ctx, s->meta.step, *loss);
+	return fo_session_log_eval(s, s->meta.step, *loss);
+}
+
+static fo_status run_loop(struct fo_session *s, struct fo_train_result *out)
+{
+	bool stopped = false;
+	while (s->meta.step < s->r->steps && !stopped) {
+		FO_TRY(one_step(s, out));
+		bool last = s->meta.step == s->r->steps;
+		stopped = s->h->stop && *s->h->stop;
+		if (s->eval_batches && !stopped && (last || s->meta.step % s->r->eval_every == 0))
+			FO_TRY(evaluate(s, &out->val_loss));
+		if (last || stopped || (s->r->ckpt_every && s->meta.step % s->r->ckpt_every == 0))
+			FO_TRY(fo_session_save(s, out->checkpoint, sizeof out->checkpoint));
+		int64_t rss = fo_memory_resident();
+		if (rss > s->rss_peak)
+			s->rss_peak = rss;
+	}
+	if (stopped && s->meta.step < s->r->steps)
+		return fo_hint(fo_fail(FO_EINTERRUPT, "stopped after step %lld of %lld; the state is saved in '%s'", (long long)s->meta.step, (long long)s->r->steps, out->checkpoint),
+			       "the same command goes on from there");
+	return FO_OK;
+}
+
+static void summarise(struct fo_session *s, struct fo_train_result *out)
+{
+	struct fo_memory m = fo_exec_memory(s->exec);
+	out->steps = s->steps_here;
+	out->tokens = s->stepped_tokens;
+	out->seconds = out->profile.total_ns * 1e-9;
+	out->peak = s->peak;
+	out->planned_bytes = m.arena + m.persistent + m.workspace + other_bytes(s);
+	out->measured_bytes = s->rss_peak - s->rss_before;
+	if (s->steps_here) {
+		out->tokens_per_second = fo_stats_median(s->step_tokens, (size_t)s->steps_here);
+		double seconds = fo_stats_median(s->step_seconds, (size_t)s->steps_here), steps = (double)s->steps_here;
+		double tokens = (double)s->real_tokens / steps;
+		out->mfu = fo_mfu_of_step(&s->program, tokens, (double)s->pairs / steps, seconds, s->peak.flop_s > 0 ? s->peak.flop_s : NAN);
+		out->waste = 1 - (double)s->real_tokens / (double)s->stepped_tokens;
+		out->truncated = (double)s->truncated / (double)(s->stepped_tokens + s->truncated);
+	}
+}
+
+fo_status fo_train(const struct fo_run *r, const struct fo_train_hooks *h, struct fo_train_result *out)
+{
+	struct fo_session s = { .r = r, .h = h };
+	fo_status st;
+	*out = (struct fo_train_result){ .val_loss = NAN, .bigram_loss = NAN };
+	if (!h->dry_run)
+		FO_TRY(fo_fs_mkdirs(r->dir));
+	st = open_session(&s);
+	if (st == FO_OK && !h->dry_run) {
+		FO_TRY_OR(st, write_run_files(&s), done);
+		st = run_loop(&s, out);
+		summarise(&s, out);
+		if (st == FO_OK || st == FO_EINTERRUPT) {
+			fo_status wt = fo_timeline_write(fo_exec_timeline(s.exec), &s.program, fo_arena_printf(&s.arena, "%s/timeline.fot", r->dir));
+			st = st == FO_OK ? wt : st;
+		}
+		if (st == FO_OK && r->sample_tokens)
+			st = fo_session_sample(&s, &out->sample);
+	}
+done:
+	close_session(&s);
+	return st;
+}
+
+void fo_train_result_fini(struct fo_train_result *r)
+{
+	free(r->sample);
+	r->sample = NULL;
+}

@@ -1,0 +1,80 @@
+/* The training loop: data, program, executor, checkpoints, logs. It names ports and buffers' homes, never an operation.
+ *
+ * Everything a user sees goes through hooks; the loop itself writes only into the run directory:
+ *   run.json          effective options with origins, commit, machine, versions, checksums
+ *   log.jsonl         one JSON object per step, evaluation and checkpoint
+ *   program.txt       the step program that ran
+ *   timeline.fot      the newest spans
+ *   data/             tokenizer.json, train.shard, val.shard
+ *   checkpoints/      step-%08d */
+#ifndef FO_TRAIN_TRAIN_H
+#define FO_TRAIN_TRAIN_H
+
+#include "data/data.h"
+#include "kernel/calibrate.h"
+#include "program/run.h"
+#include "timeline/timeline.h"
+#include "train/exec.h"
+
+#include <signal.h>
+
+struct fo_train_plan {
+	const struct fo_run *run;
+	const struct fo_program *program;
+	struct fo_memory memory;          /* of the training step */
+	int64_t memory_other;             /* evaluation's arena beyond the step's, loader, recorder */
+	int64_t memory_available;
+	struct fo_peak peak;              /* flop_s 0: unknown, see peak.source */
+	enum fo_isa isa;
+	int threads;
+	int kernels[FO_ISA_COUNT];
+	int64_t resumed_step;             /* 0: from the start */
+	int64_t train_tokens, val_tokens; /* in the shards */
+	struct fo_params params;
+};
+
+struct fo_train_step {
+	int64_t step, steps;              /* 1-based: steps done */
+	double loss, grad_norm, lr, seconds;
+	int64_t loss_tokens, tokens;      /* useful; with padding */
+	double tokens_per_second;         /* useful */
+	struct fo_mfu mfu;
+	double eta_seconds;
+};
+
+struct fo_train_hooks {
+	void *ctx;
+	fo_progress_fn *progress;                                        /* long preparations */
+	void (*plan)(void *ctx, const struct fo_train_plan *p);          /* before anything is allocated for good */
+	void (*step)(void *ctx, const struct fo_train_step *s);
+	void (*eval)(void *ctx, int64_t step, double loss);
+	void (*checkpoint)(void *ctx, int64_t step, const char *path, double seconds);
+	volatile sig_atomic_t *stop;                                     /* not 0: checkpoint and return FO_EINTERRUPT */
+	bool dry_run;                                                    /* return after plan() */
+	const char *run_json;                                            /* JSON that goes into run.json: options, version; may be NULL */
+};
+
+struct fo_train_result {
+	int64_t steps, tokens, loss_tokens;      /* of this process */
+	double first_loss, last_loss, mean_loss; /* training; mean over the last tenth of the steps */
+	double val_loss, bigram_loss;            /* nats per token; NAN when not computed */
+	double seconds;                          /* spent in steps */
+	double tokens_per_second;                /* useful, unfiltered median over steps */
+	struct fo_mfu mfu;                       /* of the median step */
+	struct fo_profile profile;
+	struct fo_peak peak;
+	int64_t planned_bytes, measured_bytes;   /* peak resident memory: promised and seen, both beyond what the process had before */
+	char checkpoint[512];
+	char *sample;                            /* heap; NULL: none */
+	double waste, truncated;                 /* shares of processed tokens: padding; dropped by truncation */
+};
+
+FO_CHECKED fo_status fo_train(const struct fo_run *r, const struct fo_train_hooks *h, struct fo_train_result *out);
+void fo_train_result_fini(struct fo_train_result *r);
+
+/* Makes sure DIR/data holds a tokenizer and shards of this text (made once, kept); opens them. */
+struct fo_corpus { struct fo_tokenizer *tokenizer; struct fo_shard train, val; };
+FO_CHECKED fo_status fo_corpus_open(struct fo_corpus *c, const struct fo_run *r, int64_t vocab, fo_progress_fn *progress, void *ctx);
+void fo_corpus_close(struct fo_corpus *c);
+
+#endif

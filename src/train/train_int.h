@@ -1,0 +1,66 @@
+/* Private to src/train: what the loop, the ports and the sampler share. */
+#ifndef FO_TRAIN_TRAIN_INT_H
+#define FO_TRAIN_TRAIN_INT_H
+
+#include "ckpt/ckpt.h"
+#include "train/train.h"
+
+#include <stdio.h>
+
+/* Serves the host operations of one executor. */
+struct fo_ports {
+	const struct fo_batch *batch;      /* the step's tokens */
+	double hyper[FO_HYPER_COUNT];
+	double loss[2], scale[2];          /* what came out */
+	int64_t logits_row;                /* which row to copy out */
+	float *logits;                     /* (V) */
+};
+fo_status fo_ports_serve(void *ctx, enum fo_port port, int mb, const struct fo_tensor *arg, int n);
+
+struct fo_session {
+	const struct fo_run *r;
+	const struct fo_train_hooks *h;
+	struct fo_arena arena;
+	struct fo_model model;
+	struct fo_program program, eval_program;
+	struct fo_store *store;
+	struct fo_exec *exec, *eval;
+	struct fo_exec_options options;
+	struct fo_ports ports, eval_ports;
+	struct fo_corpus corpus;
+	struct fo_loader *loader;
+	struct fo_batch *eval_batch;       /* eval_batches single micro-batches */
+	int64_t eval_batches;
+	struct fo_peak peak;
+	struct fo_calibration calibration;
+	struct fo_ckpt_meta meta;
+	struct fo_st_tensor *weight, *state;
+	size_t weights, states, weight_cap, state_cap;
+	char *ckpt_dir, *log_path, *run_json;
+	FILE *log;
+	struct fo_str line;                /* one log line; grows once */
+	double *step_seconds;              /* of this process, for the median */
+	double *step_tokens;
+	int64_t steps_here;
+	int64_t rss_before, rss_peak;
+	int64_t stepped_tokens, real_tokens, truncated, pairs;
+};
+
+/* src/train/sample.c: appends tokens to the prompt by running a forward program over the whole text again and again (no KV
+ * cache: a sample is short). Temperature 0.8, the 40 likeliest tokens: fixed, so that runs compare. */
+FO_CHECKED fo_status fo_session_sample(struct fo_session *s, char **text);
+/* src/train/state.c: tensors of the store by name, checkpoint and resume. */
+FO_CHECKED fo_status fo_session_tensors(struct fo_session *s);
+FO_CHECKED fo_status fo_session_save(struct fo_session *s, char *path, size_t size);
+FO_CHECKED fo_status fo_session_resume(struct fo_session *s);
+/* src/train/log.c */
+FO_CHECKED fo_status fo_session_log_open(struct fo_session *s);
+FO_CHECKED fo_status fo_session_log_step(struct fo_session *s, const struct fo_train_step *t);
+FO_CHECKED fo_status fo_session_log_eval(struct fo_session *s, int64_t step, double loss);
+FO_CHECKED fo_status fo_session_log_checkpoint(struct fo_session *s, int64_t step, const char *path, double seconds);
+/* Anonymous resident memory of this process in bytes; 0 where the system does not tell. */
+int64_t fo_memory_resident(void);
+/* Memory that this process may still take: free memory or the container's limit, whichever is less. */
+int64_t fo_memory_available(void);
+
+#endif
