@@ -20,31 +20,40 @@ struct fo_tokenizer;
 /* Called now and then during long work; done and total in `unit`s. May be NULL. */
 typedef void fo_progress_fn(void *ctx, const char *what, const char *unit, double done, double total);
 
-/* Trains on at most `max_bytes` of the files' text (evenly sampled when there is more): GPT-2 style pre-tokenisation
- * (PCRE2, the Llama-3 pattern), merges by pair frequency, ties by the smaller pair; ids 0..255 bytes are in GPT-2's
- * byte-to-unicode order, then merges, then the special tokens <|begin_of_text|>, <|end_of_text|>.
- * vocab is the total including specials (>= 258). The same input gives the same tokenizer. */
+/* Trains on about `max_bytes` of the files' text (64 KiB blocks, evenly sampled when there is more; files with NUL bytes
+ * are skipped): the Llama-3 pattern cuts it into pieces, merges go by pair frequency, ties by the smaller pair of ids;
+ * ids 0..255 are the bytes in GPT-2's byte-to-unicode order, then merges, then the special tokens <|begin_of_text|>,
+ * <|end_of_text|>. vocab is the total including specials (258 to 2^20); the result has fewer when no pair is left that
+ * occurs twice: ask fo_tokenizer_vocab. The same input gives the same tokenizer. Some 100 bytes of memory per distinct
+ * pair and word. FO_EARG: range, no text. */
 FO_CHECKED fo_status fo_tokenizer_train(char **paths, size_t n, int64_t vocab, size_t max_bytes, fo_progress_fn *progress,
 					void *ctx, struct fo_tokenizer **out);
-FO_CHECKED fo_status fo_tokenizer_load(const char *path, struct fo_tokenizer **out);   /* tokenizer.json */
+/* Reads what fo_tokenizer_save writes and Hugging Face's byte-level BPE files in the style of Llama 3 and GPT-2
+ * (docs/data.md lists the fields). FO_EFORMAT names whatever would change the ids and is not supported. */
+FO_CHECKED fo_status fo_tokenizer_load(const char *path, struct fo_tokenizer **out);
+/* Writes a tokenizer.json that Hugging Face tokenizers loads and that gives the same ids there. */
 FO_CHECKED fo_status fo_tokenizer_save(const struct fo_tokenizer *t, const char *path);
 void fo_tokenizer_free(struct fo_tokenizer *t);
 int64_t fo_tokenizer_vocab(const struct fo_tokenizer *t);
 int32_t fo_tokenizer_bos(const struct fo_tokenizer *t);
 int32_t fo_tokenizer_eos(const struct fo_tokenizer *t);
 uint64_t fo_tokenizer_checksum(const struct fo_tokenizer *t);   /* XXH3 of the saved text */
-/* Appends the ids of text[0..len) to *ids (grown with fo_array_room; count in *n). Any bytes are legal. */
+/* Appends the ids of text[0..len) to *ids (grown with fo_array_room; count in *n; the caller frees). Any bytes are legal,
+ * and decoding gives them back. Special tokens are never read from a text: it cannot inject them. BOS and EOS are not
+ * added. Threads that share a tokenizer take turns. Fails only when a foreign file's pattern runs into its match limit. */
 FO_CHECKED fo_status fo_tokenizer_encode(const struct fo_tokenizer *t, const char *text, size_t len, int32_t **ids, size_t *n,
 					 size_t *cap);
 struct fo_str;
+/* Appends the bytes of ids[0..n); special tokens appear as their text, ids outside the vocabulary are skipped. */
 void fo_tokenizer_decode(const struct fo_tokenizer *t, const int32_t *ids, size_t n, struct fo_str *out);
 
 /* ---- shards: documents of token ids on disk ---- */
 
-/* `path` is a text file or a folder: every regular file is one document (binary files, i.e. with NUL bytes, are skipped
- * and counted). Documents longer than nothing are kept whole: BOS, tokens, EOS is not repeated: layout per document is
- * BOS tokens... EOS. One in `holdout_every` documents (by hash of its index; with a single document: its last 1/holdout_every
- * part) goes to val.shard, the rest to train.shard, both in `dir` and written atomically. */
+/* `path` is a text file or a folder: every regular file is one document: BOS, its tokens, EOS. Files with NUL bytes are
+ * binary, skipped and counted; empty ones are skipped. Of every `holdout_every` (>= 2) successive documents one, chosen by
+ * a hash, goes to val.shard and the others to train.shard, both in `dir` (made if needed) and written atomically. With fewer
+ * documents than that, the last 1/holdout_every part of each is held out as a document of its own.
+ * bytes: text encoded. Memory: 8 bytes per document. FO_EARG: no text, or too little to hold any out. */
 struct fo_prepare_stats { int64_t files, skipped_binary, bytes, train_docs, train_tokens, val_docs, val_tokens; };
 FO_CHECKED fo_status fo_data_prepare(const char *path, const struct fo_tokenizer *t, const char *dir, int holdout_every,
 				     fo_progress_fn *progress, void *ctx, struct fo_prepare_stats *stats);
@@ -57,12 +66,15 @@ struct fo_shard {
 	uint64_t checksum, tokenizer_checksum;
 	void *map; size_t map_len;
 };
-/* Maps and validates (magic, version, sizes, offsets ascending, every id < vocab, checksum). */
+/* Maps and validates (magic, version, sizes, offsets ascending, every id < vocab, checksum). FO_EFORMAT says what is
+ * wrong; *s is set on success only. The file must not be cut while it is open. */
 FO_CHECKED fo_status fo_shard_open(struct fo_shard *s, const char *path);
 void fo_shard_close(struct fo_shard *s);
 
-/* Cross-entropy (nats per token) that a bigram model of train's tokens (add-k smoothed back-off to unigrams; k chosen
- * on train alone) reaches on val: what a language model has to beat. */
+/* Cross-entropy (nats per token) that a bigram model of train's tokens reaches on val: what a language model has to beat.
+ * p(b | a) = (c(ab) + k p(b)) / (c(a) + k), p(b) = (c(b) + 1) / (N + V); k is chosen on a tenth of train that the counts
+ * for the choice do not see. Predicted are the tokens that follow another one in their document: those whose loss a
+ * model is charged with, too. Memory: at most 72 bytes per distinct bigram. */
 FO_CHECKED fo_status fo_data_bigram_loss(const struct fo_shard *train, const struct fo_shard *val, double *nats);
 
 /* ---- batches ---- */
@@ -74,9 +86,11 @@ struct fo_batch_shape { int64_t seq, rows, micro_batches; enum fo_packing packin
 /* One step's tokens. Each array is [micro_batches][rows * seq]. T = rows * seq. */
 struct fo_batch {
 	int32_t *token;      /* input ids; padding is the EOS id */
-	int32_t *target;     /* the next token, -1 where no loss is taken (padding, a document's last token) */
-	int32_t *position;   /* 0-based inside its document: restarts with each document */
-	int32_t *doc_start;  /* flat index in [0, T) of the first token of this token's document within this micro-batch */
+	int32_t *target;     /* the document's next token, also where that lies in the next row or was cut off; -1 where no
+			      * loss is taken: padding, a document's last token */
+	int32_t *position;   /* index - doc_start: restarts with each document and each row */
+	int32_t *doc_start;  /* flat index in [0, T) of the first token of this token's document within this row; a padding
+			      * token is a document of its own */
 	int64_t loss_tokens; /* targets >= 0 over all micro-batches */
 	int64_t *micro_loss_tokens; /* per micro-batch */
 	int64_t *pairs;      /* per micro-batch: sum over tokens of (index - doc_start + 1): attention pairs, padding not counted */
@@ -90,11 +104,13 @@ struct fo_loader_state { int64_t next_step; uint64_t seed; uint64_t shard_checks
 
 struct fo_loader;
 /* Documents are shuffled per epoch by seed (counter-based), laid end to end and cut into full rows (PACKED: a document
- * that does not fit goes on in the next row with positions restarting) or one document per row, truncated and padded
- * (PADDED). A prefetch thread keeps up to two steps ready. The shard must outlive the loader. */
+ * that does not fit goes on in the next row with positions restarting; the next epoch begins in the row in which one
+ * ends, so no token is dropped) or one document per row, truncated and padded (PADDED). A prefetch thread keeps up to two
+ * steps ready. The shard must outlive the loader. state->shard_checksum 0 takes any shard, else it must be this one's. */
 FO_CHECKED fo_status fo_loader_open(struct fo_loader **out, const struct fo_shard *s, const struct fo_batch_shape *shape,
 				    const struct fo_loader_state *state, int32_t pad_id);
-/* The next step's batch; valid until the next call. *wait_ns: how long the caller had to wait. Allocates nothing. */
+/* The next step's batch; valid until the next call. *wait_ns: how long the caller had to wait, 0 when the batch was ready.
+ * Allocates nothing. An error of the thread is raised here, again at each call. */
 FO_CHECKED fo_status fo_loader_next(struct fo_loader *l, const struct fo_batch **out, int64_t *wait_ns);
 struct fo_loader_state fo_loader_state(const struct fo_loader *l);   /* after the batch last returned */
 void fo_loader_close(struct fo_loader *l);

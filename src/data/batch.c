@@ -1,0 +1,118 @@
+#include "data/data_int.h"
+
+#include "base/clock.h"
+
+/* Lays out epoch `epoch`: a permutation of the documents (Fisher and Yates; the draws depend on seed, epoch and place
+ * only) and the tokens before each. The modulo's bias is below documents / 2^64. */
+static void build_order(struct epoch_order *o, int64_t epoch)
+{
+	const struct fo_shard *s = o->shard;
+	if (o->epoch == epoch)
+		return;
+	uint64_t stream = fo_rng_u64(o->seed, (uint64_t)epoch);
+	for (int64_t i = 0; i < s->docs; i++)
+		o->doc[i] = i;
+	for (int64_t i = s->docs - 1; i > 0; i--) {
+		int64_t k = (int64_t)(fo_rng_u64(stream, (uint64_t)i) % (uint64_t)(i + 1)), d = o->doc[i];
+		o->doc[i] = o->doc[k];
+		o->doc[k] = d;
+	}
+	o->start[0] = 0;
+	for (int64_t i = 0; i < s->docs; i++)
+		o->start[i + 1] = o->start[i] + s->doc_at[o->doc[i] + 1] - s->doc_at[o->doc[i]];
+	o->epoch = epoch;
+}
+
+/* The place of the document that holds token `at` of the epoch. */
+static int64_t find_place(const struct epoch_order *o, int64_t at)
+{
+	int64_t low = 0, high = o->shard->docs; /* start[low] <= at < start[high] */
+	while (high - low > 1) {
+		int64_t middle = low + (high - low) / 2;
+		if (o->start[middle] <= at)
+			low = middle;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* Writes n tokens of a document, from its token `from` on, to places to .. to + n of a micro-batch. */
+static void put_piece(struct fo_batch *b, int64_t micro, int64_t width, const struct fo_shard *s, int64_t doc,
+		      int64_t from, int64_t n, int64_t to)
+{
+	int64_t first = s->doc_at[doc] + from, end = s->doc_at[doc + 1], base = micro * width + to;
+	for (int64_t i = 0; i < n; i++) {
+		b->token[base + i] = s->ids16 ? s->ids16[first + i] : (int32_t)s->ids32[first + i];
+		b->position[base + i] = (int32_t)i;
+		b->doc_start[base + i] = (int32_t)to;
+	}
+	for (int64_t i = 0; i + 1 < n; i++)
+		b->target[base + i] = b->token[base + i + 1];
+	bool more = first + n < end;
+	b->target[base + n - 1] = !more ? -1 : s->ids16 ? s->ids16[first + n] : (int32_t)s->ids32[first + n];
+	b->micro_loss_tokens[micro] += n - !more;
+	b->pairs[micro] += n * (n + 1) / 2;
+	b->real_tokens += n;
+}
+
+static void fill_packed(struct fo_batch *b, struct epoch_order *o, const struct fo_batch_shape *shape, int64_t first)
+{
+	const struct fo_shard *s = o->shard;
+	int64_t width = shape->rows * shape->seq, at = first % s->tokens;
+	build_order(o, first / s->tokens);
+	int64_t place = find_place(o, at);
+	for (int64_t row = 0; row < shape->micro_batches * shape->rows; row++) {
+		for (int64_t i = 0; i < shape->seq;) {
+			int64_t left = o->start[place + 1] - at, n = left < shape->seq - i ? left : shape->seq - i;
+			put_piece(b, row / shape->rows, width, s, o->doc[place], at - o->start[place], n,
+				  row % shape->rows * shape->seq + i);
+			i += n;
+			at += n;
+			if (n == left && ++place == s->docs) {
+				build_order(o, o->epoch + 1);
+				place = at = 0;
+			}
+		}
+	}
+}
+
+static void fill_padded(struct fo_batch *b, struct epoch_order *o, const struct fo_batch_shape *shape, int64_t first,
+			int32_t pad_id)
+{
+	const struct fo_shard *s = o->shard;
+	int64_t width = shape->rows * shape->seq;
+	for (int64_t row = 0; row < shape->micro_batches * shape->rows; row++) {
+		int64_t micro = row / shape->rows, to = row % shape->rows * shape->seq;
+		build_order(o, (first + row) / s->docs);
+		int64_t doc = o->doc[(first + row) % s->docs], len = s->doc_at[doc + 1] - s->doc_at[doc];
+		int64_t n = len < shape->seq ? len : shape->seq;
+		put_piece(b, micro, width, s, doc, 0, n, to);
+		b->truncated += len - n;
+		for (int64_t i = to + n; i < to + shape->seq; i++) {
+			b->token[micro * width + i] = pad_id;
+			b->target[micro * width + i] = -1;
+			b->position[micro * width + i] = 0;
+			b->doc_start[micro * width + i] = (int32_t)i;
+		}
+	}
+}
+
+fo_status batch_fill(struct fo_batch *b, struct epoch_order *order, const struct fo_batch_shape *shape, int32_t pad_id)
+{
+	bool packed = shape->packing == FO_PACK_PACKED;
+	int64_t unit = shape->micro_batches * shape->rows * (packed ? shape->seq : 1), end;
+	if (__builtin_add_overflow(b->step, 1, &end) || __builtin_mul_overflow(end, unit, &end))
+		return fo_fail(FO_EARG, "step %lld of %lld %s each is beyond what can be counted", (long long)b->step,
+			       (long long)unit, packed ? "tokens" : "documents");
+	b->loss_tokens = b->real_tokens = b->truncated = 0;
+	for (int64_t m = 0; m < shape->micro_batches; m++)
+		b->micro_loss_tokens[m] = b->pairs[m] = 0;
+	if (packed)
+		fill_packed(b, order, shape, b->step * unit);
+	else
+		fill_padded(b, order, shape, b->step * unit, pad_id);
+	for (int64_t m = 0; m < shape->micro_batches; m++)
+		b->loss_tokens += b->micro_loss_tokens[m];
+	return FO_OK;
+}

@@ -1,0 +1,209 @@
+/* The loader: one thread fills a ring of three batches, of which the caller holds one.
+ *
+ * Step k (counted from the first) lies in slot k % 3. The thread fills it when k < released + 3; the caller gets it
+ * when k < made. Both counts are guarded by the lock; a batch's contents need no lock, for only one side owns a slot. */
+#define _POSIX_C_SOURCE 200809L
+
+#include "data/data_int.h"
+
+#include "base/clock.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SLOTS 3
+
+struct fo_loader {
+	struct fo_batch_shape shape;
+	struct fo_loader_state state;
+	int32_t pad_id;
+	struct epoch_order order;
+	struct fo_batch batch[SLOTS];
+	void *memory; /* all of the batches' arrays and the order's */
+	size_t memory_bytes;
+	int64_t first_step;
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	int64_t made, released; /* steps since first_step */
+	bool running, stop, failed;
+	struct fo_err error;
+};
+
+static void *work(void *arg)
+{
+	struct fo_loader *l = arg;
+	pthread_mutex_lock(&l->lock);
+	for (int64_t k = 0; !l->failed; k++) {
+		while (!l->stop && k >= l->released + SLOTS)
+			pthread_cond_wait(&l->changed, &l->lock);
+		if (l->stop)
+			break;
+		struct fo_batch *b = &l->batch[k % SLOTS];
+		pthread_mutex_unlock(&l->lock);
+		b->step = l->first_step + k;
+		fo_status st = batch_fill(b, &l->order, &l->shape, l->pad_id);
+		pthread_mutex_lock(&l->lock);
+		if (st != FO_OK) {
+			fo_err_save(&l->error, st);
+			l->failed = true;
+		} else {
+			l->made = k + 1;
+		}
+		pthread_cond_broadcast(&l->changed);
+	}
+	pthread_mutex_unlock(&l->lock);
+	return NULL;
+}
+
+static fo_status check(const struct fo_shard *s, const struct fo_batch_shape *shape,
+		       const struct fo_loader_state *state, int32_t pad_id)
+{
+	int64_t width;
+	if (shape->seq < 1 || shape->rows < 1 || shape->micro_batches < 1)
+		return fo_fail(FO_EARG,
+			       "a batch of %lld micro-batches x %lld rows x %lld tokens: each must be at least 1",
+			       (long long)shape->micro_batches, (long long)shape->rows, (long long)shape->seq);
+	if (__builtin_mul_overflow(shape->seq, shape->rows, &width) || width > INT32_MAX ||
+	    __builtin_mul_overflow(width, shape->micro_batches, &width))
+		return fo_fail(FO_EARG, "a micro-batch of %lld rows x %lld tokens is too large: at most %d tokens",
+			       (long long)shape->rows, (long long)shape->seq, INT32_MAX);
+	if (shape->packing != FO_PACK_PACKED && shape->packing != FO_PACK_PADDED)
+		return fo_fail(FO_EARG, "packing %d is neither packed nor padded", (int)shape->packing);
+	if (pad_id < 0 || pad_id >= s->vocab)
+		return fo_fail(FO_EARG, "the padding id is %d, expected 0 to %lld", pad_id, (long long)s->vocab - 1);
+	if (state->next_step < 0)
+		return fo_fail(FO_EARG, "the loader cannot start at step %lld", (long long)state->next_step);
+	if (state->shard_checksum && state->shard_checksum != s->checksum) {
+		fo_fail(FO_EARG, "the data changed: the run used a shard with checksum %016llx, this one has %016llx",
+			(unsigned long long)state->shard_checksum, (unsigned long long)s->checksum);
+		return fo_hint(FO_EARG, "go on with the shard the run began with, or start a new run");
+	}
+	return FO_OK;
+}
+
+/* Carves the arrays from one piece of memory, 64-byte aligned; with memory NULL only counts the bytes. */
+static fo_status carve(struct fo_loader *l, size_t *bytes)
+{
+	size_t used = 0, width, docs = (size_t)l->order.shard->docs, micro = (size_t)l->shape.micro_batches;
+	FO_TRY(fo_mul_size((size_t)l->shape.rows * (size_t)l->shape.seq, micro * sizeof(int32_t), &width));
+	struct {
+		void *slot;
+		size_t bytes;
+	} part[6 * SLOTS + 2];
+	int n = 0;
+	for (int i = 0; i < SLOTS; i++) {
+		int32_t **wide[] = { &l->batch[i].token, &l->batch[i].target, &l->batch[i].position,
+				     &l->batch[i].doc_start };
+		for (int k = 0; k < 4; k++) {
+			part[n].slot = wide[k];
+			part[n++].bytes = width;
+		}
+		part[n].slot = &l->batch[i].micro_loss_tokens;
+		part[n++].bytes = micro * sizeof(int64_t);
+		part[n].slot = &l->batch[i].pairs;
+		part[n++].bytes = micro * sizeof(int64_t);
+	}
+	part[n].slot = &l->order.doc;
+	part[n++].bytes = docs * sizeof(int64_t);
+	part[n].slot = &l->order.start;
+	part[n++].bytes = (docs + 1) * sizeof(int64_t);
+	for (int i = 0; i < n; i++) {
+		if (l->memory) {
+			void *p = (char *)l->memory + used;
+			memcpy(part[i].slot, &p, sizeof p);
+		}
+		if (part[i].bytes > SIZE_MAX / 64)
+			return fo_fail(FO_ENOMEM, "a batch of %zu bytes per array does not fit into memory",
+				       part[i].bytes);
+		used += (part[i].bytes + 63) & ~(size_t)63;
+	}
+	*bytes = used;
+	return FO_OK;
+}
+
+/* Signals are for the main thread. */
+static fo_status start(struct fo_loader *l)
+{
+	sigset_t all, before;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	int error = pthread_create(&l->thread, NULL, work, l);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (error)
+		return fo_fail(FO_EIO, "cannot start the loader's thread: %s", strerror(error));
+	l->running = true;
+	return FO_OK;
+}
+
+fo_status fo_loader_open(struct fo_loader **out, const struct fo_shard *s, const struct fo_batch_shape *shape,
+			 const struct fo_loader_state *state, int32_t pad_id)
+{
+	FO_TRY(check(s, shape, state, pad_id));
+	struct fo_loader *l = fo_xmalloc(sizeof *l);
+	l->shape = *shape;
+	l->state = *state;
+	l->state.shard_checksum = s->checksum;
+	l->pad_id = pad_id;
+	l->first_step = state->next_step;
+	l->order = (struct epoch_order){ .shard = s, .seed = state->seed, .epoch = -1 };
+	pthread_mutex_init(&l->lock, NULL);
+	pthread_cond_init(&l->changed, NULL);
+	fo_status st = carve(l, &l->memory_bytes);
+	if (st == FO_OK)
+		st = fo_pages_new(l->memory_bytes, &l->memory);
+	if (st == FO_OK)
+		st = carve(l, &l->memory_bytes);
+	if (st == FO_OK)
+		st = start(l);
+	if (st == FO_OK)
+		*out = l;
+	else
+		fo_loader_close(l);
+	return st;
+}
+
+fo_status fo_loader_next(struct fo_loader *l, const struct fo_batch **out, int64_t *wait_ns)
+{
+	int64_t waited = 0, k = l->state.next_step - l->first_step;
+	pthread_mutex_lock(&l->lock);
+	if (l->released < k) {
+		l->released = k;
+		pthread_cond_broadcast(&l->changed);
+	}
+	if (l->made <= k && !l->failed) {
+		int64_t from = fo_now_ns();
+		while (l->made <= k && !l->failed)
+			pthread_cond_wait(&l->changed, &l->lock);
+		waited = fo_now_ns() - from;
+	}
+	bool ready = l->made > k;
+	pthread_mutex_unlock(&l->lock);
+	if (!ready)
+		return fo_err_raise(&l->error);
+	l->state.next_step++;
+	*out = &l->batch[k % SLOTS];
+	*wait_ns = waited;
+	return FO_OK;
+}
+
+struct fo_loader_state fo_loader_state(const struct fo_loader *l) { return l->state; }
+
+void fo_loader_close(struct fo_loader *l)
+{
+	if (!l)
+		return;
+	if (l->running) {
+		pthread_mutex_lock(&l->lock);
+		l->stop = true;
+		pthread_cond_broadcast(&l->changed);
+		pthread_mutex_unlock(&l->lock);
+		pthread_join(l->thread, NULL);
+	}
+	pthread_cond_destroy(&l->changed);
+	pthread_mutex_destroy(&l->lock);
+	fo_pages_free(l->memory, l->memory_bytes);
+	free(l);
+}

@@ -1,0 +1,222 @@
+#include "data/data_int.h"
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The patterns of Llama 3's and GPT-2's published tokenizers. */
+const char *const split_pattern_llama3 =
+	"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|"
+	"\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+const char *const split_pattern_gpt2 =
+	"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
+
+/* Unicode's White_Space, which is Oniguruma's \s; PCRE2's has U+180E in addition. */
+#define SPACE "\\t-\\r\\x20\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
+
+#define MAX_PATTERN 4096      /* the longest published one has 300 characters */
+#define MATCH_LIMIT 10000000u /* PCRE2's own default, stated because hostile patterns meet it */
+
+struct split {
+	pcre2_code *code;
+	pcre2_match_data *data;
+	pcre2_match_context *limits;
+};
+
+static fo_status not_shared(const char *what, size_t at)
+{
+	fo_fail(FO_EFORMAT, "the split pattern uses %s at character %zu, which Oniguruma and PCRE2 read differently",
+		what, at + 1);
+	return fo_hint(FO_EFORMAT,
+		       "patterns like Llama 3's and GPT-2's are supported: literals, classes, \\p{..}, \\s, groups, "
+		       "look-ahead and simple quantifiers");
+}
+
+/* Copies one escape at p[*i] (the backslash), \s and \S spelled out. \w is missing: Oniguruma's includes marks. */
+static fo_status translate_escape(struct fo_str *o, const char *p, size_t *i, bool in_class)
+{
+	char c = p[*i + 1];
+	size_t n = 2;
+	if (c == 's') {
+		fo_str_puts(o, in_class ? SPACE : "[" SPACE "]");
+	} else if (c == 'S' && !in_class) {
+		fo_str_puts(o, "[^" SPACE "]");
+	} else if (c && strchr("pPx", c) && p[*i + 2] == '{' && strchr(p + *i, '}')) {
+		n = (size_t)(strchr(p + *i, '}') - (p + *i)) + 1;
+		fo_str_append(o, p + *i, n);
+	} else if (c && (strchr("rntdD", c) || strchr("!\"#$%&'()*+,-./:;=?@[\\]^_`{|}~", c))) {
+		fo_str_append(o, p + *i, n);
+	} else {
+		return not_shared("an escape", *i);
+	}
+	*i += n;
+	return FO_OK;
+}
+
+/* Rewrites a Hugging Face pattern for PCRE2, refusing whatever the two libraries do not understand alike. */
+static fo_status translate(struct fo_str *o, const char *p)
+{
+	bool in_class = false;
+	for (size_t i = 0, class_at = 0; p[i];) {
+		char c = p[i];
+		if (c == '\\') {
+			FO_TRY(translate_escape(o, p, &i, in_class));
+			continue;
+		}
+		if (in_class) {
+			if (c == '[' || (c == '&' && p[i + 1] == '&') || (c == ']' && i == class_at))
+				return not_shared("a nested class", i);
+			in_class = c != ']';
+		} else if (c == '[') {
+			in_class = true;
+			class_at = i + 1 + (p[i + 1] == '^');
+		} else if (c == '^' || c == '$') {
+			return not_shared("an anchor", i);
+		} else if ((c == '}' && (p[i + 1] == '+' || p[i + 1] == '?')) || (c == '{' && p[i + 1] == ',')) {
+			return not_shared("an interval", i);
+		} else if (c == '(' && (p[i + 1] == '?' || p[i + 1] == '*')) {
+			static const char *const known[] = { "(?:", "(?i:", "(?=", "(?!", "(?<=", "(?<!" };
+			bool ok = false;
+			for (size_t k = 0; k < sizeof known / sizeof *known; k++)
+				ok |= strncmp(p + i, known[k], strlen(known[k])) == 0;
+			if (!ok)
+				return not_shared("a special group", i);
+		}
+		fo_str_append(o, &c, 1);
+		i++;
+	}
+	return FO_OK;
+}
+
+fo_status split_new(const char *pattern, struct split **out)
+{
+	if (strlen(pattern) > MAX_PATTERN)
+		return fo_fail(FO_EFORMAT, "the split pattern has %zu bytes, at most %d are supported", strlen(pattern),
+			       MAX_PATTERN);
+	struct fo_str text = { 0 };
+	fo_status st = translate(&text, pattern);
+	if (st != FO_OK) {
+		fo_str_fini(&text);
+		return st;
+	}
+	int code;
+	PCRE2_SIZE at;
+	struct split *s = fo_xmalloc(sizeof *s);
+	s->code = pcre2_compile((PCRE2_SPTR)(text.data ? text.data : ""), text.len,
+				PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &code, &at, NULL);
+	fo_str_fini(&text);
+	if (!s->code) {
+		PCRE2_UCHAR why[128];
+		pcre2_get_error_message(code, why, sizeof why);
+		split_free(s);
+		return fo_fail(FO_EFORMAT, "the split pattern does not compile: %s", (char *)why);
+	}
+	/* Without JIT (a hardened kernel may forbid it) pcre2_match interprets: slower, same result. */
+	(void)pcre2_jit_compile(s->code, PCRE2_JIT_COMPLETE);
+	s->data = pcre2_match_data_create_from_pattern(s->code, NULL);
+	s->limits = pcre2_match_context_create(NULL);
+	if (!s->data || !s->limits) {
+		split_free(s);
+		return fo_fail(FO_ENOMEM, "cannot allocate the split pattern's match data");
+	}
+	pcre2_set_match_limit(s->limits, MATCH_LIMIT);
+	*out = s;
+	return FO_OK;
+}
+
+void split_free(struct split *s)
+{
+	if (!s)
+		return;
+	pcre2_match_context_free(s->limits);
+	pcre2_match_data_free(s->data);
+	pcre2_code_free(s->code);
+	free(s);
+}
+
+size_t utf8_sequence(const unsigned char *s, size_t n)
+{
+	unsigned char c = s[0];
+	if (c < 0x80)
+		return 1;
+	/* Unicode 15, table 3-7: the second byte's range depends on the first, later ones are 80..BF. */
+	unsigned char low = c == 0xe0   ? 0xa0
+			    : c == 0xf0 ? 0x90
+					: 0x80,
+		      high = c == 0xed   ? 0x9f
+			     : c == 0xf4 ? 0x8f
+					 : 0xbf;
+	size_t len = c >= 0xc2 && c <= 0xdf ? 2 : (c & 0xf0) == 0xe0 ? 3 : c >= 0xf0 && c <= 0xf4 ? 4 : 0;
+	if (!len || n < len || s[1] < low || s[1] > high)
+		return 0;
+	for (size_t i = 2; i < len; i++)
+		if ((s[i] & 0xc0) != 0x80)
+			return 0;
+	return len;
+}
+
+/* Sets the run of valid UTF-8, or of bytes that belong to none, that begins at c->pos. */
+static void find_run(struct split_cursor *c)
+{
+	const unsigned char *s = (const unsigned char *)c->text;
+	size_t i = c->pos, n;
+	c->run_start = i;
+	c->valid_run = utf8_sequence(s + i, c->len - i) != 0;
+	while (i < c->len) {
+		uint64_t word;
+		if (c->valid_run && c->len - i >= sizeof word) {
+			memcpy(&word, s + i, sizeof word);
+			if (!(word & 0x8080808080808080u)) {
+				i += sizeof word;
+				continue;
+			}
+		}
+		n = utf8_sequence(s + i, c->len - i);
+		if ((n != 0) != c->valid_run)
+			break;
+		i += n ? n : 1;
+	}
+	c->run_end = i;
+}
+
+static void take(struct split_cursor *c, size_t end, const char **piece, size_t *piece_len)
+{
+	*piece = c->text + c->pos;
+	*piece_len = end - c->pos < TOK_MAX_PIECE ? end - c->pos : TOK_MAX_PIECE;
+	c->pos += *piece_len;
+}
+
+fo_status split_next(struct split *s, struct split_cursor *c, const char **piece, size_t *piece_len)
+{
+	*piece_len = 0;
+	if (c->pos == c->len)
+		return FO_OK;
+	if (c->match_end > c->pos) { /* behind a gap, or the rest of a cut piece */
+		take(c, c->pos < c->match_start ? c->match_start : c->match_end, piece, piece_len);
+		return FO_OK;
+	}
+	if (c->pos >= c->run_end)
+		find_run(c);
+	if (!c->valid_run) {
+		take(c, c->run_end, piece, piece_len);
+		return FO_OK;
+	}
+	size_t at = c->pos - c->run_start, run = c->run_end - c->run_start;
+	int rc = pcre2_match(s->code, (PCRE2_SPTR)c->text + c->run_start, run, at, PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY,
+			     s->data, s->limits);
+	if (rc == PCRE2_ERROR_NOMATCH) {
+		c->match_start = c->match_end = c->run_end;
+	} else if (rc < 0) {
+		PCRE2_UCHAR why[128];
+		pcre2_get_error_message(rc, why, sizeof why);
+		return fo_fail(FO_EFORMAT, "the tokenizer's split pattern fails on this text at byte %zu: %s", c->pos,
+			       (char *)why);
+	} else {
+		const PCRE2_SIZE *v = pcre2_get_ovector_pointer(s->data);
+		c->match_start = c->run_start + v[0];
+		c->match_end = c->run_start + v[1];
+	}
+	take(c, c->pos < c->match_start ? c->match_start : c->match_end, piece, piece_len);
+	return FO_OK;
+}

@@ -1,0 +1,342 @@
+/* Reading tokenizer.json: our own files and Hugging Face's byte-level BPE. Whatever would change the ids and is not
+ * implemented is refused by name. */
+#include "data/data_int.h"
+
+#include "base/fs.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_FILE ((size_t)64 << 20) /* the largest published ones (262,144 tokens) have 33 MB */
+#define MAX_SPECIALS 4096           /* Llama 3 has 256 */
+#define MAX_TOKEN 4096              /* bytes; the longest published one has a few hundred */
+
+/* One token on the way in. */
+struct entry {
+	const char *text;
+	bool in_model, special;
+};
+
+struct reader {
+	const json_t *root, *model, *vocab, *added;
+	struct entry *entry; /* by id */
+	int64_t vocab_size;
+	const char *pattern;
+	bool gpt2_style, whole_words;
+	size_t specials;
+};
+
+/* A JSON value as a short text for messages. */
+static const char *shown(const json_t *v, char buf[64])
+{
+	char raw[96];
+	if (!v)
+		return "nothing";
+	size_t n = json_dumpb(v, raw, sizeof raw - 1, JSON_COMPACT | JSON_ENCODE_ANY);
+	if (n >= sizeof raw - 1)
+		return json_is_object(v) ? "an object" : json_is_array(v) ? "an array" : "a long text";
+	raw[n] = 0;
+	return fo_str_visible(buf, 64, raw);
+}
+
+static fo_status differs(const char *key, const char *expected, const json_t *got)
+{
+	char buf[64];
+	return fo_fail(FO_EFORMAT, "'%s' is %s, expected %s", key, shown(got, buf), expected);
+}
+
+static bool text_is(const json_t *v, const char *text)
+{
+	return json_is_string(v) && strcmp(json_string_value(v), text) == 0;
+}
+
+static bool absent(const json_t *v) { return !v || json_is_null(v); }
+
+static fo_status read_byte_level(const json_t *v, const char *key, bool use_regex)
+{
+	const json_t *regex = json_object_get(v, "use_regex");
+	if (!text_is(json_object_get(v, "type"), "ByteLevel"))
+		return differs(key, "of type ByteLevel", json_object_get(v, "type"));
+	if (json_is_true(json_object_get(v, "add_prefix_space")))
+		return fo_fail(FO_EFORMAT, "'%s.add_prefix_space' is true, expected false", key);
+	if ((absent(regex) || json_is_true(regex)) != use_regex)
+		return fo_fail(FO_EFORMAT, "'%s.use_regex' is %s, expected %s", key, use_regex ? "false" : "true",
+			       use_regex ? "true" : "false");
+	return FO_OK;
+}
+
+static fo_status read_pre_tokenizer(struct reader *r)
+{
+	const json_t *pre = json_object_get(r->root, "pre_tokenizer"), *list = json_object_get(pre, "pretokenizers");
+	if (text_is(json_object_get(pre, "type"), "ByteLevel")) {
+		r->gpt2_style = true;
+		r->pattern = split_pattern_gpt2;
+		return read_byte_level(pre, "pre_tokenizer", true);
+	}
+	if (!text_is(json_object_get(pre, "type"), "Sequence"))
+		return differs("pre_tokenizer.type", "ByteLevel or Sequence", json_object_get(pre, "type"));
+	if (json_array_size(list) != 2)
+		return fo_fail(FO_EFORMAT,
+			       "'pre_tokenizer.pretokenizers' has %zu steps, expected 2: Split and ByteLevel",
+			       json_array_size(list));
+	const json_t *split = json_array_get(list, 0),
+		     *regex = json_object_get(json_object_get(split, "pattern"), "Regex");
+	if (!text_is(json_object_get(split, "type"), "Split"))
+		return differs("pre_tokenizer.pretokenizers[0].type", "Split", json_object_get(split, "type"));
+	if (!json_is_string(regex))
+		return differs("pre_tokenizer.pretokenizers[0].pattern.Regex", "a text", regex);
+	if (!text_is(json_object_get(split, "behavior"), "Isolated"))
+		return differs("pre_tokenizer.pretokenizers[0].behavior", "Isolated",
+			       json_object_get(split, "behavior"));
+	if (json_is_true(json_object_get(split, "invert")))
+		return fo_fail(FO_EFORMAT, "'pre_tokenizer.pretokenizers[0].invert' is true, expected false");
+	r->pattern = json_string_value(regex);
+	return read_byte_level(json_array_get(list, 1), "pre_tokenizer.pretokenizers[1]", false);
+}
+
+/* Everything of the file that is not vocabulary. */
+static fo_status read_settings(struct reader *r)
+{
+	static const char *const none[] = { "normalizer", "truncation", "padding" };
+	for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+		if (!absent(json_object_get(r->root, none[i])))
+			return differs(none[i], "null", json_object_get(r->root, none[i]));
+	FO_TRY(read_pre_tokenizer(r));
+	const json_t *decoder = json_object_get(r->root, "decoder");
+	if (!absent(decoder) && !text_is(json_object_get(decoder, "type"), "ByteLevel"))
+		return differs("decoder.type", "ByteLevel", json_object_get(decoder, "type"));
+	r->model = json_object_get(r->root, "model");
+	const json_t *type = json_object_get(r->model, "type"), *dropout = json_object_get(r->model, "dropout");
+	/* GPT-2's file is older than the field. */
+	if (!text_is(type, "BPE") && !(absent(type) && json_object_get(r->model, "merges")))
+		return differs("model.type", "BPE", type);
+	if (!absent(dropout) && json_number_value(dropout) != 0)
+		return differs("model.dropout", "null", dropout);
+	static const char *const empty[] = { "continuing_subword_prefix", "end_of_word_suffix" };
+	for (size_t i = 0; i < 2; i++) {
+		const json_t *v = json_object_get(r->model, empty[i]);
+		if (!absent(v) && !text_is(v, ""))
+			return differs(empty[i], "null", v);
+	}
+	if (json_is_true(json_object_get(r->model, "byte_fallback")))
+		return fo_fail(FO_EFORMAT, "'model.byte_fallback' is true, expected false");
+	r->whole_words = json_is_true(json_object_get(r->model, "ignore_merges"));
+	return FO_OK;
+}
+
+static fo_status check_id(const json_t *id, const char *token, int64_t *out)
+{
+	char buf[64];
+	if (!json_is_integer(id) || json_integer_value(id) < 0 || json_integer_value(id) >= TOK_MAX_VOCAB) {
+		char visible[64];
+		return fo_fail(FO_EFORMAT, "the id of token '%s' is %s, expected 0 to %lld",
+			       fo_str_visible(visible, 64, token), shown(id, buf), (long long)TOK_MAX_VOCAB - 1);
+	}
+	*out = json_integer_value(id);
+	return FO_OK;
+}
+
+/* Checks every id and counts the vocabulary: one more than the largest id. */
+static fo_status read_ids(struct reader *r)
+{
+	const char *token;
+	json_t *v;
+	int64_t id;
+	r->vocab = json_object_get(r->model, "vocab");
+	r->added = json_object_get(r->root, "added_tokens");
+	if (!json_is_object(r->vocab) || !json_object_size(r->vocab))
+		return fo_fail(FO_EFORMAT, "'model.vocab' is not an object with tokens");
+	if (json_array_size(r->added) > MAX_SPECIALS)
+		return fo_fail(FO_EFORMAT, "'added_tokens' has %zu entries, at most %d are supported",
+			       json_array_size(r->added), MAX_SPECIALS);
+	json_object_foreach((json_t *)r->vocab, token, v)
+	{
+		FO_TRY(check_id(v, token, &id));
+		if (!*token || strlen(token) > MAX_TOKEN)
+			return fo_fail(FO_EFORMAT, "token %lld has %zu bytes, expected 1 to %d", (long long)id,
+				       strlen(token), MAX_TOKEN);
+		r->vocab_size = id < r->vocab_size ? r->vocab_size : id + 1;
+	}
+	for (size_t i = 0; i < json_array_size(r->added); i++) {
+		const json_t *t = json_array_get(r->added, i), *content = json_object_get(t, "content");
+		if (!json_is_string(content) || !json_string_length(content) || json_string_length(content) > MAX_TOKEN)
+			return fo_fail(FO_EFORMAT, "'added_tokens[%zu].content' is not a text of 1 to %d bytes", i,
+				       MAX_TOKEN);
+		FO_TRY(check_id(json_object_get(t, "id"), json_string_value(content), &id));
+		r->vocab_size = id < r->vocab_size ? r->vocab_size : id + 1;
+	}
+	return FO_OK;
+}
+
+static fo_status twice(const char *a, const char *b, int64_t id)
+{
+	char x[64], y[64];
+	return fo_fail(FO_EFORMAT, "tokens '%s' and '%s' both have id %lld", fo_str_visible(x, 64, a),
+		       fo_str_visible(y, 64, b), (long long)id);
+}
+
+static fo_status read_vocab(struct reader *r)
+{
+	const char *token;
+	json_t *v;
+	char visible[64];
+	FO_TRY(read_ids(r));
+	r->entry = fo_xmalloc((size_t)r->vocab_size * sizeof *r->entry);
+	json_object_foreach((json_t *)r->vocab, token, v)
+	{
+		struct entry *e = &r->entry[json_integer_value(v)];
+		if (e->text)
+			return twice(e->text, token, json_integer_value(v));
+		*e = (struct entry){ token, true, false };
+	}
+	for (size_t i = 0; i < json_array_size(r->added); i++) {
+		const json_t *t = json_array_get(r->added, i);
+		int64_t id = json_integer_value(json_object_get(t, "id"));
+		struct entry *e = &r->entry[id];
+		token = json_string_value(json_object_get(t, "content"));
+		if (!json_is_true(json_object_get(t, "special")))
+			return fo_fail(FO_EFORMAT,
+				       "added token '%s' is not special: texts are not searched for added tokens",
+				       fo_str_visible(visible, 64, token));
+		if (e->special || (e->text && strcmp(e->text, token) != 0))
+			return twice(e->text, token, id);
+		e->text = token;
+		e->special = true;
+		r->specials++;
+	}
+	return FO_OK;
+}
+
+/* Appends the bytes that a vocabulary key stands for. */
+static fo_status append_bytes(struct fo_str *out, const char *token)
+{
+	const unsigned char *s = (const unsigned char *)token;
+	char visible[64];
+	while (*s) {
+		int c = *s < 0x80 ? *s : (*s & 0xe0) == 0xc0 ? (s[0] & 0x1f) << 6 | (s[1] & 0x3f) : 0xffff;
+		int b = c < 324 ? tok_char_byte(c) : -1;
+		if (b < 0)
+			return fo_fail(FO_EFORMAT,
+				       "token '%s' is not written in the byte alphabet: not a byte-level tokenizer",
+				       fo_str_visible(visible, 64, token));
+		fo_str_append(out, &(char){ (char)b }, 1);
+		s += c < 0x80 ? 1 : 2;
+	}
+	return FO_OK;
+}
+
+static fo_status build_tokens(const struct reader *r, struct fo_tokenizer *t)
+{
+	struct fo_str bytes = { 0 };
+	fo_status st = FO_OK;
+	t->vocab = r->vocab_size;
+	t->at = fo_xmalloc(((size_t)t->vocab + 1) * sizeof *t->at);
+	t->special = fo_xmalloc((r->specials + 1) * sizeof *t->special);
+	for (int64_t id = 0; id < t->vocab && st == FO_OK; id++) {
+		const struct entry *e = &r->entry[id];
+		t->at[id] = bytes.len;
+		if (e->special) {
+			fo_str_puts(&bytes, e->text);
+			t->special[t->specials++] = (struct tok_special){ (int32_t)id, fo_xstrdup(e->text),
+									  e->in_model };
+		} else if (e->text) {
+			st = append_bytes(&bytes, e->text);
+		}
+	}
+	t->at[t->vocab] = bytes.len;
+	t->bytes = bytes.data;
+	return st;
+}
+
+/* The id of s[0..len), looked up without its end being a NUL. */
+static int32_t token_id(const struct reader *r, const char *s, size_t len)
+{
+	const json_t *v = json_object_getn(r->vocab, s, len);
+	return v ? (int32_t)json_integer_value(v) : -1;
+}
+
+static fo_status read_merge(const struct reader *r, const json_t *v, size_t i, struct tok_merge *out)
+{
+	const char *a, *b;
+	size_t la, lb;
+	char joined[2 * MAX_TOKEN + 1], visible[64];
+	if (json_is_string(v)) {
+		a = json_string_value(v);
+		b = strchr(a, ' ');
+		if (!b)
+			return fo_fail(FO_EFORMAT, "merge %zu is '%s', expected two tokens", i,
+				       fo_str_visible(visible, 64, a));
+		la = (size_t)(b++ - a);
+		lb = strlen(b);
+	} else if (json_array_size(v) == 2 && json_is_string(json_array_get(v, 0)) &&
+		   json_is_string(json_array_get(v, 1))) {
+		a = json_string_value(json_array_get(v, 0));
+		b = json_string_value(json_array_get(v, 1));
+		la = strlen(a);
+		lb = strlen(b);
+	} else {
+		return fo_fail(FO_EFORMAT, "merge %zu is %s, expected two tokens", i, shown(v, visible));
+	}
+	out->a = token_id(r, a, la);
+	out->b = token_id(r, b, lb);
+	if (out->a < 0 || out->b < 0)
+		return fo_fail(FO_EFORMAT, "merge %zu names '%s', which the vocabulary lacks", i,
+			       fo_str_visible(visible, 64, out->a < 0 ? a : b));
+	memcpy(joined, a, la); /* both are tokens, so at most MAX_TOKEN long */
+	memcpy(joined + la, b, lb);
+	joined[la + lb] = 0;
+	out->out = token_id(r, joined, la + lb);
+	if (out->out < 0)
+		return fo_fail(FO_EFORMAT, "merge %zu makes '%s', which the vocabulary lacks", i,
+			       fo_str_visible(visible, 64, joined));
+	return FO_OK;
+}
+
+static fo_status build(struct reader *r, struct fo_tokenizer *t)
+{
+	FO_TRY(read_settings(r));
+	FO_TRY(read_vocab(r));
+	FO_TRY(build_tokens(r, t));
+	const json_t *merges = json_object_get(r->model, "merges");
+	if (!json_is_array(merges) || json_array_size(merges) > (size_t)TOK_MAX_VOCAB)
+		return fo_fail(FO_EFORMAT, "'model.merges' is not an array of at most %lld merges",
+			       (long long)TOK_MAX_VOCAB);
+	t->merge = fo_xmalloc(json_array_size(merges) * sizeof *t->merge);
+	for (size_t i = 0; i < json_array_size(merges); i++)
+		FO_TRY(read_merge(r, json_array_get(merges, i), i, &t->merge[i]));
+	t->merges = (int64_t)json_array_size(merges);
+	t->whole_words = r->whole_words;
+	t->gpt2_style = r->gpt2_style;
+	t->pattern = fo_xstrdup(r->pattern);
+	return tok_finish(t);
+}
+
+fo_status fo_tokenizer_load(const char *path, struct fo_tokenizer **out)
+{
+	struct fo_arena arena = { 0 };
+	char *text, why[JSON_ERROR_TEXT_LENGTH + 16];
+	size_t len;
+	json_error_t error;
+	fo_status st = fo_fs_read(&arena, path, MAX_FILE, &text, &len);
+	if (st != FO_OK) {
+		fo_arena_fini(&arena);
+		return st;
+	}
+	json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &error);
+	fo_arena_fini(&arena);
+	if (!root)
+		return fo_fail(FO_EFORMAT, "cannot read the tokenizer '%s': line %d: %s", path, error.line,
+			       fo_str_visible(why, sizeof why, error.text));
+	struct reader r = { .root = root };
+	struct fo_tokenizer *t = fo_xmalloc(sizeof *t);
+	st = build(&r, t);
+	free(r.entry);
+	json_decref(root);
+	if (st != FO_OK) {
+		fo_tokenizer_free(t);
+		return fo_wrap(st, "cannot use the tokenizer '%s'", path);
+	}
+	*out = t;
+	return FO_OK;
+}

@@ -1,0 +1,350 @@
+/* Batches. The shards here hold id = index of the token in the shard, so that a batch tells where each token came from
+ * and every property can be checked without repeating the loader's arithmetic. */
+#include "base/clock.h"
+#include "data/data.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+static void ok(fo_status st)
+{
+	if (st != FO_OK)
+		fail_msg("%s", fo_err_text());
+}
+
+/* A shard in memory: documents of random length 1..longest, some five times that; ids count up from 1, 0 is padding. */
+static struct fo_shard make_shard(int64_t docs, int64_t longest, uint64_t seed)
+{
+	int64_t *at = calloc((size_t)docs + 1, sizeof *at);
+	for (int64_t d = 0; d < docs; d++) {
+		int64_t len = 1 + (int64_t)(fo_rng_u64(seed, (uint64_t)d) % (uint64_t)longest);
+		at[d + 1] = at[d] + (d % 7 == 3 ? len * 5 : len);
+	}
+	uint32_t *ids = calloc((size_t)at[docs], sizeof *ids);
+	for (int64_t i = 0; i < at[docs]; i++)
+		ids[i] = (uint32_t)i + 1;
+	return (struct fo_shard){
+		.tokens = at[docs], .docs = docs, .vocab = at[docs] + 1, .doc_at = at, .ids32 = ids, .checksum = 77
+	};
+}
+
+static void drop_shard(struct fo_shard *s)
+{
+	free((void *)(uintptr_t)s->doc_at);
+	free((void *)(uintptr_t)s->ids32);
+}
+
+static int64_t document_of(const struct fo_shard *s, int64_t index)
+{
+	int64_t d = 0;
+	while (s->doc_at[d + 1] <= index)
+		d++;
+	return d;
+}
+
+static struct fo_loader *open_at(const struct fo_shard *s, struct fo_batch_shape shape, int64_t step, uint64_t seed)
+{
+	struct fo_loader *l;
+	ok(fo_loader_open(&l, s, &shape, &(struct fo_loader_state){ .next_step = step, .seed = seed }, 0));
+	return l;
+}
+
+static const struct fo_batch *next(struct fo_loader *l)
+{
+	const struct fo_batch *b;
+	int64_t wait_ns = -1;
+	ok(fo_loader_next(l, &b, &wait_ns));
+	assert_true(wait_ns >= 0);
+	return b;
+}
+
+/* Checks one batch alone; seen[i] counts how often token i of the shard was served as input. */
+static void check_batch(const struct fo_shard *s, const struct fo_batch_shape *shape, const struct fo_batch *b,
+			int *seen)
+{
+	int64_t width = shape->rows * shape->seq, real = 0, losses = 0;
+	for (int64_t m = 0; m < shape->micro_batches; m++) {
+		const int32_t *token = b->token + m * width, *target = b->target + m * width;
+		const int32_t *position = b->position + m * width, *start = b->doc_start + m * width;
+		int64_t pairs = 0, micro_losses = 0;
+		for (int64_t i = 0; i < width; i++) {
+			assert_int_equal(position[i], i - start[i]);
+			if (token[i] == 0) { /* padding: alone, without loss */
+				assert_int_equal(shape->packing, FO_PACK_PADDED);
+				assert_int_equal(target[i], -1);
+				assert_int_equal(start[i], i);
+				continue;
+			}
+			int64_t index = token[i] - 1, doc = document_of(s, index);
+			bool last = index + 1 == s->doc_at[doc + 1];
+			/* The true next token, also across a row's end; none only at the document's end. */
+			assert_int_equal(target[i], last ? -1 : token[i] + 1);
+			/* Its document's part begins in this row, and is contiguous from there. */
+			assert_true(start[i] <= i && start[i] / shape->seq == i / shape->seq);
+			assert_int_equal(token[start[i]] - 1, index - (i - start[i]));
+			assert_true(token[start[i]] - 1 >= s->doc_at[doc]);
+			/* A part begins with its document or with the row. */
+			assert_true(token[start[i]] - 1 == s->doc_at[doc] || start[i] % shape->seq == 0);
+			seen[index]++;
+			real++;
+			micro_losses += !last;
+			pairs += i - start[i] + 1;
+		}
+		assert_int_equal(b->pairs[m], pairs);
+		assert_int_equal(b->micro_loss_tokens[m], micro_losses);
+		losses += micro_losses;
+	}
+	assert_int_equal(b->real_tokens, real);
+	assert_int_equal(b->loss_tokens, losses);
+}
+
+static void test_packed_serves_every_token_once_per_epoch(void **state)
+{
+	(void)state;
+	struct fo_shard s = make_shard(60, 20, 3);
+	struct fo_batch_shape shape = { .seq = 16, .rows = 3, .micro_batches = 2, .packing = FO_PACK_PACKED };
+	int64_t per_step = 16 * 3 * 2;
+	int *seen = calloc((size_t)s.tokens, sizeof *seen);
+	struct fo_loader *l = open_at(&s, shape, 0, 5);
+	int64_t served = 0;
+	for (int64_t step = 0; step < 60; step++) {
+		const struct fo_batch *b = next(l);
+		assert_int_equal(b->step, step);
+		assert_int_equal(b->truncated, 0);
+		assert_int_equal(b->real_tokens, per_step); /* rows are always full */
+		check_batch(&s, &shape, b, seen);
+		served += per_step;
+		for (int64_t i = 0; i < s.tokens; i++)
+			assert_in_range(seen[i], served / s.tokens, served / s.tokens + 1);
+	}
+	assert_true(served > 5 * s.tokens); /* several epochs, whose ends fell inside rows */
+	fo_loader_close(l);
+	free(seen);
+	drop_shard(&s);
+}
+
+static void test_packed_rows_longer_than_the_shard(void **state)
+{
+	(void)state;
+	struct fo_shard s = make_shard(3, 4, 1);
+	struct fo_batch_shape shape = { .seq = 100, .rows = 2, .micro_batches = 1, .packing = FO_PACK_PACKED };
+	int *seen = calloc((size_t)s.tokens, sizeof *seen);
+	struct fo_loader *l = open_at(&s, shape, 0, 5);
+	for (int64_t step = 0; step < 20; step++)
+		check_batch(&s, &shape, next(l), seen);
+	for (int64_t i = 0; i < s.tokens; i++)
+		assert_in_range(seen[i], 20 * 200 / s.tokens, 20 * 200 / s.tokens + 1);
+	fo_loader_close(l);
+	free(seen);
+	drop_shard(&s);
+}
+
+static void test_padded_counts_waste_and_truncation(void **state)
+{
+	(void)state;
+	struct fo_shard s = make_shard(60, 20, 3);
+	struct fo_batch_shape shape = { .seq = 16, .rows = 5, .micro_batches = 2, .packing = FO_PACK_PADDED };
+	int *seen = calloc((size_t)s.tokens, sizeof *seen);
+	struct fo_loader *l = open_at(&s, shape, 0, 5);
+	int64_t real = 0, truncated = 0;
+	for (int64_t step = 0; step < 12; step++) { /* 10 documents a step: two epochs */
+		const struct fo_batch *b = next(l);
+		check_batch(&s, &shape, b, seen);
+		real += b->real_tokens;
+		truncated += b->truncated;
+		for (int64_t row = 0; row < 10; row++) {
+			int32_t first = b->token[row * 16] - 1;
+			assert_int_equal(first, s.doc_at[document_of(&s, first)]); /* each row begins a document */
+		}
+	}
+	assert_int_equal(real + truncated, 2 * s.tokens);
+	assert_true(truncated > 0 && real < 12 * 160);
+	for (int64_t d = 0; d < s.docs; d++)
+		for (int64_t i = s.doc_at[d]; i < s.doc_at[d + 1]; i++)
+			assert_int_equal(seen[i], i - s.doc_at[d] < 16 ? 2 : 0);
+	fo_loader_close(l);
+	free(seen);
+	drop_shard(&s);
+}
+
+static bool same_batch(const struct fo_batch *a, const struct fo_batch *b, const struct fo_batch_shape *shape)
+{
+	size_t n = (size_t)(shape->rows * shape->seq * shape->micro_batches) * sizeof(int32_t);
+	size_t m = (size_t)shape->micro_batches * sizeof(int64_t);
+	return !memcmp(a->token, b->token, n) && !memcmp(a->target, b->target, n) &&
+	       !memcmp(a->position, b->position, n) && !memcmp(a->doc_start, b->doc_start, n) &&
+	       !memcmp(a->micro_loss_tokens, b->micro_loss_tokens, m) && !memcmp(a->pairs, b->pairs, m) &&
+	       a->step == b->step && a->loss_tokens == b->loss_tokens && a->real_tokens == b->real_tokens &&
+	       a->truncated == b->truncated;
+}
+
+static void test_resume_at_any_step_gives_the_same_bytes(void **state)
+{
+	(void)state;
+	struct fo_shard s = make_shard(40, 30, 8);
+	for (int packing = 0; packing < 2; packing++) {
+		struct fo_batch_shape shape = { 32, 2, 3, packing ? FO_PACK_PADDED : FO_PACK_PACKED };
+		struct fo_loader *whole = open_at(&s, shape, 0, 11);
+		for (int64_t step = 0; step < 40; step++) {
+			struct fo_loader_state at = fo_loader_state(whole);
+			assert_int_equal(at.next_step, step);
+			assert_int_equal(at.seed, 11);
+			assert_int_equal(at.shard_checksum, s.checksum);
+			const struct fo_batch *want = next(whole), *got;
+			struct fo_loader *l;
+			int64_t wait_ns;
+			ok(fo_loader_open(&l, &s, &shape, &at, 0));
+			ok(fo_loader_next(l, &got, &wait_ns));
+			assert_true(same_batch(want, got, &shape));
+			fo_loader_close(l);
+		}
+		fo_loader_close(whole);
+	}
+	drop_shard(&s);
+}
+
+static void test_order_depends_on_seed_and_epoch(void **state)
+{
+	(void)state;
+	struct fo_shard s = make_shard(64, 1, 8);
+	free((void *)(uintptr_t)s.doc_at);
+	int64_t *at = calloc(65, sizeof *at); /* documents of equal length: epochs and steps coincide */
+	for (int64_t d = 0; d <= 64; d++)
+		at[d] = d;
+	s.doc_at = at;
+	s.docs = s.tokens = 64;
+	struct fo_batch_shape shape = { 64, 1, 1, FO_PACK_PACKED };
+	int32_t order[4][64];
+	for (int seed = 0; seed < 2; seed++) {
+		struct fo_loader *l = open_at(&s, shape, 0, (uint64_t)seed);
+		for (int epoch = 0; epoch < 2; epoch++)
+			memcpy(order[seed * 2 + epoch], next(l)->token, sizeof order[0]);
+		fo_loader_close(l);
+	}
+	for (int i = 0; i < 4; i++)
+		for (int k = 0; k < i; k++) {
+			int same = 0;
+			for (int d = 0; d < 64; d++)
+				same += order[i][d] == order[k][d];
+			assert_in_range(same, 0, 12); /* two random permutations agree in one place on average */
+		}
+	drop_shard(&s);
+}
+
+static void test_a_batch_stays_until_the_next_call(void **state)
+{
+	(void)state;
+	struct fo_shard s = make_shard(40, 30, 8);
+	struct fo_batch_shape shape = { 64, 2, 1, FO_PACK_PACKED };
+	struct fo_loader *l = open_at(&s, shape, 0, 1);
+	int32_t copy[128];
+	uint64_t allocations = fo_mem_count();
+	for (int step = 0; step < 50; step++) {
+		const struct fo_batch *b = next(l);
+		memcpy(copy, b->token, sizeof copy);
+		if (step % 10 == 0) /* time for the thread to run ahead as far as it can */
+			nanosleep(&(struct timespec){ .tv_nsec = 3000000 }, NULL);
+		assert_memory_equal(copy, b->token, sizeof copy);
+		assert_int_equal(b->step, step);
+	}
+	assert_true(fo_mem_count() == allocations);
+	fo_loader_close(l);
+	drop_shard(&s);
+}
+
+static void test_open_and_close_at_any_moment(void **state)
+{
+	(void)state;
+	struct fo_shard s = make_shard(200, 50, 2);
+	struct fo_batch_shape shape = { 128, 4, 2, FO_PACK_PADDED };
+	for (int i = 0; i < 60; i++) {
+		struct fo_loader *l = open_at(&s, shape, i, 1);
+		for (int k = 0; k < i % 6; k++)
+			(void)next(l);
+		if (i % 3 == 0)
+			nanosleep(&(struct timespec){ .tv_nsec = 200000 }, NULL);
+		fo_loader_close(l);
+	}
+	fo_loader_close(NULL);
+	drop_shard(&s);
+}
+
+static void test_an_error_in_the_thread_reaches_the_caller(void **state)
+{
+	(void)state;
+	struct fo_shard s = make_shard(20, 10, 2);
+	for (int packing = 0; packing < 2; packing++) {
+		struct fo_batch_shape shape = { 8, 2, 1, packing ? FO_PACK_PADDED : FO_PACK_PACKED };
+		int64_t unit = packing ? 2 : 16, last = INT64_MAX / unit - 1;
+		struct fo_loader *l = open_at(&s, shape, last - 1, 1);
+		int *seen = calloc((size_t)s.tokens, sizeof *seen);
+		check_batch(&s, &shape, next(l), seen); /* the last steps that can be counted are right */
+		check_batch(&s, &shape, next(l), seen);
+		free(seen);
+		const struct fo_batch *b;
+		int64_t wait_ns;
+		for (int i = 0; i < 2; i++) {
+			fo_err_clear();
+			assert_int_equal(fo_loader_next(l, &b, &wait_ns), FO_EARG);
+			assert_non_null(strstr(fo_err_text(), "beyond what can be counted"));
+			assert_int_equal(fo_loader_state(l).next_step, last + 1);
+		}
+		fo_loader_close(l);
+	}
+	drop_shard(&s);
+}
+
+static void test_bad_arguments(void **state)
+{
+	(void)state;
+	static const struct {
+		struct fo_batch_shape shape;
+		struct fo_loader_state state;
+		int32_t pad;
+		fo_status st;
+		const char *says;
+	} bad[] = {
+		{ { 0, 1, 1, FO_PACK_PACKED }, { 0 }, 0, FO_EARG, "at least 1" },
+		{ { 8, -1, 1, FO_PACK_PACKED }, { 0 }, 0, FO_EARG, "at least 1" },
+		{ { 8, 1, 0, FO_PACK_PACKED }, { 0 }, 0, FO_EARG, "at least 1" },
+		{ { 65536, 65536, 1, FO_PACK_PACKED }, { 0 }, 0, FO_EARG, "too large" },
+		{ { INT64_MAX, INT64_MAX, 1, FO_PACK_PACKED }, { 0 }, 0, FO_EARG, "too large" },
+		{ { 1024, 1024, INT64_MAX / 2, FO_PACK_PADDED }, { 0 }, 0, FO_EARG, "too large" },
+		{ { 1024, 1024, (int64_t)1 << 36, FO_PACK_PADDED }, { 0 }, 0, FO_ENOMEM, "memory" },
+		{ { 8, 1, 1, (enum fo_packing)7 }, { 0 }, 0, FO_EARG, "packing 7" },
+		{ { 8, 1, 1, FO_PACK_PACKED }, { 0 }, -1, FO_EARG, "padding id is -1" },
+		{ { 8, 1, 1, FO_PACK_PACKED }, { 0 }, 1 << 30, FO_EARG, "padding id" },
+		{ { 8, 1, 1, FO_PACK_PACKED }, { .next_step = -1 }, 0, FO_EARG, "step -1" },
+		{ { 8, 1, 1, FO_PACK_PACKED }, { .shard_checksum = 5 }, 0, FO_EARG, "the data changed" },
+	};
+	struct fo_shard s = make_shard(20, 10, 2);
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+		struct fo_loader *l = NULL;
+		assert_int_equal(fo_loader_open(&l, &s, &bad[i].shape, &bad[i].state, bad[i].pad), bad[i].st);
+		assert_null(l);
+		if (!strstr(fo_err_text(), bad[i].says))
+			fail_msg("expected '%s' in: %s", bad[i].says, fo_err_text());
+	}
+	drop_shard(&s);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_packed_serves_every_token_once_per_epoch),
+		cmocka_unit_test(test_packed_rows_longer_than_the_shard),
+		cmocka_unit_test(test_padded_counts_waste_and_truncation),
+		cmocka_unit_test(test_resume_at_any_step_gives_the_same_bytes),
+		cmocka_unit_test(test_order_depends_on_seed_and_epoch),
+		cmocka_unit_test(test_a_batch_stays_until_the_next_call),
+		cmocka_unit_test(test_open_and_close_at_any_moment),
+		cmocka_unit_test(test_an_error_in_the_thread_reaches_the_caller),
+		cmocka_unit_test(test_bad_arguments),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
