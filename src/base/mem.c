@@ -93,10 +93,12 @@ void fo_arena_fini(struct fo_arena *a)
 	a->head = NULL;
 }
 
+size_t fo_pages_size(size_t bytes) { return ((bytes ? bytes : 1) + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1); }
+
 fo_status fo_pages_new(size_t bytes, void **out)
 {
 	atomic_fetch_add(&count, 1);
-	size_t size = ((bytes ? bytes : 1) + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1);
+	size_t size = fo_pages_size(bytes);
 	if (size < bytes)
 		return fo_fail(FO_ENOMEM, "cannot allocate %zu bytes: size overflows", bytes);
 	/* Map one huge page more and trim, so that the result starts on a huge page. */
@@ -116,7 +118,7 @@ fo_status fo_pages_new(size_t bytes, void **out)
 void fo_pages_free(void *p, size_t bytes)
 {
 	if (p)
-		munmap(p, ((bytes ? bytes : 1) + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1));
+		munmap(p, fo_pages_size(bytes));
 }
 
 fo_status fo_mul_size(size_t a, size_t b, size_t *out)

@@ -31,6 +31,7 @@ void fo_arena_fini(struct fo_arena *a);
 /* bytes of zeroed pages, 2 MiB aligned, huge pages advised; not touched yet. Freed with fo_pages_free(p, bytes). */
 FO_CHECKED fo_status fo_pages_new(size_t bytes, void **out);
 void fo_pages_free(void *p, size_t bytes);
+size_t fo_pages_size(size_t bytes);   /* what fo_pages_new(bytes) takes from the system: whole huge pages */
 
 /* a * b with overflow reported as FO_EFORMAT ("size overflows"); *out is set only on success. */
 FO_CHECKED fo_status fo_mul_size(size_t a, size_t b, size_t *out);

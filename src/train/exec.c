@@ -368,9 +368,10 @@ struct fo_timeline *fo_exec_timeline(struct fo_exec *e) { return &e->timeline; }
 
 struct fo_memory fo_exec_memory(const struct fo_exec *e)
 {
-	struct fo_memory m = { .arena = e->u.arena_bytes, .persistent = fo_store_bytes(e->store), .max_live = e->u.max_live_bytes };
+	struct fo_memory m = { .arena = (int64_t)fo_pages_size((size_t)e->u.arena_bytes), .persistent = (int64_t)fo_pages_size((size_t)fo_store_bytes(e->store)),
+			       .max_live = e->u.max_live_bytes };
 	for (int l = 0; l < FO_LANE_COUNT; l++)
-		m.workspace += (int64_t)e->lane[l].ws_bytes;
+		m.workspace += e->lane[l].ws_bytes ? (int64_t)fo_pages_size(e->lane[l].ws_bytes) : 0;
 	return m;
 }
 

@@ -55,7 +55,7 @@ FO_CHECKED fo_status fo_exec_step_in_order(struct fo_exec *e, const int *order);
 
 const struct fo_unrolled *fo_exec_unrolled(const struct fo_exec *e);
 struct fo_timeline *fo_exec_timeline(struct fo_exec *e);
-/* What the memory plan promises, in bytes. */
+/* What the memory plan promises, in bytes, rounded up to the huge pages it takes. */
 struct fo_memory { int64_t arena, persistent, workspace, max_live; };
 struct fo_memory fo_exec_memory(const struct fo_exec *e);
 /* Which set runs how many of the step's instances: index by fo_isa. */
