@@ -56,34 +56,68 @@ static void put_piece(struct fo_batch *b, int64_t micro, int64_t width, const st
 	b->real_tokens += n;
 }
 
-static void fill_packed(struct fo_batch *b, struct epoch_order *o, const struct fo_batch_shape *shape, int64_t first)
+/* A bijection of [0, n): four Feistel rounds over the next even number of bits, repeated until the result is below n (on
+ * average at most four times). No memory, any element at once. */
+static int64_t permute(uint64_t stream, int64_t n, int64_t i)
 {
-	const struct fo_shard *s = o->shard;
-	int64_t width = shape->rows * shape->seq, at = first % s->tokens;
-	build_order(o, first / s->tokens);
+	int half = 1;
+	while ((int64_t)1 << 2 * half < n)
+		half++;
+	uint64_t mask = ((uint64_t)1 << half) - 1, x = (uint64_t)i;
+	do {
+		uint64_t left = x >> half, right = x & mask;
+		for (uint64_t round = 0; round < 4; round++) {
+			uint64_t mixed = left ^ (fo_rng_u64(stream + round, right) & mask);
+			left = right;
+			right = mixed;
+		}
+		x = left << half | right;
+	} while (x >= (uint64_t)n);
+	return (int64_t)x;
+}
+
+/* Row `row` of a batch from token `first` of the endless row of epochs on. */
+static void fill_row(struct fo_batch *b, struct epoch_order *orders, const struct fo_batch_shape *shape, int64_t row, int64_t first)
+{
+	const struct fo_shard *s = orders[0].shard;
+	int64_t width = shape->rows * shape->seq, at = first % s->tokens, epoch = first / s->tokens;
+	struct epoch_order *o = &orders[epoch & 1];
+	build_order(o, epoch);
 	int64_t place = find_place(o, at);
-	for (int64_t row = 0; row < shape->micro_batches * shape->rows; row++) {
-		for (int64_t i = 0; i < shape->seq;) {
-			int64_t left = o->start[place + 1] - at, n = left < shape->seq - i ? left : shape->seq - i;
-			put_piece(b, row / shape->rows, width, s, o->doc[place], at - o->start[place], n,
-				  row % shape->rows * shape->seq + i);
-			i += n;
-			at += n;
-			if (n == left && ++place == s->docs) {
-				build_order(o, o->epoch + 1);
-				place = at = 0;
-			}
+	for (int64_t i = 0; i < shape->seq;) {
+		int64_t left = o->start[place + 1] - at, n = left < shape->seq - i ? left : shape->seq - i;
+		put_piece(b, row / shape->rows, width, s, o->doc[place], at - o->start[place], n, row % shape->rows * shape->seq + i);
+		i += n;
+		at += n;
+		if (n == left && ++place == s->docs) {
+			o = &orders[++epoch & 1];
+			build_order(o, epoch);
+			place = at = 0;
 		}
 	}
 }
 
-static void fill_padded(struct fo_batch *b, struct epoch_order *o, const struct fo_batch_shape *shape, int64_t first,
+/* Rows are drawn in random order too, block by block of about an epoch: neighbouring rows are often one long document, and a step
+ * made of one document is a bad sample of the text. */
+static void fill_packed(struct fo_batch *b, struct epoch_order *orders, const struct fo_batch_shape *shape)
+{
+	const struct fo_shard *s = orders[0].shard;
+	int64_t rows = shape->micro_batches * shape->rows, block_rows = s->tokens / shape->seq > 0 ? s->tokens / shape->seq : 1;
+	for (int64_t row = 0; row < rows; row++) {
+		int64_t global = b->step * rows + row, block = global / block_rows;
+		uint64_t stream = fo_rng_u64(orders[0].seed ^ 0x726f7773 /* "rows": apart from the documents' stream */, (uint64_t)block);
+		fill_row(b, orders, shape, row, (block * block_rows + permute(stream, block_rows, global % block_rows)) * shape->seq);
+	}
+}
+
+static void fill_padded(struct fo_batch *b, struct epoch_order *orders, const struct fo_batch_shape *shape, int64_t first,
 			int32_t pad_id)
 {
-	const struct fo_shard *s = o->shard;
+	const struct fo_shard *s = orders[0].shard;
 	int64_t width = shape->rows * shape->seq;
 	for (int64_t row = 0; row < shape->micro_batches * shape->rows; row++) {
 		int64_t micro = row / shape->rows, to = row % shape->rows * shape->seq;
+		struct epoch_order *o = &orders[(first + row) / s->docs & 1];
 		build_order(o, (first + row) / s->docs);
 		int64_t doc = o->doc[(first + row) % s->docs], len = s->doc_at[doc + 1] - s->doc_at[doc];
 		int64_t n = len < shape->seq ? len : shape->seq;
@@ -98,20 +132,22 @@ static void fill_padded(struct fo_batch *b, struct epoch_order *o, const struct 
 	}
 }
 
-fo_status batch_fill(struct fo_batch *b, struct epoch_order *order, const struct fo_batch_shape *shape, int32_t pad_id)
+fo_status batch_fill(struct fo_batch *b, struct epoch_order *orders, const struct fo_batch_shape *shape, int32_t pad_id)
 {
 	bool packed = shape->packing == FO_PACK_PACKED;
 	int64_t unit = shape->micro_batches * shape->rows * (packed ? shape->seq : 1), end;
-	if (__builtin_add_overflow(b->step, 1, &end) || __builtin_mul_overflow(end, unit, &end))
+	/* A block of rows may reach an epoch (or a row) beyond the step's own end. */
+	if (__builtin_add_overflow(b->step, 2, &end) || __builtin_mul_overflow(end, unit, &end) ||
+	    __builtin_add_overflow(end, orders[0].shard->tokens, &end))
 		return fo_fail(FO_EARG, "step %lld of %lld %s each is beyond what can be counted", (long long)b->step,
 			       (long long)unit, packed ? "tokens" : "documents");
 	b->loss_tokens = b->real_tokens = b->truncated = 0;
 	for (int64_t m = 0; m < shape->micro_batches; m++)
 		b->micro_loss_tokens[m] = b->pairs[m] = 0;
 	if (packed)
-		fill_packed(b, order, shape, b->step * unit);
+		fill_packed(b, orders, shape);
 	else
-		fill_padded(b, order, shape, b->step * unit, pad_id);
+		fill_padded(b, orders, shape, b->step * unit, pad_id);
 	for (int64_t m = 0; m < shape->micro_batches; m++)
 		b->loss_tokens += b->micro_loss_tokens[m];
 	return FO_OK;

@@ -105,7 +105,7 @@ struct fo_loader_state { int64_t next_step; uint64_t seed; uint64_t shard_checks
 struct fo_loader;
 /* Documents are shuffled per epoch by seed (counter-based), laid end to end and cut into full rows (PACKED: a document
  * that does not fit goes on in the next row with positions restarting; the next epoch begins in the row in which one
- * ends, so no token is dropped) or one document per row, truncated and padded (PADDED). A prefetch thread keeps up to two
+ * ends, so no token is dropped; rows then come in random order, block by block of about an epoch) or one document per row, truncated and padded (PADDED). A prefetch thread keeps up to two
  * steps ready. The shard must outlive the loader. state->shard_checksum 0 takes any shard, else it must be this one's. */
 FO_CHECKED fo_status fo_loader_open(struct fo_loader **out, const struct fo_shard *s, const struct fo_batch_shape *shape,
 				    const struct fo_loader_state *state, int32_t pad_id);

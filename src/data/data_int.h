@@ -106,7 +106,7 @@ static inline size_t shard_ids_bytes(int64_t tokens, uint32_t id_bytes)
 
 /* ---- batches: what the loader's thread runs ---- */
 
-/* A position in the endless row of shuffled epochs. */
+/* One shuffled epoch. Loaders keep two, by the epoch's parity: a block of rows may end in the next epoch. */
 struct epoch_order {
 	const struct fo_shard *shard;
 	uint64_t seed;
@@ -115,8 +115,8 @@ struct epoch_order {
 	int64_t *start; /* docs + 1: tokens of this epoch before each place */
 };
 
-/* Fills *b (arrays allocated, b->step set) from the pure function of (shard, seed, shape, step). Allocates nothing. */
-FO_CHECKED fo_status batch_fill(struct fo_batch *b, struct epoch_order *order, const struct fo_batch_shape *shape,
+/* orders: two. Fills *b (arrays allocated, b->step set) from the pure function of (shard, seed, shape, step). Allocates nothing. */
+FO_CHECKED fo_status batch_fill(struct fo_batch *b, struct epoch_order *orders, const struct fo_batch_shape *shape,
 				int32_t pad_id);
 
 #endif

@@ -19,7 +19,7 @@ struct fo_loader {
 	struct fo_batch_shape shape;
 	struct fo_loader_state state;
 	int32_t pad_id;
-	struct epoch_order order;
+	struct epoch_order order[2];
 	struct fo_batch batch[SLOTS];
 	void *memory; /* all of the batches' arrays and the order's */
 	size_t memory_bytes;
@@ -44,7 +44,7 @@ static void *work(void *arg)
 		struct fo_batch *b = &l->batch[k % SLOTS];
 		pthread_mutex_unlock(&l->lock);
 		b->step = l->first_step + k;
-		fo_status st = batch_fill(b, &l->order, &l->shape, l->pad_id);
+		fo_status st = batch_fill(b, l->order, &l->shape, l->pad_id);
 		pthread_mutex_lock(&l->lock);
 		if (st != FO_OK) {
 			fo_err_save(&l->error, st);
@@ -87,12 +87,12 @@ static fo_status check(const struct fo_shard *s, const struct fo_batch_shape *sh
 /* Carves the arrays from one piece of memory, 64-byte aligned; with memory NULL only counts the bytes. */
 static fo_status carve(struct fo_loader *l, size_t *bytes)
 {
-	size_t used = 0, width, docs = (size_t)l->order.shard->docs, micro = (size_t)l->shape.micro_batches;
+	size_t used = 0, width, docs = (size_t)l->order[0].shard->docs, micro = (size_t)l->shape.micro_batches;
 	FO_TRY(fo_mul_size((size_t)l->shape.rows * (size_t)l->shape.seq, micro * sizeof(int32_t), &width));
 	struct {
 		void *slot;
 		size_t bytes;
-	} part[6 * SLOTS + 2];
+	} part[6 * SLOTS + 4];
 	int n = 0;
 	for (int i = 0; i < SLOTS; i++) {
 		int32_t **wide[] = { &l->batch[i].token, &l->batch[i].target, &l->batch[i].position,
@@ -106,10 +106,12 @@ static fo_status carve(struct fo_loader *l, size_t *bytes)
 		part[n].slot = &l->batch[i].pairs;
 		part[n++].bytes = micro * sizeof(int64_t);
 	}
-	part[n].slot = &l->order.doc;
-	part[n++].bytes = docs * sizeof(int64_t);
-	part[n].slot = &l->order.start;
-	part[n++].bytes = (docs + 1) * sizeof(int64_t);
+	for (int i = 0; i < 2; i++) {
+		part[n].slot = &l->order[i].doc;
+		part[n++].bytes = docs * sizeof(int64_t);
+		part[n].slot = &l->order[i].start;
+		part[n++].bytes = (docs + 1) * sizeof(int64_t);
+	}
 	for (int i = 0; i < n; i++) {
 		if (l->memory) {
 			void *p = (char *)l->memory + used;
@@ -148,7 +150,8 @@ fo_status fo_loader_open(struct fo_loader **out, const struct fo_shard *s, const
 	l->state.shard_checksum = s->checksum;
 	l->pad_id = pad_id;
 	l->first_step = state->next_step;
-	l->order = (struct epoch_order){ .shard = s, .seed = state->seed, .epoch = -1 };
+	for (int i = 0; i < 2; i++)
+		l->order[i] = (struct epoch_order){ .shard = s, .seed = state->seed, .epoch = -1 };
 	pthread_mutex_init(&l->lock, NULL);
 	pthread_cond_init(&l->changed, NULL);
 	fo_status st = carve(l, &l->memory_bytes);
