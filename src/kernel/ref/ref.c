@@ -1,0 +1,68 @@
+/* The reference set: its table, and the choice of the arithmetic by the dtype of the operand that carries the numbers. */
+#include "kernel/ref/ref.h"
+
+#define RUN(id, data)                                 \
+	static void run_##id(const struct fo_call *c) \
+	{                                             \
+		if (c->arg[data].dtype == FO_F64)     \
+			fo_ref_f64_##id(c);           \
+		else                                  \
+			fo_ref_f32_##id(c);           \
+	}
+#define WS(id)                                                                                        \
+	static size_t ws_##id(const struct fo_call *c)                                                \
+	{                                                                                             \
+		return c->arg[0].dtype == FO_F64 ? fo_ref_f64_##id##_ws(c) : fo_ref_f32_##id##_ws(c); \
+	}
+
+RUN(matmul, 0)
+RUN(attention, 0)
+RUN(attention_bwd, 0)
+RUN(embed, 1)
+RUN(embed_bwd, 1)
+RUN(rmsnorm, 0)
+RUN(rmsnorm_dx, 0)
+RUN(rmsnorm_dg, 0)
+RUN(add, 0)
+RUN(rope, 0)
+RUN(swiglu, 0)
+RUN(swiglu_bwd, 0)
+RUN(xent, 0)
+RUN(xent_fwd, 0)
+RUN(sumsq, 0)
+RUN(adamw, 0)
+WS(matmul)
+WS(attention)
+WS(attention_bwd)
+WS(xent)
+WS(sumsq)
+
+/* HOST operations are ports of the training loop: their rows stay NULL. */
+static const struct fo_kernel table[FO_OP_COUNT] = {
+	[FO_OP_matmul] = { .run = run_matmul, .ws = ws_matmul },
+	[FO_OP_attention] = { .run = run_attention, .ws = ws_attention },
+	[FO_OP_attention_bwd] = { .run = run_attention_bwd, .ws = ws_attention_bwd },
+	[FO_OP_embed] = { .run = run_embed },
+	[FO_OP_embed_bwd] = { .run = run_embed_bwd },
+	[FO_OP_rmsnorm] = { .run = run_rmsnorm },
+	[FO_OP_rmsnorm_dx] = { .run = run_rmsnorm_dx },
+	[FO_OP_rmsnorm_dg] = { .run = run_rmsnorm_dg },
+	[FO_OP_add] = { .run = run_add },
+	[FO_OP_rope] = { .run = run_rope },
+	[FO_OP_swiglu] = { .run = run_swiglu },
+	[FO_OP_swiglu_bwd] = { .run = run_swiglu_bwd },
+	[FO_OP_xent] = { .run = run_xent, .ws = ws_xent },
+	[FO_OP_xent_fwd] = { .run = run_xent_fwd, .ws = ws_xent },
+	[FO_OP_sumsq] = { .run = run_sumsq, .ws = ws_sumsq },
+	[FO_OP_clip] = { .run = fo_ref_f64_clip },
+	[FO_OP_adamw] = { .run = run_adamw },
+};
+
+static bool have(void) { return true; }
+
+static double peak_burst(int dtype, int64_t n)
+{
+	return dtype == FO_F64 ? fo_ref_f64_peak_burst(n) : fo_ref_f32_peak_burst(n);
+}
+
+const struct fo_kernel_set fo_kernels_ref = { "ref", FO_ISA_REF, have, table, peak_burst };

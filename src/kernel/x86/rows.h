@@ -1,0 +1,90 @@
+/* What the row kernels share: rows of tensors, when to use threads, dtypes as compile-time constants. */
+#ifndef FO_KERNEL_X86_ROWS_H
+#define FO_KERNEL_X86_ROWS_H
+
+#include "kernel/x86/vec.h"
+
+/* Elements that are worth a thread: about 10 us of work, what a fork and join costs. */
+enum { ROWS_THREAD_ELEMENTS = 16384 };
+
+FO_INLINE char *row_at(const struct fo_tensor *t, int64_t r)
+{
+	return (char *)t->data + (size_t)(r * t->ld) * fo_dtype_bytes(t->dtype);
+}
+
+/* Threads for a tensor of this shape. Results never depend on it. */
+FO_INLINE int row_threads(const struct fo_call *c, const struct fo_tensor *t)
+{
+	int64_t most = t->rows * t->cols / ROWS_THREAD_ELEMENTS;
+	return most < 1 ? 1 : most < c->threads ? (int)most : c->threads;
+}
+
+FO_INLINE double row_hyper(const struct fo_tensor *t, int i) { return ((const double *)t->data)[i]; }
+
+FO_INLINE bool row_first(const struct fo_call *c, int arg) { return c->first >> arg & 1; }
+
+/* What an ACC operand of doubles becomes. */
+FO_INLINE void row_acc_f64(const struct fo_call *c, int arg, int i, double x)
+{
+	double *p = (double *)c->arg[arg].data + i;
+	*p = row_first(c, arg) ? x : *p + x;
+}
+
+/* All of the given operands have this dtype: -1 when they differ. */
+FO_INLINE int row_dtype(const struct fo_call *c, uint32_t operands)
+{
+	int found = -1;
+	for (int i = 0; i < c->n; i++) {
+		if (!(operands >> i & 1))
+			continue;
+		if (found >= 0 && found != c->arg[i].dtype)
+			return -1;
+		found = c->arg[i].dtype;
+	}
+	return found;
+}
+
+/* Calls f(c, ..., dtype) with a constant dtype where the operands agree, so that loops have no branch on it; with -1 elsewhere.
+ * Used inside parallel regions: their bodies become functions before constants could reach them. */
+#define ROWS_BY_DTYPE(f, operands, c, ...) \
+	do { \
+		switch (row_dtype(c, operands)) { \
+		case FO_F32: f(c, __VA_ARGS__, FO_F32); break; \
+		case FO_BF16: f(c, __VA_ARGS__, FO_BF16); break; \
+		default: f(c, __VA_ARGS__, -1); break; \
+		} \
+	} while (0)
+
+/* A row and its dtype; w elements (FO_LANES, or fewer at the end) at column j. */
+struct row { char *p; int dtype; };
+FO_INLINE struct row row_of(const struct fo_tensor *t, int64_t r, int dtype)
+{
+	return (struct row){ row_at(t, r), dtype < 0 ? t->dtype : dtype };
+}
+FO_INLINE vf row_get(struct row r, int64_t j, int w)
+{
+	return w == FO_LANES ? v_load_any(r.p, j, r.dtype) : v_load_part(r.p, j, r.dtype, w);
+}
+FO_INLINE void row_put(struct row r, int64_t j, int w, vf v)
+{
+	if (w == FO_LANES)
+		v_store_any(r.p, j, r.dtype, v);
+	else
+		v_store_part(r.p, j, r.dtype, v, w);
+}
+
+/* for each vector at j of [from, to): w is constant in the body of whole vectors. */
+#define ROWS_EACH(j, w, from, to, body) \
+	do { \
+		int64_t j = (from); \
+		for (; j + FO_LANES <= (to); j += FO_LANES) { \
+			enum { w = FO_LANES }; \
+			body; \
+		} \
+		if (j < (to)) { \
+			const int w = (int)((to) - j); \
+			body; \
+		} \
+	} while (0)
+
+#endif

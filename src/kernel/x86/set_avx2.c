@@ -1,0 +1,5 @@
+#define FO_LANES 8
+#define FO_NAME(x) x##_avx2
+#define FO_SET_ISA FO_ISA_AVX2
+#define FO_SET_TEXT "avx2"
+#include "kernel/x86/set.inc"

@@ -1,0 +1,5 @@
+#define FO_LANES 16
+#define FO_NAME(x) x##_avx512
+#define FO_SET_ISA FO_ISA_AVX512
+#define FO_SET_TEXT "avx512"
+#include "kernel/x86/set.inc"

@@ -1,0 +1,90 @@
+/* The choice of instruction set and kernel. */
+#include "support/num.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static enum fo_isa best(void)
+{
+	enum fo_isa isa;
+
+	unsetenv("FLATOUT_ISA");
+	assert_int_equal(fo_isa_choose(&isa), FO_OK);
+	return isa;
+}
+
+static void test_choose(void **state)
+{
+	enum fo_isa top = best(), isa;
+
+	(void)state;
+	for (int i = 0; i < FO_ISA_COUNT; i++) {
+		assert_true(fo_isa_have(i) == (i <= (int)top));
+		setenv("FLATOUT_ISA", fo_isa_name[i], 1);
+		isa = FO_ISA_COUNT;
+		if (i <= (int)top) {
+			assert_int_equal(fo_isa_choose(&isa), FO_OK);
+			assert_int_equal(isa, i);
+		} else {
+			assert_int_equal(fo_isa_choose(&isa), FO_EUNSUPPORTED);
+			assert_int_equal(isa, FO_ISA_COUNT);
+			assert_non_null(strstr(fo_err_text(), fo_isa_name[i]));
+			assert_non_null(strstr(fo_err_hint(), fo_isa_name[top]));
+		}
+	}
+	setenv("FLATOUT_ISA", "avx1024", 1);
+	assert_int_equal(fo_isa_choose(&isa), FO_EARG);
+	assert_non_null(strstr(fo_err_text(), "avx1024"));
+	setenv("FLATOUT_ISA", "", 1);
+	assert_int_equal(fo_isa_choose(&isa), FO_OK);
+	assert_int_equal(isa, top);
+	unsetenv("FLATOUT_ISA");
+}
+
+static void test_pick(void **state)
+{
+	const struct fo_kernel_set *set;
+	struct num_case c;
+
+	(void)state;
+	for (int isa = 0; isa <= (int)best(); isa++)
+		for (int dtype = FO_F32; dtype <= FO_F64; dtype++) {
+			const struct fo_kernel *k;
+
+			num_case_matmul(&c, 8, 8, 8, 0, 0, dtype, dtype, FO_DEF, true);
+			k = fo_kernel_pick(isa, &c.call, &set);
+			assert_non_null(k);
+			assert_non_null(k->run);
+			assert_true(k == &set->kernel[FO_OP_matmul]);
+			assert_true((int)set->isa <= isa);
+			assert_true(k == fo_kernel_pick(isa, &c.call, NULL));
+			if (isa == FO_ISA_REF)
+				assert_ptr_equal(set, &fo_kernels_ref);
+		}
+}
+
+static void test_bf16(void **state)
+{
+	(void)state;
+	assert_int_equal(fo_bf16_from_f32(1.0f), 0x3f80);
+	assert_int_equal(fo_bf16_from_f32(1.0f + 0x1p-8f), 0x3f80); /* a tie goes to even */
+	assert_int_equal(fo_bf16_from_f32(1.0f + 3 * 0x1p-8f), 0x3f82);
+	assert_int_equal(fo_bf16_from_f32(1.0f + 0x1p-8f + 0x1p-20f), 0x3f81);
+	assert_int_equal(fo_bf16_from_f32(-__builtin_inff()), 0xff80);
+	assert_int_equal(fo_bf16_from_f32(__FLT_MAX__), 0x7f80);
+	assert_true(fo_bf16_to_f32(fo_bf16_from_f32(__builtin_nanf(""))) != 0);
+	assert_true(__builtin_isnan(fo_bf16_to_f32(fo_bf16_from_f32(__builtin_nanf("0x1")))));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_choose), cmocka_unit_test(test_pick),
+					    cmocka_unit_test(test_bf16) };
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
