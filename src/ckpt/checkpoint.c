@@ -168,8 +168,11 @@ fo_status fo_ckpt_save(const char *dir, const struct fo_ckpt_content *c, const s
 	FO_TRY_OR(st, fo_fs_sync_dir(dir), done);
 	FO_TRY_OR(st, fo_fs_remove_tree(tmp), done);
 	FO_TRY_OR(st, list_steps(&a, dir, &steps, &n), done);
-	for (size_t i = (size_t)keep; keep > 0 && i < n && st == FO_OK; i++)
-		st = fo_fs_remove_tree(step_path(&a, dir, steps[i]));
+	for (size_t i = (size_t)keep; keep > 0 && i < n && st == FO_OK; i++) {
+		/* Renamed first: a run that is killed while it removes must not leave half a checkpoint under a checkpoint's name. */
+		char *old = step_path(&a, dir, steps[i]), *gone = fo_arena_printf(&a, "%s/.tmp-step-%08" PRId64, dir, steps[i]);
+		st = rename(old, gone) ? fo_fail(FO_EIO, "cannot rename '%s' to '%s': %s", old, gone, strerror(errno)) : fo_fs_remove_tree(gone);
+	}
 done:
 	fo_arena_fini(&a);
 	return st == FO_OK ? st : fo_wrap(st, "cannot save the checkpoint of step %lld", (long long)meta->step);

@@ -34,7 +34,8 @@ void fo_program_dump(const struct fo_program *p, struct fo_str *out)
 		else
 			fo_str_printf(out, " %s=%" PRId64, model_field[i].name, model_field[i].type == 'b' ? *(const bool *)f : *(const int64_t *)f);
 	}
-	fo_str_printf(out, "\nname %s\n", p->model.name[0] ? p->model.name : "-");
+	char name[4 * sizeof p->model.name];
+	fo_str_printf(out, "\nname %s\n", p->model.name[0] ? fo_str_visible(name, sizeof name, p->model.name) : "-");
 	fo_str_printf(out, "run %" PRId64 " %" PRId64 " %" PRId64 " %d %d\n", p->run.seq, p->run.rows, p->run.micro_batches, (int)p->run.precision, (int)p->run.mode);
 	fo_str_printf(out, "rank %d %d %d %d %u\n", p->rank, p->ranks, p->layer_begin, p->layer_end, p->next_id);
 	for (int i = 0; i < p->nbuf; i++) {
@@ -246,10 +247,6 @@ static fo_status read_line(struct reader *r)
 	const char *what = r->words ? r->word[0] : "";
 	if (!strcmp(what, "model"))
 		return read_model(r);
-	if (!strcmp(what, "name")) {
-		snprintf(p->model.name, sizeof p->model.name, "%s", r->words == 2 && strcmp(r->word[1], "-") ? r->word[1] : "");
-		return r->words == 2 ? FO_OK : wrong(r, "a name is one word");
-	}
 	if (!strcmp(what, "run")) {
 		p->run = (struct fo_lowering){ integer(r, 1, 1, 1 << 24), integer(r, 2, 1, 1 << 20), integer(r, 3, 1, 1 << 16),
 					       (enum fo_numerics)integer(r, 4, 0, FO_PRECISION_COUNT - 1), (enum fo_mode)integer(r, 5, 0, FO_MODE_LOGITS) };
@@ -315,6 +312,10 @@ fo_status fo_program_parse(struct fo_program *p, const char *text, size_t len, c
 			ended = true;
 			break;
 		}
+		if (!strncmp(line, "name ", 5)) {   /* the rest of the line: names of models may have spaces */
+			snprintf(p->model.name, sizeof p->model.name, "%s", strcmp(line + 5, "-") ? line + 5 : "");
+			continue;
+		}
 		split(&r, line);
 		st = read_line(&r);
 		if (r.words && !strcmp(r.word[0], "rank"))
@@ -331,6 +332,11 @@ fo_status fo_program_parse(struct fo_program *p, const char *text, size_t len, c
 	double instances = 0;
 	for (int i = 0; st == FO_OK && i < p->nslot; i++)
 		instances += p->block[p->slot[i].block].n;
+	double bytes = 0;   /* the plan adds them up in int64 */
+	for (int i = 0; st == FO_OK && i < p->nbuf; i++)
+		bytes += (double)fo_buffer_bytes(&p->buf[i]) * (double)(p->model.layers + 1) * (double)p->run.micro_batches;
+	if (st == FO_OK && bytes > 0x1p60)
+		st = fo_fail(FO_EFORMAT, "%s: the step program's buffers hold more than 2^60 bytes", where);
 	if (st == FO_OK && (instances > 2e7 || (double)p->nbuf * (double)(p->model.layers + 1) * (double)p->run.micro_batches > 2e7))
 		st = fo_fail(FO_EFORMAT, "%s: the step program has more than 20 million instances", where);
 	if (st == FO_OK)

@@ -397,6 +397,8 @@ fo_status fo_program_lower(struct fo_program *p, const struct fo_model *m, const
 	    run->micro_batches > (1 << 16) || run->seq * run->rows > (1 << 28))
 		return fo_fail(FO_EARG, "cannot lower a batch of %lld micro-batches x %lld rows x %lld tokens: each must be at least 1 and a micro-batch at most 2^28 tokens",
 			       (long long)run->micro_batches, (long long)run->rows, (long long)run->seq);
+	if ((double)(m->layers + 1) * (double)run->micro_batches > 1 << 20)
+		return fo_fail(FO_EARG, "cannot lower %lld layers x %lld micro-batches: a step has at most 2^20 of them", (long long)m->layers, (long long)run->micro_batches);
 	*p = (struct fo_program){ .model = *m, .run = *run, .tokens = run->seq * run->rows, .ranks = 1, .layer_end = (int32_t)m->layers };
 	struct lowering c = { .p = p, .m = m, .train = run->mode == FO_MODE_TRAIN };
 	bool f64 = run->precision == FO_PRECISION_F64, bf16 = run->precision == FO_PRECISION_BF16;

@@ -257,7 +257,7 @@ static const char *check_shapes(const struct fo_op *o)
 		return same(&a[0], &a[1]) && same(&a[0], &a[2]) && same(&a[0], &a[5]) && (o->n < 7 || same(&a[0], &a[6])) &&
 				       is(&a[3], 1, FO_HYPER_COUNT) && is(&a[4], 1, 2) ? NULL : "m, v, grad, w disagree";
 	case FO_OP_host_in:
-	case FO_OP_host_out: return o->attr.port > FO_PORT_NONE && o->attr.port < FO_PORT_COUNT ? NULL : "no such port";
+	case FO_OP_host_out: return NULL;   /* check_port */
 	case FO_OP_COUNT: break;
 	}
 	return "unknown operation";
@@ -272,6 +272,45 @@ static bool is_index_operand(const struct fo_op *o, int i)
 	return !strcmp(n, "token") || !strcmp(n, "target") || !strcmp(n, "position") || !strcmp(n, "doc_start");
 }
 
+/* Numbers that are f64 in every precision; of the others none or all are. */
+static bool always_f64(const struct fo_op *o, int i)
+{
+	const char *n = info[o->kind].operand[i].name;
+	return !strcmp(n, "hyper") || !strcmp(n, "acc") || !strcmp(n, "scale") || !strcmp(n, "loss");
+}
+
+/* What the loop's ports copy: they trust these shapes. */
+static const char *check_port(const struct fo_program *p, const struct fo_op *o)
+{
+	const struct fo_operand *a = o->arg;
+	bool in = o->kind == FO_OP_host_in, f64 = p->buf[a[0].buf].dtype == FO_F64;
+	switch ((enum fo_port)o->attr.port) {
+	case FO_PORT_BATCH:
+		for (int i = 0; i < o->n; i++)
+			if (!is(&a[i], p->tokens, 1) || p->buf[a[i].buf].cols != 1)
+				return "a batch's operands must be (T,1)";
+		return in ? NULL : "a batch is read, not written";
+	case FO_PORT_HYPER: return in && o->n == 1 && f64 && is(&a[0], 1, FO_HYPER_COUNT) ? NULL : "the hyper port fills one f64 row";
+	case FO_PORT_LOSS:
+		return !in && f64 && o->n <= 2 && a[0].nr == 1 && a[0].nc <= 2 && (o->n < 2 || (is(&a[1], 1, 2) && p->buf[a[1].buf].dtype == FO_F64))
+			? NULL : "the loss port takes f64 rows (1,1) or (1,2), then scale (1,2)";
+	case FO_PORT_LOGITS: return !in && o->n == 1 && is(&a[0], p->tokens, p->model.vocab) ? NULL : "the logits port takes (T,V)";
+	case FO_PORT_NONE:
+	case FO_PORT_COUNT: break;
+	}
+	return "no such port";
+}
+
+/* Indices come from the batch: tokens and targets lie below the vocabulary, positions below the row's length. */
+static const char *check_index_range(const struct fo_program *p, const struct fo_op *o)
+{
+	const struct fo_operand *a = o->arg;
+	if ((o->kind == FO_OP_embed && a[1].nr != p->model.vocab) || (o->kind == FO_OP_embed_bwd && a[2].nr != p->model.vocab) ||
+	    ((o->kind == FO_OP_xent || o->kind == FO_OP_xent_fwd) && a[0].nc != p->model.vocab))
+		return "the vocabulary is another than the model's";
+	return o->kind == FO_OP_rope && a[2].nr < p->run.seq ? "the table has fewer rows than a row has tokens" : NULL;
+}
+
 const char *fo_op_check(const struct fo_program *p, const struct fo_op *o)
 {
 	if (o->kind >= FO_OP_COUNT)
@@ -279,6 +318,7 @@ const char *fo_op_check(const struct fo_program *p, const struct fo_op *o)
 	const struct fo_op_info *f = &info[o->kind];
 	if (o->n < f->min_operands || o->n > f->max_operands)
 		return "wrong number of operands";
+	int wide = -1;   /* are the numbers f64? */
 	for (int i = 0; i < o->n; i++) {
 		const struct fo_operand *a = &o->arg[i];
 		if (a->buf < 0 || a->buf >= p->nbuf)
@@ -290,6 +330,15 @@ const char *fo_op_check(const struct fo_program *p, const struct fo_op *o)
 			return "access mode is not one the operation knows";
 		if (is_index_operand(o, i) != (b->dtype == FO_I32))
 			return "operand has the wrong data type";
+		if (is_index_operand(o, i) || f->cls == FO_CLASS_HOST)
+			continue;
+		if (always_f64(o, i) ? b->dtype != FO_F64 : wide >= 0 && wide != (b->dtype == FO_F64))
+			return "operands mix f64 with narrower numbers";
+		if (!always_f64(o, i))
+			wide = b->dtype == FO_F64;
 	}
-	return check_shapes(o);
+	if (f->cls == FO_CLASS_HOST)
+		return check_port(p, o);
+	const char *why = check_index_range(p, o);
+	return why ? why : check_shapes(o);
 }

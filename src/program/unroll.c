@@ -77,6 +77,23 @@ static int64_t overlap(const struct access *x, const struct fo_operand *a)
 	return r0 < r1 && c0 < c1 ? (r1 - r0) * (c1 - c0) : 0;
 }
 
+/* Is the rectangle written as a whole by accesses x and after? What one access leaves over, the others must cover. */
+static bool covered(const struct walk *w, int x, const struct fo_operand *a)
+{
+	if (a->nr <= 0 || a->nc <= 0)
+		return true;
+	for (; x >= 0; x = w->pool[x].next) {
+		const struct access *e = &w->pool[x];
+		if (!e->writes || !overlap(e, a))
+			continue;
+		int32_t a1 = a->r0 + a->nr, c1 = a->c0 + a->nc, r0 = e->r0 > a->r0 ? e->r0 : a->r0, r1 = e->r1 < a1 ? e->r1 : a1;
+		const struct fo_operand above = { .r0 = a->r0, .nr = r0 - a->r0, .c0 = a->c0, .nc = a->nc }, below = { .r0 = r1, .nr = a1 - r1, .c0 = a->c0, .nc = a->nc },
+					left = { .r0 = r0, .nr = r1 - r0, .c0 = a->c0, .nc = e->c0 - a->c0 }, right = { .r0 = r0, .nr = r1 - r0, .c0 = e->c1, .nc = c1 - e->c1 };
+		return covered(w, e->next, &above) && covered(w, e->next, &below) && covered(w, e->next, &left) && covered(w, e->next, &right);
+	}
+	return false;
+}
+
 static void push_access(struct walk *w, int inst, int id, const struct fo_operand *a, int lane, bool writes)
 {
 	int x = w->free_list;
@@ -106,19 +123,14 @@ static fo_status visit_operand(struct walk *w, int id, const struct fo_op *o, in
 		begin_life(w, inst, id, a, layer, mb);
 	}
 	struct fo_life *l = &u->life[w->life[inst]];
-	int64_t covered = 0;
-	bool written = false, listed = false;
+	bool written = false, listed = false, whole = (!reads && a->access != FO_ACC) || persists || covered(w, w->head[inst], a);
 	for (int x = w->head[inst]; x >= 0; x = w->pool[x].next) {
 		struct access *e = &w->pool[x];
-		int64_t area = overlap(e, a);
-		if (!area)
+		if (!overlap(e, a))
 			continue;
 		if ((writes || e->writes) && e->op != id && u->wait[id][e->lane] < e->op)
 			u->wait[id][e->lane] = e->op;
-		if (e->writes) {
-			written = true;
-			covered += area;
-		}
+		written |= e->writes;
 		if (e->lane == o->lane && e->writes == writes && e->r0 == a->r0 && e->r1 == a->r0 + a->nr && e->c0 == a->c0 && e->c1 == a->c0 + a->nc) {
 			e->op = id;   /* the same rectangle again on the same lane: the newer stands for both */
 			listed = true;
@@ -126,8 +138,8 @@ static fo_status visit_operand(struct walk *w, int id, const struct fo_op *o, in
 	}
 	if (a->access == FO_DEF || a->access == FO_PART || (a->access == FO_ACC && !written && !persists))
 		u->first[id] |= 1u << i;
-	if (reads && !persists && covered < (int64_t)a->nr * a->nc)
-		return bad(w, a, "is read where it was not written");
+	if (!whole && (reads || written))
+		return bad(w, a, reads ? "is read where it was not written" : "is added to where only a part was written");
 	if (!listed)
 		push_access(w, inst, id, a, o->lane, writes);
 	l->last = id;
@@ -184,6 +196,8 @@ static fo_status visit_all(struct walk *w)
 	for (int s = 0; s < p->nslot; s++) {
 		const struct fo_block *b = &p->block[p->slot[s].block];
 		w->slot = s;
+		if (p->slot[s].layer < 0 || p->slot[s].layer > p->model.layers || p->slot[s].mb < 0 || p->slot[s].mb >= p->run.micro_batches)
+			return fo_fail(FO_EBUG, "block '%s': no layer %d or no micro-batch %d", b->name, p->slot[s].layer, p->slot[s].mb);
 		u->slot_begin[s] = id;
 		for (int i = 0; i < b->n; i++, id++) {
 			w->op = i;

@@ -35,6 +35,24 @@ static fo_status check_owners(const struct fo_program *p)
 	return st;
 }
 
+/* Weights, their state and tables lie where the store looks for them and have a type that it can fill. */
+static fo_status check_homes(const struct fo_program *p)
+{
+	for (int i = 0; i < p->nbuf; i++)
+		if (p->buf[i].home == FO_HOME_CONST && ((p->buf[i].dtype != FO_F32 && p->buf[i].dtype != FO_F64) || p->buf[i].cols % 2))
+			return fo_fail(FO_EBUG, "table '%s' must be f32 or f64 with an even number of columns", p->buf[i].name);
+	for (int q = 0; q < p->nparam; q++) {
+		const struct fo_param *pr = &p->param[q];
+		const int16_t buf[] = { pr->weight, pr->master, pr->m, pr->v, pr->grad };
+		for (int k = 0; k < 5; k++) {
+			int home = k == 0 ? FO_HOME_PARAM : k < 4 ? FO_HOME_STATE : FO_HOME_GRAD;
+			if (buf[k] < 0 ? k == 0 : p->buf[buf[k]].home != home || p->buf[buf[k]].dtype == FO_I32)
+				return fo_fail(FO_EBUG, "parameter '%s': its weight, state or gradient has no buffer, or one of another kind", pr->name);
+		}
+	}
+	return FO_OK;
+}
+
 fo_status fo_program_verify(const struct fo_program *p, const char *after)
 {
 	struct fo_unrolled u;
@@ -42,6 +60,11 @@ fo_status fo_program_verify(const struct fo_program *p, const char *after)
 	if (st != FO_OK)
 		return fo_wrap(st, "program after %s", after);
 	int dead = u.dead_stores;
+	st = check_homes(p);
+	if (st != FO_OK) {
+		fo_unrolled_fini(&u);
+		return fo_wrap(st, "program after %s", after);
+	}
 	fo_unrolled_fini(&u);
 	/* Forward-only programs leave what backward would read: rstd and lse. */
 	if (dead && p->run.mode == FO_MODE_TRAIN)

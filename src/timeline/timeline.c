@@ -66,6 +66,8 @@ void fo_profile_add_step(struct fo_profile *f, const struct fo_timeline *t, cons
 			break;
 		double d = (double)(s->end_ns - s->begin_ns);
 		int id = s->instance >= 0 ? s->instance : ~s->instance;
+		if (id >= u->n)
+			continue;   /* spans read from a file may belong to another program */
 		const struct fo_op *o = fo_instance_op(p, u, id);
 		enum fo_part part = part_of_category(fo_op_info(o->kind)->category);
 		/* A wait for a compute operation of another lane is idle time by dependency, not compute. */

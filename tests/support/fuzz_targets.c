@@ -138,6 +138,7 @@ static void shard(const void *bytes, size_t n)
 			sink += s.ids16 ? s.ids16[i] : s.ids32[i];
 		for (int64_t i = 0; i <= s.docs; i++)
 			sink += s.doc_at[i];
+		(void)sink;
 		fo_shard_close(&s);
 	}
 	close(fd);

@@ -1,0 +1,122 @@
+/* The accounting is what runs: `ref` counts its multiply-accumulates while it computes, and twice that is exactly the program's
+ * executed FLOP; the program's model FLOP is exactly the closed formula. */
+#include "support/step.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void must(fo_status st)
+{
+	if (st != FO_OK)
+		fail_msg("%s", fo_err_text());
+}
+
+static void check_counted(const struct fo_model *m, const struct step_batch *b, enum fo_mode mode, enum fo_numerics precision)
+{
+	struct step_rig r;
+	double mac = 0;
+	struct fo_exec_options o = { .isa = FO_ISA_REF, .threads = 2, .mac = &mac, .timeline_steps = 1 };
+	struct fo_lowering low = step_lowering(b, precision, mode);
+	step_rig_lower(&r, m, &low, b, &o);
+	must(fo_exec_step(r.exec, 0));
+	double want = fo_program_cost(&r.program, b->pairs / (double)b->micro_batches).exec;
+	if (2 * mac != want)
+		fail_msg("%s %s mode %d: counted %.17g FLOP, the program says %.17g", m->name, fo_numerics_name[precision], (int)mode, 2 * mac, want);
+	mac = 0;
+	must(fo_exec_step(r.exec, 1));   /* every step the same */
+	assert_true(2 * mac == want);
+	step_rig_free(&r);
+}
+
+static void test_counted(void **state)
+{
+	(void)state;
+	struct fo_model model[] = {
+		step_model(2, 32, 4, 4, 48, 64, false), step_model(3, 32, 4, 2, 40, 50, true), step_model(1, 24, 2, 1, 33, 37, false),
+	};
+	model[2].head_dim = 10;   /* not hidden / heads */
+	for (size_t i = 0; i < sizeof model / sizeof *model; i++)
+		for (int documents = 1; documents <= 4; documents += 3) {
+			struct step_batch b;
+			step_batch_random(&b, 13 + 4 * (int64_t)i, 2, 2, model[i].vocab, documents, 7 + i);
+			double unbroken = (double)(b.micro_batches * b.rows) * (double)b.seq * (double)(b.seq + 1) / 2;
+			assert_true(documents == 1 ? b.pairs == unbroken : b.pairs < unbroken);
+			for (int mode = FO_MODE_TRAIN; mode <= FO_MODE_LOGITS; mode++)
+				for (int precision = 0; precision < FO_PRECISION_COUNT; precision++)
+					check_counted(&model[i], &b, (enum fo_mode)mode, (enum fo_numerics)precision);
+			step_batch_free(&b);
+		}
+}
+
+/* Written down a second time, from the definitions of docs/metrics.md: weights that multiply a token, and attention. */
+static double closed(const struct fo_model *m, double seq, double per_weight, double per_attention)
+{
+	double d = (double)m->hidden, hq = (double)(m->heads * m->head_dim), kq = (double)(m->kv_heads * m->head_dim);
+	double layer = d * hq * 2 + d * kq * 2 + 3 * d * (double)m->ffn + 2 * d;
+	double weights = (double)m->layers * layer + d + (double)m->vocab * d;
+	return per_weight * weights + per_attention * (double)m->layers * hq * seq;
+}
+
+static void test_closed_formula(void **state)
+{
+	(void)state;
+	int trained = 0;
+	for (int i = 0; i < fo_model_preset_count(); i++) {
+		const struct fo_model *m = fo_model_preset(i);
+		if (fo_model_trainable(m) != FO_OK)
+			continue;
+		trained++;
+		for (int micro = 1; micro <= 3; micro += 2)
+			for (int mode = FO_MODE_TRAIN; mode <= FO_MODE_LOGITS; mode++) {
+				struct fo_program p;
+				struct fo_lowering low = { .seq = 2048, .rows = 2, .micro_batches = micro, .precision = FO_PRECISION_BF16, .mode = (enum fo_mode)mode };
+				double tokens = 2048.0 * 2 * micro, share = mode == FO_MODE_TRAIN ? 3 : 1;
+				must(fo_program_lower(&p, m, &low));
+				struct fo_cost c = fo_program_cost(&p, -1);
+				struct fo_flop f = fo_model_flop_per_token(m, 2048);
+				assert_true(c.model == closed(m, 2048, 2 * share, 4 * share) * tokens);
+				assert_true(c.model_causal == closed(m, 2048, 2 * share, 2 * share) * tokens);
+				assert_true(f.mfu == closed(m, 2048, 6, 12) && f.mfu_causal == closed(m, 2048, 6, 6) && f.mfu_6n == closed(m, 2048, 6, 0));
+				/* Backward recomputes the scores: a fifth product of visible pairs beside four. */
+				double pairs = 2.0 * 2048 * 2049 / 2 * micro, products = mode == FO_MODE_TRAIN ? 7 : 2;
+				assert_true(c.exec == closed(m, 2048, 2 * share, 0) * tokens + 2 * products * pairs * (double)(m->layers * m->heads * m->head_dim));
+				fo_program_fini(&p);
+			}
+	}
+	assert_true(trained >= 5);
+}
+
+/* Blocks once times their slots, instance by instance, and category by category: the same sums. */
+static void test_sums(void **state)
+{
+	(void)state;
+	struct fo_model m = step_model(3, 32, 4, 2, 40, 50, true);
+	struct fo_lowering low = { .seq = 16, .rows = 2, .micro_batches = 4, .precision = FO_PRECISION_BF16, .mode = FO_MODE_TRAIN };
+	struct fo_program p;
+	struct fo_unrolled u;
+	struct fo_cost all, each = { 0 }, parts = { 0 };
+	must(fo_program_lower(&p, &m, &low));
+	must(fo_unroll(&p, &u));
+	all = fo_program_cost(&p, 100);
+	for (int i = 0; i < u.n; i++) {
+		struct fo_cost c = fo_op_cost(&p, fo_instance_op(&p, &u, i), 100);
+		each.model += c.model, each.exec += c.exec, each.bytes += c.bytes;
+	}
+	for (int k = 0; k < FO_CAT_COUNT; k++) {
+		struct fo_cost c = fo_program_category_cost(&p, (enum fo_category)k, 100);
+		parts.model += c.model, parts.exec += c.exec, parts.bytes += c.bytes;
+	}
+	assert_true(all.model == each.model && all.exec == each.exec && all.bytes == each.bytes);
+	assert_true(all.model == parts.model && all.exec == parts.exec && all.bytes == parts.bytes);
+	fo_unrolled_fini(&u);
+	fo_program_fini(&p);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_counted), cmocka_unit_test(test_closed_formula), cmocka_unit_test(test_sums) };
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
