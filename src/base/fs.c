@@ -25,9 +25,10 @@ static fo_status refuse(const char *verb, const char *path, int error)
 	return fo_fail(error == ENOMEM ? FO_ENOMEM : FO_EIO, "cannot %s '%s': %s", verb, path, reason);
 }
 
-static fo_status open_for_reading(const char *path, int *out, struct stat *st)
+/* wait: opening a pipe without a writer blocks, as `flatout config <(...)` needs; without it a pipe is only looked at. */
+static fo_status open_for_reading(const char *path, bool wait, int *out, struct stat *st)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int fd = open(path, O_RDONLY | O_CLOEXEC | (wait ? 0 : O_NONBLOCK));
 	if (fd < 0)
 		return refuse("read", path, errno);
 	int error = fstat(fd, st) ? errno : S_ISDIR(st->st_mode) ? EISDIR : 0;
@@ -89,7 +90,7 @@ fo_status fo_fs_read(struct fo_arena *a, const char *path, size_t cap, char **ou
 {
 	int fd;
 	struct stat st;
-	FO_TRY(open_for_reading(path, &fd, &st));
+	FO_TRY(open_for_reading(path, true, &fd, &st));
 	char *p = NULL;
 	size_t n = 0;
 	fo_status status = S_ISREG(st.st_mode) && (uintmax_t)st.st_size > cap
@@ -314,7 +315,7 @@ fo_status fo_map_open(struct fo_map *m, const char *path)
 	static const unsigned char nothing[1];
 	int fd;
 	struct stat st;
-	FO_TRY(open_for_reading(path, &fd, &st));
+	FO_TRY(open_for_reading(path, false, &fd, &st));
 	fo_status status = FO_OK;
 	if (!S_ISREG(st.st_mode)) {
 		status = fo_fail(FO_EIO, "cannot map '%s': not a regular file", path);

@@ -102,7 +102,7 @@ fo_status fo_pages_new(size_t bytes, void **out)
 	if (size < bytes)
 		return fo_fail(FO_ENOMEM, "cannot allocate %zu bytes: size overflows", bytes);
 	/* Map one huge page more and trim, so that the result starts on a huge page. */
-	unsigned char *p = mmap(NULL, size + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	unsigned char *p = mmap(NULL, size + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (p == MAP_FAILED)
 		return fo_fail(FO_ENOMEM, "cannot allocate %.3f GiB: the system refused", (double)bytes / 1073741824.0);
 	size_t head = (HUGE_PAGE - (uintptr_t)p % HUGE_PAGE) % HUGE_PAGE;

@@ -16,6 +16,8 @@ struct fo_command {
 	const char *summary;          /* one line */
 	const char *text;             /* what --help says below the options: description and examples */
 	const struct fo_opt *opts;    /* NULL: none */
+	const struct fo_opt *own;     /* of a command that takes a run: opts are the run's options and behind them these,
+				       * which no run file and no variable sets */
 	fo_status (*run)(int argc, char **argv);   /* argv[0] is the subcommand's name */
 };
 extern const struct fo_command *const fo_commands[];   /* NULL-terminated */
@@ -24,10 +26,23 @@ extern const struct fo_command fo_cmd_flops, fo_cmd_mfu, fo_cmd_devices, fo_cmd_
 	fo_cmd_config;
 #ifndef FO_NO_ENGINE
 extern const struct fo_command fo_cmd_train, fo_cmd_demo;
+/* Starts the process again with a short OpenMP spin unless the user chose one (engine/threads.c). */
+void fo_cli_tune_threads(char **argv);
+#endif
+
+/* The command whose --help lists the options of a run; the others that take a run refer to it. */
+#ifdef FO_NO_ENGINE
+#define FO_RUN_OPTIONS_COMMAND "config"
+#else
+#define FO_RUN_OPTIONS_COMMAND "train"
 #endif
 
 /* Reads flags (and FLATOUT_* variables) of one command into target; positional arguments stay in argv. Handles nothing
  * but options: --help was served by main. Initialises s; the caller ends it with fo_opt_fini() also after an error. */
+void fo_cli_options_read(const struct fo_command *c, struct fo_opt_set *s, void *target, int *argc, char **argv);
+/* All mistakes at once, of a run also those that span several keys (fo_run_check). */
+FO_CHECKED fo_status fo_cli_options_finish(const struct fo_command *c, struct fo_opt_set *s);
+/* Both in one. */
 FO_CHECKED fo_status fo_cli_options(const struct fo_command *c, struct fo_opt_set *s, void *target, int *argc,
 				    char **argv);
 /* As fo_cli_options for commands that take a run file: argv[1], when there is one, is read as YAML too (it stays in
@@ -54,6 +69,10 @@ void fo_table_init(struct fo_table *t, const char *align);
 void fo_table_row(struct fo_table *t, ...);      /* cols C strings; copied, controls made visible; NULL is "" */
 void fo_table_print(struct fo_table *t, FILE *f, const char *indent, bool head);   /* head: underline the first row */
 void fo_table_fini(struct fo_table *t);
+/* Prints `first` and behind it the text, wrapped at 80 columns; further lines stand behind `lead`. A figure and its
+ * unit ("244 MiB", "5.0 % of") stay on one line. */
+void fo_cli_put(FILE *f, const char *first, const char *lead, const char *fmt, ...) FO_PRINTF(4, 5);
+static inline const char *fo_cli_plural(int64_t n, const char *one, const char *many) { return n == 1 ? one : many; }
 bool fo_cli_color(FILE *f);                      /* a terminal, NO_COLOR unset */
 
 #endif

@@ -1,6 +1,8 @@
 /* What `flatout`, `flatout --help` and `flatout CMD --help` print. */
 #include "cli/cli.h"
 
+#include "program/run.h"
+
 #include <string.h>
 
 static const struct {
@@ -16,8 +18,8 @@ static const struct {
 	const char *command, *task, *example;
 } tasks[] = {
 	{ "mfu", "Judge a training speed that somebody reports",
-	  "flatout mfu --model llama-3.1-8b --seq 8192 --device b200 --devices 1\n"
-	  "              --tokens-per-second 21111" },
+	  "flatout mfu --model llama-3.1-8b --seq 8192 --device b200 --devices 1 \\\n"
+	  "          --tokens-per-second 21111" },
 	{ "demo", "Train a small model on this machine, in minutes", "flatout demo" },
 	{ "train", "Train on your own text, interrupt it, go on", "flatout init run.yaml && flatout train run.yaml" },
 	{ "flops", "Count the work of a model", "flatout flops --model llama-3.1-8b --seq 8192 --tokens 15T" },
@@ -129,11 +131,24 @@ void fo_help_command(const struct fo_command *c, struct fo_str *out)
 		fo_str_puts(out, "\n");
 		put_text(c->text, out);
 	}
-	if (c->opts && c->opts[0].key) {
+	const struct fo_opt *rows = c->opts;
+	if (c->own) {
+		struct fo_str own = { 0 };
+		fo_opt_help(c->own, &own);
+		/* Rows of one group stand below "Options:", which would say too much here. */
+		fo_str_printf(out, "\nthis command:\n%s", strchr(own.data, '\n') + 1);
+		fo_str_fini(&own);
+		rows = fo_run_options;
+		if (strcmp(c->name, FO_RUN_OPTIONS_COMMAND)) {
+			fo_str_puts(out, "\nrun options: flatout " FO_RUN_OPTIONS_COMMAND " --help\n");
+			return;
+		}
+	}
+	if (rows && rows[0].key) {
 		fo_str_puts(out, "\n");
-		fo_opt_help(c->opts, out);
+		fo_opt_help(rows, out);
 		char env[128];
-		fo_str_printf(out, "\nEach option can also be set by an environment variable:\n--%s by %s.\n",
-			      fo_opt_flag_name(c->opts, 0), fo_opt_env_name(env, c->opts[0].key));
+		fo_str_printf(out, "\nEach option%s can also be set by an environment variable:\n--%s by %s.\n",
+			      c->own ? " of a run" : "", fo_opt_flag_name(rows, 0), fo_opt_env_name(env, rows[0].key));
 	}
 }

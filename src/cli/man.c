@@ -1,6 +1,8 @@
 /* Manual pages in mdoc, made from the command rows, so that they cannot differ from --help. */
 #include "cli/cli.h"
 
+#include "program/run.h"
+
 #include <string.h>
 
 /* Date of the pages: that of the release, not of the build, so that the same source gives the same page. */
@@ -34,6 +36,18 @@ static void exit_status(struct fo_str *out)
 			 ".El\n");
 }
 
+/* One list of two tables: the first one's end and the second one's beginning are left out. */
+static void joint_options(const struct fo_opt *first, const struct fo_opt *second, struct fo_str *out)
+{
+	struct fo_str more = { 0 };
+	fo_opt_mdoc(first, out);
+	fo_opt_mdoc(second, &more);
+	out->len -= strlen(".El\n");
+	out->data[out->len] = 0;
+	fo_str_puts(out, strstr(more.data, ".It "));
+	fo_str_fini(&more);
+}
+
 void fo_man_command(const struct fo_command *c, struct fo_str *out)
 {
 	struct fo_str name = { 0 };
@@ -55,13 +69,23 @@ void fo_man_command(const struct fo_command *c, struct fo_str *out)
 	}
 	fo_str_puts(out, ".Sh DESCRIPTION\n");
 	fo_opt_mdoc_text(out, c->text && *c->text ? c->text : c->summary);
-	fo_opt_mdoc(c->opts, out);
-	if (c->opts && c->opts[0].key) {
+	bool refer = c->own && strcmp(c->name, FO_RUN_OPTIONS_COMMAND);
+	const struct fo_opt *rows = c->own ? fo_run_options : c->opts;
+	if (refer)
+		fo_opt_mdoc(c->own, out);
+	else if (c->own)
+		joint_options(c->own, rows, out);
+	else
+		fo_opt_mdoc(rows, out);
+	if (refer)
+		fo_str_puts(out,
+			    ".Pp\nThe options of a run are those of\n.Xr flatout-" FO_RUN_OPTIONS_COMMAND " 1 .\n");
+	if (rows && rows[0].key && !refer) {
 		char env[128];
 		fo_str_printf(out,
-			      ".Sh ENVIRONMENT\nEach option can be set by a variable:\n.Fl -%s\nby\n.Ev %s .\n"
+			      ".Sh ENVIRONMENT\nEach option%s can be set by a variable:\n.Fl -%s\nby\n.Ev %s .\n"
 			      "A flag counts more than a variable, a variable more than a file.\n",
-			      fo_opt_flag_name(c->opts, 0), fo_opt_env_name(env, c->opts[0].key));
+			      c->own ? " of a run" : "", fo_opt_flag_name(rows, 0), fo_opt_env_name(env, rows[0].key));
 	}
 	exit_status(out);
 	fo_str_puts(out, ".Sh SEE ALSO\n.Xr flatout 1\n");

@@ -92,7 +92,7 @@ done:
 }
 
 const struct fo_command fo_cmd_ops = {
-	.name = "ops", .group = "improve", .usage = "flatout ops [--json]", .summary = "The operations a step program is made of.",
+	.name = "ops", .group = "improve", .usage = "flatout ops [--json]", .summary = "the operations that step programs are made of",
 	.text = "Every operation declares itself once: its class (tensor, memory, comm, host), the row of the step profile its time "
 		"belongs to, its operands with their access modes, and its shapes. T tokens of a micro-batch, D hidden, HQ heads x "
 		"head dimension, KQ kv heads x head dimension, F ffn, V vocabulary.\n",

@@ -6,12 +6,17 @@
 
 #include <string.h>
 
-struct program { struct fo_run run; bool json; const char *dump; bool operations; };
+struct program {
+	struct fo_run run;
+	bool json;
+	const char *dump;
+	bool operations;
+};
 static const struct fo_opt extra[] = {
-	FO_OPT_BOOL(struct program, json, "cli.json", "false", "JSON on standard output"),
-	FO_OPT_TEXT(struct program, dump, "cli.dump", "FILE", "", "write the program as text; --program.file=FILE reads it back"),
 	FO_OPT_BOOL(struct program, operations, "cli.operations", "true", "list the operations of every block"),
-	FO_OPT_END
+	FO_OPT_TEXT(struct program, dump, "cli.dump", "FILE", "",
+		    "write the program as text; --program.file=FILE reads it back"),
+	FO_OPT_BOOL(struct program, json, "cli.json", "false", "print JSON"), FO_OPT_END
 };
 static struct fo_opt rows[FO_RUN_ROWS_MAX];
 __attribute__((constructor)) static void make_rows(void) { fo_run_options_with(rows, extra); }
@@ -33,8 +38,18 @@ static void operands(const struct fo_program *p, const struct fo_op *o, struct f
 			const struct fo_operand *a = &o->arg[i];
 			if (fo_access_writes(a->access) != pass)
 				continue;
-			const char *mode = a->access == FO_ACC ? "+=" : a->access == FO_UPDATE ? "*" : a->access == FO_TAKE ? "!" : "";
-			fo_str_printf(out, "%s%s%s%s %dx%d %s", any ? ", " : pass ? "-> " : "", p->buf[a->buf].name, a->dlayer > 0 ? "[l+1]" : a->dlayer < 0 ? "[l-1]" : "",
+			const char *mode = a->access == FO_ACC      ? "+="
+					   : a->access == FO_UPDATE ? "*"
+					   : a->access == FO_TAKE   ? "!"
+								    : "";
+			fo_str_printf(out, "%s%s%s%s %dx%d %s",
+				      any    ? ", "
+				      : pass ? "-> "
+					     : "",
+				      p->buf[a->buf].name,
+				      a->dlayer > 0   ? "[l+1]"
+				      : a->dlayer < 0 ? "[l-1]"
+						      : "",
 				      mode, a->nr, a->nc, fo_dtype_name[p->buf[a->buf].dtype]);
 			any = true;
 		}
@@ -54,20 +69,27 @@ static void print_blocks(const struct fo_program *p, bool list)
 			sum.exec += c.exec;
 			sum.bytes += c.bytes;
 		}
-		printf("%s: %lld x %d operations (%s, %s), %s, %s each\n", k->name, (long long)slots_of(p, b), k->n, fo_role_name[k->role], fo_unit_name[k->unit],
-		       fo_str_si(flop, sum.exec, "FLOP"), fo_str_bytes(bytes, sum.bytes));
+		struct fo_str head = { 0 };
+		fo_str_printf(&head, "%s: %lld x %d %s (%s, %s)", k->name, (long long)slots_of(p, b), k->n,
+			      fo_cli_plural(k->n, "operation", "operations"), fo_role_name[k->role],
+			      fo_unit_name[k->unit]);
+		if (sum.exec > 0)
+			fo_str_printf(&head, ", %s", fo_str_si(flop, sum.exec, "FLOP"));
+		if (sum.bytes > 0)
+			fo_str_printf(&head, ", %s", fo_str_bytes(bytes, sum.bytes));
+		fo_cli_put(stdout, "", "    ", "%s%s", head.data, sum.exec > 0 || sum.bytes > 0 ? " each" : "");
+		fo_str_fini(&head);
 		for (int i = 0; list && i < k->n; i++) {
 			const struct fo_op *o = &k->op[i];
 			struct fo_cost c = fo_op_cost(p, o, -1);
 			struct fo_str line = { 0 }, text = { 0 };
-			fo_str_printf(&line, "  %s.%s%s ", fo_op_info(o->kind)->name, fo_phase_name[o->phase], o->lane == FO_LANE_COMPUTE ? "" : " on lane ");
+			fo_str_printf(&line, "  %s.%s ", fo_op_info(o->kind)->name, fo_phase_name[o->phase]);
 			if (o->lane != FO_LANE_COMPUTE)
-				fo_str_printf(&line, "%s ", fo_lane_name[o->lane]);
+				fo_str_printf(&line, "on lane %s ", fo_lane_name[o->lane]);
 			operands(p, o, &text);
 			if (c.exec > 0)
 				fo_str_printf(&text, "; %s", fo_str_si(flop, c.exec, "FLOP"));
-			fo_opt_wrapped(&line, text.data, (int)line.len, "      ", 80);
-			fputs(line.data, stdout);
+			fo_cli_put(stdout, line.data, "      ", "%s", text.data);
 			fo_str_fini(&text);
 			fo_str_fini(&line);
 		}
@@ -79,17 +101,26 @@ static void print_summary(const struct fo_program *p, const struct fo_unrolled *
 	char a[32], b[32], c[32], d[32];
 	struct fo_cost cost = fo_program_cost(p, -1);
 	double tokens = (double)p->tokens * (double)p->run.micro_batches;
-	printf("step program of %s: %lld micro-batches x %lld rows x %lld tokens, %s\n\n", p->model.name, (long long)p->run.micro_batches, (long long)p->run.rows,
-	       (long long)p->run.seq, fo_numerics_name[p->run.precision]);
+	fo_cli_put(stdout, "", "    ", "step program of %s: %lld %s x %lld %s x %lld tokens, %s", p->model.name,
+		   (long long)p->run.micro_batches, fo_cli_plural(p->run.micro_batches, "micro-batch", "micro-batches"),
+		   (long long)p->run.rows, fo_cli_plural(p->run.rows, "row", "rows"), (long long)p->run.seq,
+		   fo_numerics_name[p->run.precision]);
+	printf("\n");
 	print_blocks(p, list);
 	printf("\n%d slots, %d operation instances\n", p->nslot, u->n);
-	printf("model      %s per step, %s per token by rule mfu, %s by mfu_causal\n", fo_str_si(a, cost.model, "FLOP"), fo_str_si(b, cost.model / tokens, "FLOP"),
-	       fo_str_si(c, cost.model_causal / tokens, "FLOP"));
-	printf("executed   %s per step (causal attention skips what is masked)\n", fo_str_si(a, cost.exec, "FLOP"));
-	printf("moved      %s per step if every operand is read and written once\n", fo_str_bytes(a, cost.bytes));
-	printf("memory     %s: activations and gradients %s (live at most %s),\n           weights and optimizer state %s\n",
-	       fo_str_bytes(a, (double)(u->arena_bytes + u->persistent_bytes)), fo_str_bytes(b, (double)u->arena_bytes), fo_str_bytes(c, (double)u->max_live_bytes),
-	       fo_str_bytes(d, (double)u->persistent_bytes));
+	const char *lead = "          ";
+	fo_cli_put(stdout, "model     ", lead, "%s per step; per token %s by rule mfu, %s by mfu_causal",
+		   fo_str_si(a, cost.model, "FLOP"), fo_str_si(b, cost.model / tokens, "FLOP"),
+		   fo_str_si(c, cost.model_causal / tokens, "FLOP"));
+	fo_cli_put(stdout, "executed  ", lead, "%s per step (causal attention skips what is masked)",
+		   fo_str_si(a, cost.exec, "FLOP"));
+	fo_cli_put(stdout, "moved     ", lead, "%s per step if every operand is read and written once",
+		   fo_str_bytes(a, cost.bytes));
+	fo_cli_put(stdout, "memory    ", lead,
+		   "%s: activations and gradients %s (live at most %s), weights and optimizer state %s",
+		   fo_str_bytes(a, (double)(u->arena_bytes + u->persistent_bytes)),
+		   fo_str_bytes(b, (double)u->arena_bytes), fo_str_bytes(c, (double)u->max_live_bytes),
+		   fo_str_bytes(d, (double)u->persistent_bytes));
 }
 
 static void print_json(const struct fo_program *p, const struct fo_unrolled *u)
@@ -145,8 +176,55 @@ static void print_json(const struct fo_program *p, const struct fo_unrolled *u)
 	fo_str_fini(&out);
 }
 
+/* A program that was read says everything that an option could: those that were given must say the same. */
+static fo_status same_run(const struct fo_program *p, const struct fo_opt_set *s, const struct fo_run *r)
+{
+	const struct fo_model *pm = &p->model;
+	const struct {
+		const char *key;
+		int64_t want, has;
+	} number[] = {
+		{ "model.layers", r->layers, pm->layers },
+		{ "model.hidden", r->hidden, pm->hidden },
+		{ "model.heads", r->heads, pm->heads },
+		{ "model.kv-heads", r->kv_heads, pm->kv_heads },
+		{ "model.head-dim", r->head_dim, pm->head_dim },
+		{ "model.ffn", r->ffn, pm->ffn },
+		{ "model.vocab", r->vocab, pm->vocab },
+		{ "data.seq", r->seq, p->run.seq },
+		{ "train.rows", r->rows, p->run.rows },
+		{ "train.micro-batches", r->micro_batches, p->run.micro_batches },
+	};
+	struct fo_str text = { 0 };
+	for (size_t i = 0; i < sizeof number / sizeof *number; i++)
+		/* 0 of a model's key: as the model says. */
+		if (fo_opt_given(s, number[i].key) && number[i].want && number[i].want != number[i].has)
+			fo_str_printf(&text, "%s%s is %lld there, not %lld", text.len ? "; " : "", number[i].key,
+				      (long long)number[i].has, (long long)number[i].want);
+	if (fo_opt_given(s, "train.precision") && fo_run_precision(r) != p->run.precision)
+		fo_str_printf(&text, "%strain.precision is %s there, not %s", text.len ? "; " : "",
+			      fo_numerics_name[p->run.precision], fo_numerics_name[fo_run_precision(r)]);
+	if (r->tied && (r->tied == 1) != pm->tied)
+		fo_str_printf(&text, "%smodel.tied is %s there, not %s", text.len ? "; " : "", pm->tied ? "yes" : "no",
+			      r->tied == 1 ? "yes" : "no");
+	fo_status st = FO_OK;
+	struct fo_model m;
+	if (!text.len && fo_opt_given(s, "model.name")) {
+		st = fo_run_model(r, &m);
+		if (st == FO_OK && (m.layers != pm->layers || m.hidden != pm->hidden || m.heads != pm->heads ||
+				    m.kv_heads != pm->kv_heads || m.head_dim != pm->head_dim || m.ffn != pm->ffn ||
+				    m.vocab != pm->vocab || m.tied != pm->tied))
+			fo_str_printf(&text, "it trains another model than '%s'", r->model);
+	}
+	if (st == FO_OK && text.len)
+		st = fo_hint(fo_fail(FO_EARG, "options contradict the program in '%s': %s", r->program_file, text.data),
+			     "leave them out, or leave program.file out");
+	fo_str_fini(&text);
+	return st;
+}
+
 /* Lowered from the run, or read from program.file. */
-static fo_status load(struct fo_program *p, const struct fo_run *r)
+static fo_status load(struct fo_program *p, const struct fo_opt_set *s, const struct fo_run *r)
 {
 	if (*r->program_file) {
 		struct fo_arena a = { 0 };
@@ -156,6 +234,11 @@ static fo_status load(struct fo_program *p, const struct fo_run *r)
 		if (st == FO_OK)
 			st = fo_program_parse(p, text, len, r->program_file);
 		fo_arena_fini(&a);
+		if (st != FO_OK)
+			return st;
+		st = same_run(p, s, r);
+		if (st != FO_OK)
+			fo_program_fini(p);
 		return st;
 	}
 	struct fo_model m;
@@ -191,8 +274,7 @@ static fo_status run(int argc, char **argv)
 	fo_status st;
 	FO_TRY_OR(st, fo_cli_options_file(&fo_cmd_program, &s, &in, &argc, argv), done);
 	FO_TRY_OR(st, fo_cli_no_more_args(&fo_cmd_program, argc, argv, 1), done);
-	FO_TRY_OR(st, fo_run_check(&s, &in.run), done);
-	FO_TRY_OR(st, load(&p, &in.run), done);
+	FO_TRY_OR(st, load(&p, &s, &in.run), done);
 	st = show(&p, &in);
 	fo_program_fini(&p);
 done:
@@ -201,12 +283,18 @@ done:
 }
 
 const struct fo_command fo_cmd_program = {
-	.name = "program", .group = "improve", .usage = "flatout program [run.yaml] [--KEY=VALUE ...] [--dump FILE] [--no-operations] [--json]",
-	.summary = "The step program of a run: every operation, its cost, the memory plan.",
-	.text = "A training step is a program: blocks of operations, each written once and repeated over layers and micro-batches. The "
-		"engine runs it, the meter counts it, the memory plan is made from it. '*' behind an operand: read and written; '+=': "
+	.name = "program",
+	.group = "improve",
+	.usage = "flatout program [run.yaml] [--KEY=VALUE ...] [--dump FILE] [--no-operations] [--json]",
+	.summary = "the step program of a run: operations, costs, memory plan",
+	.text = "A training step is a program: blocks of operations, each written once and repeated over layers and "
+		"micro-batches. The "
+		"engine runs it, the meter counts it, the memory plan is made from it. '*' behind an operand: read and "
+		"written; '+=': "
 		"accumulated; '!': read for the last time.\n\n"
 		"  flatout program run.yaml --no-operations\n"
 		"  flatout program --model.name=llama-3.1-8b --data.seq=8192 --json\n",
-	.opts = rows, .run = run,
+	.opts = rows,
+	.own = extra,
+	.run = run,
 };

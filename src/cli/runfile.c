@@ -8,19 +8,23 @@
 
 /* ---- init ---- */
 
-struct init { struct fo_run run; bool json; };
-static const struct fo_opt init_extra[] = {
-	FO_OPT_BOOL(struct init, json, "cli.json", "false", "JSON on standard output"),
-	FO_OPT_END
+struct init {
+	struct fo_run run;
+	bool json;
 };
+static const struct fo_opt init_extra[] = { FO_OPT_BOOL(struct init, json, "cli.json", "false", "print JSON"),
+					    FO_OPT_END };
 static struct fo_opt init_rows[FO_RUN_ROWS_MAX];
 
-/* A first run that any machine finishes in minutes: about 5M parameters. What the user gives replaces it. */
-static const struct { const char *key, *value; } first_run[] = {
-	{ "model.layers", "6" }, { "model.hidden", "256" }, { "model.heads", "4" }, { "model.kv-heads", "4" }, { "model.head-dim", "64" },
-	{ "model.ffn", "704" }, { "model.vocab", "4096" }, { "data.seq", "512" }, { "train.rows", "4" }, { "train.micro-batches", "1" },
-	{ "train.steps", "300" }, { "optim.lr", "2e-3" }, { "optim.warmup", "30" }, { "eval.every", "50" }, { "checkpoint.every", "100" },
-	{ "sample.tokens", "60" },
+/* A first run that any machine finishes in minutes: about 7M parameters. What the user gives replaces it. */
+static const struct {
+	const char *key, *value;
+} first_run[] = {
+	{ "model.layers", "6" },        { "model.hidden", "256" },     { "model.heads", "4" },
+	{ "model.kv-heads", "4" },      { "model.head-dim", "64" },    { "model.ffn", "704" },
+	{ "model.vocab", "4096" },      { "data.seq", "512" },         { "train.rows", "4" },
+	{ "train.micro-batches", "1" }, { "train.steps", "300" },      { "optim.lr", "2e-3" },
+	{ "eval.every", "50" },         { "checkpoint.every", "100" }, { "sample.tokens", "60" },
 };
 
 static fo_status write_sample(struct fo_opt_set *s, const char *path, bool json)
@@ -31,7 +35,8 @@ static fo_status write_sample(struct fo_opt_set *s, const char *path, bool json)
 	only.rows = fo_run_options;
 	fo_opt_sample_yaml(&only, &text);
 	s->arena = only.arena;
-	fo_status st = fo_fs_exists(path) ? fo_hint(fo_fail(FO_EARG, "'%s' exists and is not overwritten", path), "name another file: flatout init FILE")
+	fo_status st = fo_fs_exists(path) ? fo_hint(fo_fail(FO_EARG, "'%s' exists and is not overwritten", path),
+						    "name another file: flatout init FILE")
 					  : fo_fs_write_atomic(path, text.data, text.len);
 	fo_str_fini(&text);
 	if (st == FO_OK && json) {
@@ -41,8 +46,11 @@ static fo_status write_sample(struct fo_opt_set *s, const char *path, bool json)
 		printf("%s}\n", out.data);
 		fo_str_fini(&out);
 	} else if (st == FO_OK) {
-		printf("wrote %s\nnext: flatout train %s --dry-run    the memory plan and the step program\n      flatout train %s              train; Ctrl-C "
-		       "saves, the same command goes on\n", path, path, path);
+		char shown[1024];
+		fo_str_visible(shown, sizeof shown, path);
+		printf("wrote %s\nnext: flatout train %s --dry-run   what it would do, the memory plan\n"
+		       "      flatout train %s             train; Ctrl-C saves, again goes on\n",
+		       shown, shown, shown);
 	}
 	return st;
 }
@@ -52,7 +60,7 @@ static fo_status run_init(int argc, char **argv)
 	struct init in;
 	struct fo_opt_set s;
 	fo_status st;
-	FO_TRY_OR(st, fo_cli_options(&fo_cmd_init, &s, &in, &argc, argv), done);
+	fo_cli_options_read(&fo_cmd_init, &s, &in, &argc, argv);
 	FO_TRY_OR(st, fo_cli_no_more_args(&fo_cmd_init, argc, argv, 1), done);
 	for (size_t i = 0; i < sizeof first_run / sizeof *first_run; i++)
 		if (!fo_opt_given(&s, first_run[i].key) && !fo_opt_given(&s, "model.name"))
@@ -62,8 +70,7 @@ static fo_status run_init(int argc, char **argv)
 		fo_opt_set_text(&s, "data.path", "/usr/share/common-licenses", FO_ORIGIN_FILE, "first run");
 	if (!fo_opt_given(&s, "data.holdout"))
 		fo_opt_set_text(&s, "data.holdout", "10", FO_ORIGIN_FILE, "first run");
-	FO_TRY_OR(st, fo_opt_finish(&s), done);
-	FO_TRY_OR(st, fo_run_check(&s, &in.run), done);
+	FO_TRY_OR(st, fo_cli_options_finish(&fo_cmd_init, &s), done);
 	st = write_sample(&s, argc > 1 ? argv[1] : "run.yaml", in.json);
 done:
 	fo_opt_fini(&s);
@@ -71,20 +78,28 @@ done:
 }
 
 const struct fo_command fo_cmd_init = {
-	.name = "init", .group = "train", .usage = "flatout init [FILE] [--KEY=VALUE ...] [--json]", .summary = "Write a commented run file that runs.",
-	.text = "FILE is run.yaml unless named; an existing file is never overwritten. Without --model.name the file holds a model of "
-		"about 5M parameters that any machine trains in minutes. Any option given here goes into the file:\n\n"
+	.name = "init",
+	.group = "train",
+	.usage = "flatout init [FILE] [--KEY=VALUE ...] [--json]",
+	.summary = "write a commented run file that runs",
+	.text = "FILE is run.yaml unless named; an existing file is never overwritten. Without --model.name the file "
+		"holds a model of "
+		"about 7M parameters that any machine trains in minutes. Any option given here goes into the file:\n\n"
 		"  flatout init --data.path=books/ --train.steps=2000\n",
-	.opts = init_rows, .run = run_init,
+	.opts = init_rows,
+	.own = init_extra,
+	.run = run_init,
 };
 
 /* ---- config ---- */
 
-struct config { struct fo_run run; bool json, all; };
+struct config {
+	struct fo_run run;
+	bool json, all;
+};
 static const struct fo_opt config_extra[] = {
-	FO_OPT_BOOL(struct config, json, "cli.json", "false", "JSON on standard output"),
-	FO_OPT_BOOL(struct config, all, "cli.all", "true", "also values that are defaults"),
-	FO_OPT_END
+	FO_OPT_BOOL(struct config, all, "cli.all", "true", "show values that are defaults too"),
+	FO_OPT_BOOL(struct config, json, "cli.json", "false", "print JSON"), FO_OPT_END
 };
 static struct fo_opt config_rows[FO_RUN_ROWS_MAX];
 
@@ -92,6 +107,23 @@ __attribute__((constructor)) static void make_rows(void)
 {
 	fo_run_options_with(init_rows, init_extra);
 	fo_run_options_with(config_rows, config_extra);
+}
+
+/* "3 rows", "1 row", "64 MiB": a size carries its unit. */
+static const char *value_with_unit(struct fo_opt_set *s, int i)
+{
+	const struct fo_opt *row = &s->rows[i];
+	const char *value = fo_opt_value_text(s, i);
+	size_t n = strlen(row->unit);
+	if (row->type == FO_OPT_T_BYTES) {
+		size_t digits = strspn(value, "0123456789");
+		return fo_arena_printf(&s->arena, "%.*s %s", (int)digits, value, value + digits);
+	}
+	if (!n)
+		return value;
+	if (!strcmp(value, "1") && n > 1 && row->unit[n - 1] == 's')
+		n -= n > 4 && !strcmp(row->unit + n - 4, "ches") ? 2 : 1; /* batches */
+	return fo_arena_printf(&s->arena, "%s %.*s", value, (int)n, row->unit);
 }
 
 static void print_config(struct fo_opt_set *s, bool all)
@@ -103,7 +135,7 @@ static void print_config(struct fo_opt_set *s, bool all)
 		if (!all && s->origin[i].from == FO_ORIGIN_DEFAULT)
 			continue;
 		const char *where = s->origin[i].where;
-		fo_table_row(&t, s->rows[i].key, fo_arena_printf(&s->arena, "%s%s%s", fo_opt_value_text(s, i), *s->rows[i].unit ? " " : "", s->rows[i].unit),
+		fo_table_row(&t, s->rows[i].key, value_with_unit(s, i),
 			     where && *where ? where : fo_opt_origin_name(s->origin[i].from));
 	}
 	fo_table_print(&t, stdout, "", true);
@@ -117,12 +149,12 @@ static fo_status run_config(int argc, char **argv)
 	fo_status st;
 	FO_TRY_OR(st, fo_cli_options_file(&fo_cmd_config, &s, &in, &argc, argv), done);
 	FO_TRY_OR(st, fo_cli_no_more_args(&fo_cmd_config, argc, argv, 1), done);
-	FO_TRY_OR(st, fo_run_check(&s, &in.run), done);
 	struct fo_model m;
 	FO_TRY_OR(st, fo_run_model(&in.run, &m), done);
 	if (in.json) {
 		struct fo_str out = { 0 };
 		fo_str_puts(&out, "{\"schema\":1,\"options\":");
+		s.rows = fo_run_options;
 		fo_opt_json(&s, &out);
 		printf("%s}\n", out.data);
 		fo_str_fini(&out);
@@ -135,9 +167,14 @@ done:
 }
 
 const struct fo_command fo_cmd_config = {
-	.name = "config", .group = "train", .usage = "flatout config [run.yaml] [--KEY=VALUE ...] [--no-all] [--json]",
-	.summary = "Effective values of a run and where each comes from.",
-	.text = "Precedence: default, run file (shown as file:line), environment (the variable), flag. All mistakes are reported at once, "
+	.name = "config",
+	.group = "train",
+	.usage = "flatout config [run.yaml] [--KEY=VALUE ...] [--no-all] [--json]",
+	.summary = "effective values of a run and where each comes from",
+	.text = "Precedence: default, run file (shown as file:line), environment (the variable), flag. All mistakes "
+		"are reported at once, "
 		"each with the nearest key, the range and the unit.\n",
-	.opts = config_rows, .run = run_config,
+	.opts = config_rows,
+	.own = config_extra,
+	.run = run_config,
 };

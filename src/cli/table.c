@@ -1,6 +1,8 @@
 #include "cli/cli.h"
 
+#include <ctype.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -131,6 +133,29 @@ void fo_table_fini(struct fo_table *t)
 	free(t->row);
 	fo_arena_fini(&t->arena);
 	*t = (struct fo_table){ 0 };
+}
+
+void fo_cli_put(FILE *f, const char *first, const char *lead, const char *fmt, ...)
+{
+	enum { GLUE = 1 }; /* stands for a space at which no line may break */
+	char text[4096];
+	struct fo_str out = { 0 };
+	va_list ap;
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof text, fmt, ap);
+	va_end(ap);
+	for (char *p = text; *p; p++)
+		if (p > text && *p == ' ' &&
+		    ((isdigit((unsigned char)p[-1]) && (isalpha((unsigned char)p[1]) || p[1] == '%')) ||
+		     (p[-1] == '%' && isalpha((unsigned char)p[1]))))
+			*p = GLUE;
+	fo_str_puts(&out, first);
+	fo_opt_wrapped(&out, text, (int)columns(first, strlen(first)), lead, WIDTH);
+	for (size_t i = 0; i < out.len; i++)
+		if (out.data[i] == GLUE)
+			out.data[i] = ' ';
+	fputs(out.data, f);
+	fo_str_fini(&out);
 }
 
 bool fo_cli_color(FILE *f)

@@ -87,7 +87,8 @@ void fo_version_text(struct fo_str *out, bool json)
 		fo_str_printf(out, "compiler   %s, %s build%s\n", FO_VERSION_COMPILER, FO_VERSION_BUILD,
 			      engine ? "" : ", without the training engine");
 		fo_str_printf(out, "machine    %s\n", isa.data);
-		fo_str_printf(out, "libraries  %s\n", FO_VERSION_LIBRARIES);
+		fo_str_puts(out, "libraries  ");
+		fo_opt_wrapped(out, FO_VERSION_LIBRARIES, 11, "           ", 80);
 	}
 	fo_str_fini(&isa);
 }

@@ -7,8 +7,8 @@
  * Contract of a kernel:
  * - Operands come in the order of ops.def as row-major rectangles (data, rows, cols, ld in elements).
  * - It writes exactly its outputs, allocates nothing, prints nothing, returns nothing: shapes were checked before.
- * - Operands that an operation may accumulate into (mode a in ops.def): where bit i of call->first is set, operand i is
- *   stored, else added to. DEF and PART operands always have their bit set.
+ * - Where bit i of call->first is set, operand i is stored, else added to: set for DEF and PART, and for an ACC whose
+ *   rectangle has not been written yet (fo_unroll decides).
  * - It uses at most call->threads threads (OpenMP) and call->ws (64-byte aligned, call->ws_bytes >= what ws() asked for).
  * - The same inputs, threads and set give the same bits: static partitions, reductions in a fixed order.
  * - bf16 is stored rounded to nearest even; sums are carried in fp32 at least (fp64 operands: fp64).

@@ -313,7 +313,7 @@ fo_status fo_program_parse(struct fo_program *p, const char *text, size_t len, c
 			break;
 		}
 		if (!strncmp(line, "name ", 5)) {   /* the rest of the line: names of models may have spaces */
-			snprintf(p->model.name, sizeof p->model.name, "%s", strcmp(line + 5, "-") ? line + 5 : "");
+			fo_str_visible(p->model.name, sizeof p->model.name, strcmp(line + 5, "-") ? line + 5 : "");
 			continue;
 		}
 		split(&r, line);
@@ -324,8 +324,11 @@ fo_status fo_program_parse(struct fo_program *p, const char *text, size_t len, c
 	p->next_id = next_id;
 	if (st == FO_OK && !ended)
 		st = fo_fail(FO_EFORMAT, "%s: the step program is cut off after line %d: no 'end'", where, r.line);
-	if (st == FO_OK)
+	if (st == FO_OK) {
 		st = fo_model_check(&p->model);
+		if (st != FO_OK)
+			st = fo_wrap(st, "%s", where);
+	}
 	if (st == FO_OK && (p->nbuf == 0 || p->run.seq == 0))
 		st = fo_fail(FO_EFORMAT, "%s: the step program has no run or no buffers", where);
 	/* Unrolling costs time and memory in proportion to instances: bounded before it is tried. */
@@ -337,7 +340,7 @@ fo_status fo_program_parse(struct fo_program *p, const char *text, size_t len, c
 		bytes += (double)fo_buffer_bytes(&p->buf[i]) * (double)(p->model.layers + 1) * (double)p->run.micro_batches;
 	if (st == FO_OK && bytes > 0x1p60)
 		st = fo_fail(FO_EFORMAT, "%s: the step program's buffers hold more than 2^60 bytes", where);
-	if (st == FO_OK && (instances > 2e7 || (double)p->nbuf * (double)(p->model.layers + 1) * (double)p->run.micro_batches > 2e7))
+	if (st == FO_OK && (instances > 2e7 || (double)p->nparam * (double)(p->model.layers + 1) > 2e7 || (double)p->nbuf * (double)(p->model.layers + 1) * (double)p->run.micro_batches > 2e7))
 		st = fo_fail(FO_EFORMAT, "%s: the step program has more than 20 million instances", where);
 	if (st == FO_OK)
 		st = fo_program_verify(p, where);

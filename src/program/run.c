@@ -1,11 +1,12 @@
 #include "program/run.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #define R struct fo_run
 const struct fo_opt fo_run_options[] = {
-	FO_OPT_TEXT(R, model, "model.name", "NAME", "flatout-134m", "preset (flatout flops --help lists them), config.json or a folder with one"),
+	FO_OPT_TEXT(R, model, "model.name", "NAME", "flatout-134m", "preset (flatout flops --list), config.json or a folder with one"),
 	FO_OPT_INT(R, layers, "model.layers", "N", "0", 0, 10000, "layers", "overrides the model; 0: as the model says"),
 	FO_OPT_INT(R, hidden, "model.hidden", "N", "0", 0, 1 << 20, "columns", "width of the residual stream; 0: as the model says"),
 	FO_OPT_INT(R, heads, "model.heads", "N", "0", 0, 65536, "heads", "query heads; 0: as the model says"),
@@ -29,7 +30,7 @@ const struct fo_opt fo_run_options[] = {
 	FO_OPT_ENUM(R, precision, "train.precision", "bf16", "bf16 with fp32 master weights, or fp32", "bf16|fp32"),
 	FO_OPT_REAL(R, lr, "optim.lr", "X", "6e-4", 0, 10, "", "peak learning rate of AdamW"),
 	FO_OPT_ENUM(R, schedule, "optim.schedule", "cosine", "how the learning rate falls after warm-up", "cosine|linear|wsd|constant"),
-	FO_OPT_INT(R, warmup, "optim.warmup", "N", "100", 0, 1e9, "steps", "linear warm-up"),
+	FO_OPT_INT(R, warmup, "optim.warmup", "N", "100", 0, 1e9, "steps", "linear warm-up; at most a tenth of train.steps unless given"),
 	FO_OPT_REAL(R, final_lr, "optim.final-lr", "X", "0.1", 0, 1, "", "last learning rate as a share of the peak"),
 	FO_OPT_REAL(R, decay_share, "optim.decay-share", "X", "0.2", 0, 1, "", "wsd: share of the run over which the rate falls"),
 	FO_OPT_REAL(R, beta1, "optim.beta1", "X", "0.9", 0, 0.9999999, "", "AdamW: decay of the first moment"),
@@ -44,7 +45,7 @@ const struct fo_opt fo_run_options[] = {
 	FO_OPT_INT(R, log_every, "log.every", "N", "1", 1, 1e9, "steps", "a line every N steps where the output is no terminal"),
 	FO_OPT_TEXT(R, prompt, "sample.prompt", "TEXT", "", "what the sample at the end begins with; empty: the start of a document"),
 	FO_OPT_INT(R, sample_tokens, "sample.tokens", "N", "0", 0, 4096, "tokens", "length of a sample generated at the end; 0: none"),
-	FO_OPT_BYTES(R, memory_limit, "memory.limit", "SIZE", "0", 0, 9e15, "refuse a run that plans more; 0: what this machine has free"),
+	FO_OPT_BYTES(R, memory_limit, "memory.limit", "SIZE", NULL, 0, 0x1p53, "refuse a run that plans more; unset or 0: what this machine has free"),
 	FO_OPT_TEXT(R, program_file, "program.file", "PATH", "", "run this dumped step program instead of lowering the model"),
 	FO_OPT_END
 };
@@ -52,6 +53,12 @@ const struct fo_opt fo_run_options[] = {
 
 fo_status fo_run_check(struct fo_opt_set *s, const struct fo_run *r)
 {
+	/* A default gives way: nobody who asks for a short run has asked for a warm-up that is longer. */
+	if (!fo_opt_given(s, "optim.warmup") && r->warmup > r->steps / 10) {
+		char text[24];
+		snprintf(text, sizeof text, "%lld", (long long)(r->steps / 10));
+		fo_opt_set_text(s, "optim.warmup", text, FO_ORIGIN_DEFAULT, "");
+	}
 	if (r->warmup > r->steps)
 		fo_opt_problem(s, "optim.warmup is %lld steps, longer than train.steps (%lld): shorten the warm-up", (long long)r->warmup, (long long)r->steps);
 	if (r->rows * r->seq > 1 << 28)
@@ -89,10 +96,17 @@ fo_status fo_run_model(const struct fo_run *r, struct fo_model *m)
 		m->head_dim = m->hidden / m->heads;
 	if (r->tied)
 		m->tied = r->tied == 1;
-	if (changed && strlen(m->name) + 8 < sizeof m->name)
-		strcat(m->name, "-changed");
 	fo_status st = fo_model_check(m);
-	return st == FO_OK ? st : fo_wrap(st, "model '%s' with the overrides of this run", r->model);
+	if (changed)
+		strcpy(m->name, "custom");
+	if (st == FO_OK || !changed)
+		return st;
+	/* "model 'NAME': what is wrong": the name is said once, with what makes it another model. */
+	char shown[256], text[1024];
+	const char *what = strstr(fo_err_text(), "': ");
+	snprintf(text, sizeof text, "%s", what ? what + 3 : fo_err_text());
+	return fo_fail(st, "model '%s' with the overrides of this run: %s",
+		       fo_str_visible(shown, sizeof shown, r->model), text);
 }
 
 enum fo_numerics fo_run_precision(const struct fo_run *r) { return r->precision == 0 ? FO_PRECISION_BF16 : FO_PRECISION_F32; }

@@ -22,8 +22,42 @@ static fo_status open_tokenizer(struct fo_arena *a, struct fo_corpus *c, const s
 	FO_TRY(fo_fs_list(a, r->data, MAX_FILES, &files, &n));
 	if (!n)
 		return fo_fail(FO_EIO, "'%s' holds no files to train on", r->data);
-	FO_TRY(fo_tokenizer_train(files, n, r->tokenizer_vocab ? r->tokenizer_vocab : vocab, TOKENIZER_BYTES, progress, ctx, &c->tokenizer));
+	fo_status st = fo_tokenizer_train(files, n, r->tokenizer_vocab ? r->tokenizer_vocab : vocab, TOKENIZER_BYTES, progress, ctx, &c->tokenizer);
+	if (st != FO_OK)
+		return fo_wrap(st, "cannot train a tokenizer on '%s'", r->data);
 	return fo_tokenizer_save(c->tokenizer, own);
+}
+
+/* What DIR/data is made from, a line each. */
+static char *source_text(struct fo_arena *a, const struct fo_run *r, int64_t vocab)
+{
+	return fo_arena_printf(a, "data.path %s\ndata.holdout %lld\ndata.tokenizer %s\ndata.vocab %lld\n", r->data, (long long)r->holdout,
+			       *r->tokenizer ? r->tokenizer : "(trained)", (long long)(*r->tokenizer ? 0 : r->tokenizer_vocab ? r->tokenizer_vocab : vocab));
+}
+
+/* Shards that were made from something else than this run names would be used in silence: they are refused. What was left half
+ * made by other settings is made anew. */
+static fo_status check_source(struct fo_arena *a, const struct fo_run *r, const char *dir, int64_t vocab, bool made)
+{
+	char *path = fo_arena_printf(a, "%s/source.txt", dir), *want = source_text(a, r, vocab), *have = "";
+	size_t len = 0;
+	if (!*r->data)   /* nothing is named: what is there is meant */
+		return FO_OK;
+	if (fo_fs_exists(path))
+		FO_TRY(fo_fs_read(a, path, (size_t)1 << 20, &have, &len));
+	if (made && len && strcmp(have, want)) {
+		while (*have && *have == *want && strcspn(have, "\n") == strcspn(want, "\n") && !strncmp(have, want, strcspn(have, "\n"))) {
+			have += strcspn(have, "\n") + 1;
+			want += strcspn(want, "\n") + 1;
+		}
+		return fo_hint(fo_fail(FO_EARG, "'%s' was made with '%.*s', this run says '%.*s'", dir, (int)strcspn(have, "\n"), have, (int)strcspn(want, "\n"), want),
+			       "choose another run.dir; or remove '%s' to make it anew: a checkpoint goes on only from the same tokens", dir);
+	}
+	if (made)
+		return FO_OK;
+	if (len && strcmp(have, want))
+		FO_TRY(fo_fs_remove_tree(fo_arena_printf(a, "%s/tokenizer.json", dir)));
+	return fo_fs_write_atomic(path, want, strlen(want));
 }
 
 static fo_status open_all(struct fo_arena *a, struct fo_corpus *c, const struct fo_run *r, int64_t vocab, fo_progress_fn *progress, void *ctx)
@@ -32,6 +66,7 @@ static fo_status open_all(struct fo_arena *a, struct fo_corpus *c, const struct 
 	if (!*r->data && !fo_fs_exists(train))
 		return fo_hint(fo_fail(FO_EARG, "data.path is empty and '%s' holds no shards", dir), "say what to train on: --data.path=FILE_OR_FOLDER");
 	FO_TRY(fo_fs_mkdirs(dir));
+	FO_TRY(check_source(a, r, dir, vocab, fo_fs_exists(train) && fo_fs_exists(val)));
 	FO_TRY(open_tokenizer(a, c, r, dir, vocab, progress, ctx));
 	if (fo_tokenizer_vocab(c->tokenizer) > vocab)
 		return fo_hint(fo_fail(FO_EARG, "the tokenizer has %lld tokens, the model's vocabulary %lld", (long long)fo_tokenizer_vocab(c->tokenizer), (long long)vocab),

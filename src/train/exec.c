@@ -20,6 +20,7 @@ struct lane {
 	size_t ws_bytes;
 	int threads;
 	_Atomic int32_t done;      /* newest instance that has finished in this step */
+	_Atomic int32_t wanted;    /* oldest instance that a sleeper waits for; INT32_MAX: nobody sleeps on this lane */
 	uint64_t delays;           /* random delays drawn so far */
 };
 
@@ -40,7 +41,6 @@ struct fo_exec {
 	/* Lanes sleep on `wake` until what they wait for has moved. */
 	pthread_mutex_t lock;
 	pthread_cond_t wake;
-	_Atomic int waiting;
 	int32_t step;              /* guarded by lock */
 	int64_t generation;        /* steps begun; guarded by lock */
 	int running;               /* helper lanes still in this step; guarded by lock */
@@ -79,7 +79,7 @@ static fo_status run_instance(struct fo_exec *e, struct lane *ln, int id)
 		poison(e, id, o);
 	if (fo_op_info(o->kind)->cls == FO_CLASS_HOST)
 		return e->port(e->ctx, o->attr.port, s->mb, c.arg, o->n);
-	c.first |= e->u.first[id];
+	c.first = e->u.first[id];
 	c.threads = ln->threads;
 	c.ws = ln->ws;
 	c.ws_bytes = ln->ws_bytes;
@@ -101,24 +101,29 @@ static void fail(struct fo_exec *e, fo_status st)
 	pthread_mutex_unlock(&e->lock);
 }
 
-/* Returns when instance `id` of lane `l` has finished, or the step has failed. */
+/* Returns when instance `id` of lane `l` has finished, or the step has failed. A sleeper says first what it wants and looks at
+ * `done` again; the other side stores `done` first and then looks at `wanted`, all in sequentially consistent order: either the
+ * sleeper sees the new value or it is woken. */
 static void wait_for(struct fo_exec *e, int l, int32_t id)
 {
+	struct lane *ln = &e->lane[l];
 	pthread_mutex_lock(&e->lock);
-	atomic_fetch_add(&e->waiting, 1);
-	while (atomic_load(&e->lane[l].done) < id && !atomic_load(&e->failed))
+	for (;;) {
+		if (id < atomic_load(&ln->wanted))
+			atomic_store(&ln->wanted, id);
+		if (atomic_load(&ln->done) >= id || atomic_load(&e->failed))
+			break;
 		pthread_cond_wait(&e->wake, &e->lock);
-	atomic_fetch_sub(&e->waiting, 1);
+	}
 	pthread_mutex_unlock(&e->lock);
 }
 
 static void finished(struct fo_exec *e, struct lane *ln, int32_t id)
 {
 	atomic_store(&ln->done, id);
-	/* A waiter announces itself before it looks at `done`, both in sequentially consistent order: either it sees the new value or
-	 * we see it waiting. */
-	if (atomic_load(&e->waiting)) {
+	if (id >= atomic_load(&ln->wanted)) {
 		pthread_mutex_lock(&e->lock);
+		atomic_store(&ln->wanted, INT32_MAX);   /* who still waits for more says so again */
 		pthread_cond_broadcast(&e->wake);
 		pthread_mutex_unlock(&e->lock);
 	}
@@ -189,6 +194,7 @@ fo_status fo_exec_step(struct fo_exec *e, int32_t step)
 	pthread_mutex_lock(&e->lock);
 	for (int l = 0; l < FO_LANE_COUNT; l++) {
 		atomic_store(&e->lane[l].done, -1);
+		atomic_store(&e->lane[l].wanted, INT32_MAX);
 		e->running += e->lane[l].started;
 	}
 	atomic_store(&e->failed, false);
@@ -228,8 +234,6 @@ static void prepare_ops(struct fo_exec *e)
 			for (int k = 0; k < o->n; k++) {
 				const struct fo_operand *a = &o->arg[k];
 				pr->call.arg[k] = (struct fo_tensor){ .rows = a->nr, .cols = a->nc, .ld = p->buf[a->buf].cols, .dtype = p->buf[a->buf].dtype };
-				if (a->access == FO_DEF || a->access == FO_PART)
-					pr->call.first |= 1u << k;
 			}
 			if (fo_op_info(o->kind)->cls == FO_CLASS_HOST)
 				continue;

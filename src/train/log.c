@@ -44,6 +44,7 @@ fo_status fo_session_log_step(struct fo_session *s, const struct fo_train_step *
 	fo_json_real(&j, "mfu", t->mfu.mfu);
 	fo_json_real(&j, "mfu_causal", t->mfu.mfu_causal);
 	fo_json_real(&j, "mfu_document", t->mfu.mfu_document);
+	fo_json_real(&j, "mfu_6n", t->mfu.mfu_6n);
 	fo_json_real(&j, "hfu", t->mfu.hfu);
 	return end(s, &j);
 }

@@ -3,12 +3,17 @@
 #include "base/fs.h"
 #include "base/json.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #define CALIBRATION_SECONDS 1.0
 #define TIMELINE_STEPS 32
+#define MEDIAN_STEPS (1 << 20)   /* the medians are of the newest million steps: 16 MiB */
 
 /* ---- setting up ---- */
 
@@ -119,10 +124,30 @@ static fo_status open_data(struct fo_session *s)
 	return load_eval_batches(s);
 }
 
+/* Two processes in one folder would take each other's files for left-overs. The lock ends with the process. */
+static fo_status lock_folder(struct fo_session *s)
+{
+	char *path = fo_arena_printf(&s->arena, "%s/lock", s->r->dir);
+	/* No folder for a run without text: the corpus says what is missing. */
+	if (!fo_fs_exists(s->r->dir) && !(*s->r->data && fo_fs_exists(s->r->data)))
+		return FO_OK;
+	FO_TRY(fo_fs_mkdirs(s->r->dir));
+	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+	if (fd < 0)
+		return fo_fail(FO_EIO, "cannot write '%s': %s", path, strerror(errno));
+	if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) {   /* a file system without locks does not stop a run */
+		close(fd);
+		return fo_hint(fo_fail(FO_EIO, "another process is training in '%s'", s->r->dir), "stop that one or choose another run.dir");
+	}
+	s->lock = fd;
+	return FO_OK;
+}
+
 static fo_status open_session(struct fo_session *s)
 {
 	FO_TRY(make_programs(s));
 	if (!s->h->dry_run) {
+		FO_TRY(lock_folder(s));
 		FO_TRY(open_data(s));
 		fo_status st = fo_calibrate_peak(fo_run_precision(s->r) == FO_PRECISION_BF16 ? FO_BF16 : FO_F32, s->r->threads ? (int)s->r->threads : fo_cpu_threads(),
 						 CALIBRATION_SECONDS, false, &s->calibration);
@@ -153,8 +178,9 @@ static fo_status open_session(struct fo_session *s)
 	struct fo_batch_shape shape = batch_shape(s, s->r->micro_batches);
 	FO_TRY(fo_loader_open(&s->loader, &s->corpus.train, &shape, &s->meta.loader, fo_tokenizer_eos(s->corpus.tokenizer)));
 	int64_t steps = s->r->steps > s->meta.step ? s->r->steps - s->meta.step : 0;
-	s->step_seconds = fo_arena_alloc(&s->arena, (size_t)(steps + 1) * sizeof(double));
-	s->step_tokens = fo_arena_alloc(&s->arena, (size_t)(steps + 1) * sizeof(double));
+	s->steps_kept = steps < MEDIAN_STEPS ? steps + 1 : MEDIAN_STEPS;
+	s->step_seconds = fo_arena_alloc(&s->arena, (size_t)s->steps_kept * sizeof(double));
+	s->step_tokens = fo_arena_alloc(&s->arena, (size_t)s->steps_kept * sizeof(double));
 	return fo_session_log_open(s);
 }
 
@@ -173,6 +199,8 @@ static void close_session(struct fo_session *s)
 	free(s->weight);
 	free(s->state);
 	fo_arena_fini(&s->arena);
+	if (s->lock)
+		close(s->lock);
 }
 
 /* run.json: what the caller knows (options with origins, version), this machine, checksums of data and tokenizer. */
@@ -262,8 +290,8 @@ static fo_status one_step(struct fo_session *s, struct fo_train_result *out)
 	s->meta.tokens += t.loss_tokens;
 	s->meta.loss = t.loss;
 	s->meta.loader = fo_loader_state(s->loader);
-	s->step_seconds[s->steps_here] = t.seconds;
-	s->step_tokens[s->steps_here++] = t.tokens_per_second;
+	s->step_seconds[s->steps_here % s->steps_kept] = t.seconds;
+	s->step_tokens[s->steps_here++ % s->steps_kept] = t.tokens_per_second;
 	s->stepped_tokens += t.tokens;
 	s->real_tokens += b->real_tokens;
 	s->truncated += b->truncated;
@@ -330,8 +358,9 @@ static void summarise(struct fo_session *s, struct fo_train_result *out)
 	out->planned_bytes = m.arena + m.persistent + m.workspace + other_bytes(s);
 	out->measured_bytes = s->rss_peak - s->rss_before;
 	if (s->steps_here) {
-		out->tokens_per_second = fo_stats_median(s->step_tokens, (size_t)s->steps_here);
-		double seconds = fo_stats_median(s->step_seconds, (size_t)s->steps_here), steps = (double)s->steps_here;
+		size_t kept = (size_t)(s->steps_here < s->steps_kept ? s->steps_here : s->steps_kept);
+		out->tokens_per_second = fo_stats_median(s->step_tokens, kept);
+		double seconds = fo_stats_median(s->step_seconds, kept), steps = (double)s->steps_here;
 		double tokens = (double)s->real_tokens / steps;
 		out->mfu = fo_mfu_of_step(&s->program, tokens, (double)s->pairs / steps, seconds, s->peak.flop_s > 0 ? s->peak.flop_s : NAN);
 		out->waste = 1 - (double)s->real_tokens / (double)s->stepped_tokens;
@@ -344,9 +373,7 @@ fo_status fo_train(const struct fo_run *r, const struct fo_train_hooks *h, struc
 	struct fo_session s = { .r = r, .h = h };
 	fo_status st;
 	*out = (struct fo_train_result){ .val_loss = NAN, .bigram_loss = NAN };
-	if (!h->dry_run)
-		FO_TRY(fo_fs_mkdirs(r->dir));
-	st = open_session(&s);
+	st = open_session(&s); /* the corpus makes the run directory, once it knows that there is something to train on */
 	if (st == FO_OK && !h->dry_run) {
 		FO_TRY_OR(st, write_run_files(&s), done);
 		st = run_loop(&s, out);

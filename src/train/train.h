@@ -5,7 +5,8 @@
  *   log.jsonl         one JSON object per step, evaluation and checkpoint
  *   program.txt       the step program that ran
  *   timeline.fot      the newest spans
- *   data/             tokenizer.json, train.shard, val.shard
+ *   data/             tokenizer.json, train.shard, val.shard, source.txt (what they were made from)
+ *   lock              held while a process trains here
  *   checkpoints/      step-%08d */
 #ifndef FO_TRAIN_TRAIN_H
 #define FO_TRAIN_TRAIN_H

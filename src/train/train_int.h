@@ -41,7 +41,8 @@ struct fo_session {
 	struct fo_str line;                /* one log line; grows once */
 	double *step_seconds;              /* of this process, for the median */
 	double *step_tokens;
-	int64_t steps_here;
+	int64_t steps_here, steps_kept;    /* the arrays are rings of steps_kept */
+	int lock;                          /* descriptor of DIR/lock, held while the run lives; 0: none */
 	int64_t rss_before, rss_peak;
 	int64_t stepped_tokens, real_tokens, truncated, pairs;
 };

@@ -74,3 +74,11 @@ head -c 4096 /dev/urandom > "$dir/run.yaml"
 damaged 2 "run.yaml"
 rm "$dir/run.yaml"
 damaged 3 "cannot read .*run.yaml"
+
+# Nothing to train on: no folder is left behind.
+if [ -n "${FLATOUT_HAS_ENGINE:-}" ]; then
+	case $bin in /*) ;; */*) bin=$PWD/$bin ;; esac
+	cd "$dir"
+	expect 2 "data.path is empty" train
+	[ ! -e run ] || fail "a run that cannot begin left a folder"
+fi

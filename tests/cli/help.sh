@@ -36,22 +36,23 @@ for name in $commands; do
 	"$bin" "$name" -h | cmp -s - "$dir/page" || fail "'$name -h' differs from 'help $name'"
 	head -n 1 "$dir/page" | grep -q "^usage: flatout $name" || fail "$name: no usage line"
 	narrow "$name" "$dir/page"
-	"$bin" man "$name" > "$dir/man"
-	grep -q "^\\.Nm flatout-$name\$" "$dir/man" || fail "$name: no manual page"
+	# mandoc compares the section with what stands behind the last dot of the path.
+	"$bin" man "$name" > "$dir/man.1"
+	grep -q "^\\.Nm flatout-$name\$" "$dir/man.1" || fail "$name: no manual page"
 	# Each option of the help is on the page.
 	awk '/^  --/ { print $1 }' "$dir/page" | sed 's/^-//' | while read -r option; do
-		grep -qF "It Fl $option" "$dir/man" || fail "$name: option -$option is not in the manual"
+		grep -qF "It Fl $option" "$dir/man.1" || fail "$name: option -$option is not in the manual"
 	done
 	if [ "$lint" ]; then
 		# The page that it refers to need not be installed here.
-		mandoc -T lint "$dir/man" > "$dir/lint" 2>&1 || true
+		mandoc -T lint "$dir/man.1" > "$dir/lint" 2>&1 || true
 		grep -v 'referenced manual not found' "$dir/lint" > "$dir/complaints" || true
 		[ ! -s "$dir/complaints" ] || fail "$name: $(cat "$dir/complaints")"
 	fi
 done
-"$bin" man > "$dir/man"
+"$bin" man > "$dir/man.1"
 if [ "$lint" ]; then
-	mandoc -T lint "$dir/man" || fail "flatout(1) has complaints"
+	mandoc -T lint "$dir/man.1" || fail "flatout(1) has complaints"
 fi
 
 "$bin" --version > "$dir/version"

@@ -13,7 +13,7 @@
 struct demo { const char *text, *dir; double minutes; bool json; };
 static const struct fo_opt rows[] = {
 	FO_OPT_TEXT(struct demo, text, "demo.text", "PATH", "", "text to train on: a file or folder; empty: the POD files of Debian's perl-doc"),
-	FO_OPT_TEXT(struct demo, dir, "demo.dir", "PATH", "", "run directory; empty: demo-run, replaced when it is an earlier demo's"),
+	FO_OPT_TEXT(struct demo, dir, "demo.dir", "PATH", "", "run directory; empty: runs/demo, replaced when it is an earlier demo's"),
 	FO_OPT_REAL(struct demo, minutes, "demo.minutes", "X", "2", 0.1, 60, "minutes", "how long to train; preparing takes some seconds more"),
 	FO_OPT_BOOL(struct demo, json, "demo.json", "false", "the result as JSON on standard output, progress on standard error"),
 	FO_OPT_END
@@ -21,14 +21,14 @@ static const struct fo_opt rows[] = {
 
 /* Models to choose from. A run of N weights that multiply a token learns best from about 20 N tokens (Hoffmann et al. 2022); a
  * short demo is content with TOKENS_PER_WEIGHT. Shapes keep the width-to-depth ratio of small Llamas. */
-#define TOKENS_PER_WEIGHT 3.0
+#define TOKENS_PER_WEIGHT 1.0
 static const struct { int64_t layers, hidden, heads, ffn; } sizes[] = {
 	{ 2, 64, 2, 192 }, { 2, 96, 3, 256 }, { 3, 128, 4, 352 }, { 4, 192, 6, 512 }, { 6, 256, 8, 704 }, { 8, 384, 12, 1024 }, { 10, 512, 16, 1408 },
 };
 enum { SIZES = sizeof sizes / sizeof *sizes };
 #define VOCAB 2048             /* small enough that the head does not outweigh a small model */
 #define SEQ 256
-#define ROWS 8
+#define ROWS 4
 #define PROBE_SECONDS 5.0
 
 static void set_size(struct fo_run *r, int i)
@@ -184,18 +184,55 @@ static void size_run(struct fo_run *r, double tokens)
 
 /* ---- running ---- */
 
+/* The rows that training saw, as a shard in memory whose documents are the rows' pieces: what a bigram model is fairly compared
+ * on. Where training saw the whole text, the whole text. */
+static fo_status rows_seen(const struct fo_run *r, const struct fo_corpus *c, struct fo_shard *view, uint32_t **ids, int64_t **at)
+{
+	int64_t tokens = r->steps * r->rows * r->seq, wait;
+	struct fo_batch_shape shape = { .seq = r->seq, .rows = r->rows, .micro_batches = 1, .packing = FO_PACK_PACKED };
+	struct fo_loader_state state = { .seed = (uint64_t)r->seed };
+	struct fo_loader *l;
+	*view = c->train;
+	if (tokens >= c->train.tokens)
+		return FO_OK;
+	FO_TRY(fo_loader_open(&l, &c->train, &shape, &state, fo_tokenizer_eos(c->tokenizer)));
+	*ids = fo_xmalloc((size_t)tokens * sizeof **ids);
+	*at = fo_xmalloc((size_t)(tokens + 1) * sizeof **at);
+	*view = (struct fo_shard){ .vocab = c->train.vocab, .ids32 = *ids, .doc_at = *at, .tokenizer_checksum = c->train.tokenizer_checksum };
+	fo_status st = FO_OK;
+	for (int64_t step = 0; step < r->steps && st == FO_OK; step++) {
+		const struct fo_batch *b;
+		st = fo_loader_next(l, &b, &wait);
+		for (int64_t i = 0; st == FO_OK && i < r->rows * r->seq; i++) {
+			if (b->position[i] == 0)
+				(*at)[view->docs++] = view->tokens;
+			(*ids)[view->tokens++] = (uint32_t)b->token[i];
+		}
+	}
+	(*at)[view->docs] = view->tokens;
+	fo_loader_close(l);
+	return st;
+}
+
 static fo_status bigram(const struct fo_run *r, double *loss)
 {
 	struct fo_corpus c;
+	struct fo_shard view;
+	uint32_t *ids = NULL;
+	int64_t *at = NULL;
 	FO_TRY(fo_corpus_open(&c, r, VOCAB, NULL, NULL));
-	fo_status st = fo_data_bigram_loss(&c.train, &c.val, loss);
+	fo_status st = rows_seen(r, &c, &view, &ids, &at);
+	if (st == FO_OK)
+		st = fo_data_bigram_loss(&view, &c.val, loss);
+	free(ids);
+	free(at);
 	fo_corpus_close(&c);
 	return st;
 }
 
 static fo_status run_demo(const struct demo *in, struct fo_arena *a, struct fo_train_result *result)
 {
-	const char *text = in->text, *dir = *in->dir ? in->dir : "demo-run";
+	const char *text = in->text, *dir = *in->dir ? in->dir : "runs/demo";
 	struct fo_run r;
 	struct fo_screen screen;
 	struct fo_train_hooks hooks;
@@ -245,7 +282,7 @@ done:
 }
 
 const struct fo_command fo_cmd_demo = {
-	.name = "demo", .group = "train", .usage = "flatout demo [--text PATH] [--minutes X] [--dir PATH] [--json]", .summary = "Train a small model on real text here, in minutes.",
+	.name = "demo", .group = "train", .usage = "flatout demo [--text PATH] [--minutes X] [--dir PATH] [--json]", .summary = "train a small model on real text here, in minutes",
 	.text = "Measures for five seconds what this machine can train, picks the largest of seven small Llamas that still sees enough tokens "
 		"in the time given, trains a tokenizer and the model on the text, saves a checkpoint, prints a sample and one screen of "
 		"figures: losses beside a bigram model's, tokens/s, MFU by each rule, where the time went, memory planned and measured.\n",

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define REDRAW_NS 100000000   /* ten times a second is enough for the eye */
+#define REDRAW_NS 100000000 /* ten times a second is enough for the eye */
 
 volatile sig_atomic_t fo_stop_requested;
 
@@ -77,43 +77,101 @@ static void on_progress(void *ctx, const char *what, const char *unit, double do
 		return;
 	bool bytes = !strcmp(unit, "bytes");
 	if (s->live && total > 0)
-		snprintf(line, sizeof line, "%s: %s of %s%s%s", what, bytes ? fo_str_bytes(a, done) : fo_str_si(a, done, ""),
+		snprintf(line, sizeof line, "%s: %s of %s%s%s", what,
+			 bytes ? fo_str_bytes(a, done) : fo_str_si(a, done, ""),
 			 bytes ? fo_str_bytes(b, total) : fo_str_si(b, total, ""), bytes ? "" : " ", bytes ? "" : unit);
 	else
 		snprintf(line, sizeof line, "%s", what);
 	put_line(s, line);
 }
 
+static void plan_json(const struct fo_train_plan *p, struct fo_str *out)
+{
+	struct fo_json j;
+	const struct fo_program *g = p->program;
+	struct fo_flop f = fo_model_flop_per_token(&g->model, g->run.seq);
+	fo_json_begin(&j, out, true);
+	fo_json_object(&j, NULL);
+	fo_json_int(&j, "schema", 1);
+	fo_json_text(&j, "model", g->model.name);
+	fo_json_real(&j, "params", p->params.total);
+	fo_json_object(&j, "flop_per_token");
+	fo_json_real(&j, "mfu", f.mfu);
+	fo_json_real(&j, "mfu_causal", f.mfu_causal);
+	fo_json_real(&j, "mfu_6n", f.mfu_6n);
+	fo_json_close(&j);
+	fo_json_int(&j, "micro_batches", g->run.micro_batches);
+	fo_json_int(&j, "rows", g->run.rows);
+	fo_json_int(&j, "seq", g->run.seq);
+	fo_json_text(&j, "precision", fo_numerics_name[g->run.precision]);
+	fo_json_int(&j, "slots", g->nslot);
+	fo_json_object(&j, "memory");
+	fo_json_int(&j, "total_bytes", p->memory.arena + p->memory.persistent + p->memory.workspace + p->memory_other);
+	fo_json_int(&j, "arena_bytes", p->memory.arena);
+	fo_json_int(&j, "persistent_bytes", p->memory.persistent);
+	fo_json_int(&j, "workspace_bytes", p->memory.workspace);
+	fo_json_int(&j, "other_bytes", p->memory_other);
+	fo_json_int(&j, "available_bytes", p->memory_available);
+	fo_json_close(&j);
+	fo_json_text(&j, "isa", fo_isa_name[p->isa]);
+	fo_json_int(&j, "threads", p->threads);
+	fo_json_object(&j, "kernels");
+	for (int i = 0; i < FO_ISA_COUNT; i++)
+		fo_json_int(&j, fo_isa_name[i], p->kernels[i]);
+	fo_json_close(&j);
+	fo_json_real(&j, "peak_flop_s", p->peak.flop_s > 0 ? p->peak.flop_s : NAN);
+	fo_json_text(&j, "peak_source", *p->peak.source ? p->peak.source : NULL);
+	fo_json_close(&j);
+}
+
+#define LEAD "         " /* below "model    " */
+
 static void on_plan(void *ctx, const struct fo_train_plan *p)
 {
 	struct fo_screen *s = ctx;
-	char a[32], b[32], c[32], d[32], e[32];
+	FILE *f = s->out;
+	char a[32], b[32], c[32], d[32], e[32], g[32];
 	const struct fo_model *m = &p->program->model;
-	struct fo_flop f = fo_model_flop_per_token(m, p->program->run.seq);
+	long long mb = (long long)p->program->run.micro_batches, rows = (long long)p->program->run.rows,
+		  seq = (long long)p->program->run.seq;
 	fo_screen_end_line(s);
-	fprintf(s->out, "model    %s: %s parameters (%lld layers, hidden %lld, %lld heads, ffn %lld,\n         vocabulary %lld), %s per token at sequence %lld\n", m->name,
-		fo_str_si(a, p->params.total, ""), (long long)m->layers, (long long)m->hidden, (long long)m->heads, (long long)m->ffn, (long long)m->vocab,
-		fo_str_si(b, f.mfu, "FLOP"), (long long)p->program->run.seq);
-	fprintf(s->out, "step     %lld micro-batches x %lld rows x %lld tokens, %s; %d slots\n", (long long)p->program->run.micro_batches, (long long)p->program->run.rows,
-		(long long)p->program->run.seq, fo_numerics_name[p->program->run.precision], p->program->nslot);
-	fprintf(s->out, "memory   %s: activations and gradients %s, weights and optimizer %s,\n         workspace %s, other %s; %s available\n",
-		fo_str_bytes(a, (double)(p->memory.arena + p->memory.persistent + p->memory.workspace + p->memory_other)), fo_str_bytes(b, (double)p->memory.arena),
-		fo_str_bytes(c, (double)p->memory.persistent), fo_str_bytes(d, (double)p->memory.workspace), fo_str_bytes(e, (double)p->memory_other),
-		fo_str_bytes((char[32]){ 0 }, (double)p->memory_available));
-	fprintf(s->out, "kernels  %s on %d threads:", fo_isa_name[p->isa], p->threads);
+	if (s->plan)
+		plan_json(p, s->plan);
+	fo_cli_put(f, "model    ", LEAD,
+		   "%s: %s parameters (%lld %s, hidden %lld, %lld %s, ffn %lld, vocabulary %lld), %s per token at "
+		   "sequence %lld",
+		   m->name, fo_str_si(a, p->params.total, ""), (long long)m->layers,
+		   fo_cli_plural(m->layers, "layer", "layers"), (long long)m->hidden, (long long)m->heads,
+		   fo_cli_plural(m->heads, "head", "heads"), (long long)m->ffn, (long long)m->vocab,
+		   fo_str_si(b, fo_model_flop_per_token(m, seq).mfu, "FLOP"), seq);
+	fo_cli_put(f, "step     ", LEAD, "%lld %s x %lld %s x %lld tokens, %s; %d slots", mb,
+		   fo_cli_plural(mb, "micro-batch", "micro-batches"), rows, fo_cli_plural(rows, "row", "rows"), seq,
+		   fo_numerics_name[p->program->run.precision], p->program->nslot);
+	fo_cli_put(f, "memory   ", LEAD,
+		   "%s: activations and gradients %s, weights and optimizer %s, workspace %s, other %s; %s available",
+		   fo_str_bytes(
+			   a, (double)(p->memory.arena + p->memory.persistent + p->memory.workspace + p->memory_other)),
+		   fo_str_bytes(b, (double)p->memory.arena), fo_str_bytes(c, (double)p->memory.persistent),
+		   fo_str_bytes(d, (double)p->memory.workspace), fo_str_bytes(e, (double)p->memory_other),
+		   fo_str_bytes(g, (double)p->memory_available));
+	struct fo_str sets = { 0 };
 	for (int i = 0; i < FO_ISA_COUNT; i++)
 		if (p->kernels[i])
-			fprintf(s->out, " %d %s", p->kernels[i], fo_isa_name[i]);
-	fprintf(s->out, " operations per step\n");
+			fo_str_printf(&sets, "%s %d %s", sets.len ? "," : "", p->kernels[i], fo_isa_name[i]);
+	fo_cli_put(f, "kernels  ", LEAD, "%s on %d %s:%s operations per step", fo_isa_name[p->isa], p->threads,
+		   fo_cli_plural(p->threads, "thread", "threads"), sets.len ? sets.data : " no");
+	fo_str_fini(&sets);
 	if (p->peak.flop_s > 0)
-		fprintf(s->out, "peak     %s/s %s, %s\n", fo_str_si(a, p->peak.flop_s, "FLOP"), p->peak.dtype, p->peak.source);
+		fo_cli_put(f, "peak     ", LEAD, "%s/s %s, %s", fo_str_si(a, p->peak.flop_s, "FLOP"), p->peak.dtype,
+			   p->peak.source);
 	else if (*p->peak.source)
-		fprintf(s->out, "peak     unknown: %s\n", p->peak.source);
+		fo_cli_put(f, "peak     ", LEAD, "unknown: %s", p->peak.source);
 	if (p->train_tokens)
-		fprintf(s->out, "data     %s tokens to train on, %s held out\n", fo_str_si(a, (double)p->train_tokens, ""), fo_str_si(b, (double)p->val_tokens, ""));
+		fo_cli_put(f, "data     ", LEAD, "%stokens to train on, %sheld out",
+			   fo_str_si(a, (double)p->train_tokens, " "), fo_str_si(b, (double)p->val_tokens, " "));
 	if (p->resumed_step)
-		fprintf(s->out, "resume   after step %lld\n", (long long)p->resumed_step);
-	fflush(s->out);
+		fprintf(f, "resume   after step %lld\n", (long long)p->resumed_step);
+	fflush(f);
 }
 
 static void duration(char *buf, size_t size, double seconds)
@@ -135,9 +193,9 @@ static void on_step(void *ctx, const struct fo_train_step *t)
 		return;
 	duration(eta, sizeof eta, t->eta_seconds);
 	if (isfinite(t->mfu.mfu))
-		snprintf(mfu, sizeof mfu, "%.1f%%", 100 * t->mfu.mfu);
-	snprintf(line, sizeof line, "step %lld/%lld loss %.4f |g| %.2f %stok/s MFU %s ETA %s", (long long)t->step, (long long)t->steps, t->loss, t->grad_norm,
-		 fo_str_si(rate, t->tokens_per_second, ""), mfu, eta);
+		snprintf(mfu, sizeof mfu, "%.1f %%", 100 * t->mfu.mfu);
+	snprintf(line, sizeof line, "step %lld/%lld loss %.4f |g| %.2f %stok/s MFU %s ETA %s", (long long)t->step,
+		 (long long)t->steps, t->loss, t->grad_norm, fo_str_si(rate, t->tokens_per_second, ""), mfu, eta);
 	put_line(s, line);
 	if (last)
 		fo_screen_end_line(s);
@@ -162,32 +220,42 @@ static void on_checkpoint(void *ctx, int64_t step, const char *path, double seco
 
 void fo_screen_hooks(struct fo_screen *s, struct fo_train_hooks *h)
 {
-	*h = (struct fo_train_hooks){ .ctx = s, .progress = on_progress, .plan = on_plan, .step = on_step, .eval = on_eval, .checkpoint = on_checkpoint,
+	*h = (struct fo_train_hooks){ .ctx = s,
+				      .progress = on_progress,
+				      .plan = on_plan,
+				      .step = on_step,
+				      .eval = on_eval,
+				      .checkpoint = on_checkpoint,
 				      .stop = &fo_stop_requested };
 }
 
 /* ---- the last screen ---- */
 
 static const char *const part_label[FO_PART_COUNT] = {
-	"matrix products", "attention forward", "attention backward", "elementwise", "loss", "optimizer", "communication", "waiting for data", "unattributed",
+	"matrix products", "attention forward", "attention backward", "elementwise",  "loss",
+	"optimizer",       "communication",     "waiting for data",   "unattributed",
 };
 
 static void print_rules(FILE *f, const struct fo_train_result *r)
 {
 	char a[32], b[32];
 	if (!(r->peak.flop_s > 0)) {
-		fprintf(f, "MFU      unknown: %s\n", r->peak.source);
+		fo_cli_put(f, "MFU      ", LEAD, "unknown: %s", r->peak.source);
 		return;
 	}
-	fprintf(f, "MFU      %.1f %% by rule mfu, %.1f %% mfu_causal, %.1f %% mfu_document,\n         %.1f %% mfu_6n; HFU %.1f %% (median step, unfiltered)\n", 100 * r->mfu.mfu,
-		100 * r->mfu.mfu_causal, 100 * r->mfu.mfu_document, 100 * r->mfu.mfu_6n, 100 * r->mfu.hfu);
-	fprintf(f, "peak     %s/s %s (median burst %s/s),\n         %s\n", fo_str_si(a, r->peak.flop_s, "FLOP"), r->peak.dtype, fo_str_si(b, r->peak.median_flop_s, "FLOP"),
-		r->peak.source);
+	fo_cli_put(f, "MFU      ", LEAD,
+		   "%.1f %% by rule mfu, %.1f %% mfu_causal, %.1f %% mfu_document, %.1f %% mfu_6n; HFU %.1f %% (median "
+		   "step, unfiltered)",
+		   100 * r->mfu.mfu, 100 * r->mfu.mfu_causal, 100 * r->mfu.mfu_document, 100 * r->mfu.mfu_6n,
+		   100 * r->mfu.hfu);
+	fo_cli_put(f, "peak     ", LEAD, "%s/s %s (median burst %s/s), %s", fo_str_si(a, r->peak.flop_s, "FLOP"),
+		   r->peak.dtype, fo_str_si(b, r->peak.median_flop_s, "FLOP"), r->peak.source);
 }
 
 static void print_profile(FILE *f, const struct fo_profile *p)
 {
-	fprintf(f, "time     of %lld steps, %.1f s, where it went:\n", (long long)p->steps, p->total_ns * 1e-9);
+	fprintf(f, "time     of %lld %s, %.1f s, where it went:\n", (long long)p->steps,
+		fo_cli_plural(p->steps, "step", "steps"), p->total_ns * 1e-9);
 	for (int i = 0; i < FO_PART_COUNT; i++) {
 		double share = p->part_ns[i] / p->total_ns;
 		char bar[41];
@@ -196,40 +264,91 @@ static void print_profile(FILE *f, const struct fo_profile *p)
 			continue;
 		memset(bar, '#', (size_t)n);
 		bar[n] = 0;
-		fprintf(f, "  %-19s %6.2f %%  %s\n", part_label[i], 100 * share, bar);
+		fprintf(f, "  %-19s %6.2f %%%s%s\n", part_label[i], 100 * share, n ? "  " : "", bar);
 	}
 }
 
-void fo_screen_summary(struct fo_screen *s, const struct fo_train_result *r)
+/* The sample with its own line breaks, in lines of 80 columns, at most `lines` of them. */
+static void print_sample(FILE *f, const char *text, int lines)
 {
-	FILE *f = s->out;
-	char a[32], b[32];
-	fo_screen_end_line(s);
-	if (!r->steps)
-		return;
-	if (r->sample) {
-		char text[1024];
-		fo_str_visible(text, sizeof text, r->sample);
-		struct fo_str line = { 0 };
-		fo_str_puts(&line, "sample   ");
-		fo_opt_wrapped(&line, text, 9, "         ", 80);
-		fprintf(f, "\n%s", line.data);
-		fo_str_fini(&line);
+	enum { ROOM = 80 - 9 };
+	const char *lead = "sample   ";
+	size_t size = 4 * strlen(text) + 8;
+	char *shown = malloc(size), *line = malloc(size);
+	while (shown && line && *text && lines > 0) {
+		size_t n = strcspn(text, "\n");
+		snprintf(line, size, "%.*s", (int)n, text);
+		text += n + (text[n] == '\n');
+		fo_str_visible(shown, size, line);
+		const char *p = shown;
+		do {
+			size_t end = 0, space = 0;
+			for (int columns = 0; p[end] && columns < ROOM - 4; columns++) { /* 4: " ..." */
+				space = p[end] == ' ' ? end : space;
+				do
+					end++;
+				while (((unsigned char)p[end] & 0xc0) == 0x80);
+			}
+			if (p[end] && p[end] != ' ' && space)
+				end = space;
+			bool more = p[end] || *text;
+			if (end || *lead == 's')
+				fprintf(f, "%s%.*s", lead, (int)end, p);
+			fprintf(f, "%s\n", more && lines == 1 ? end ? " ..." : LEAD "..." : "");
+			lead = LEAD;
+			p += end + (p[end] == ' ');
+			lines--;
+		} while (*p && lines > 0);
 	}
+	free(shown);
+	free(line);
+}
+
+static void print_figures(FILE *f, const struct fo_train_result *r)
+{
+	char a[32], b[32];
 	fprintf(f, "\nloss     training %.4f (first step %.4f)", r->mean_loss, r->first_loss);
 	if (isfinite(r->val_loss))
 		fprintf(f, ", held-out %.4f", r->val_loss);
 	if (isfinite(r->bigram_loss))
-		fprintf(f, "\n         a bigram model of the same tokens: %.4f%s", r->bigram_loss, r->val_loss < r->bigram_loss ? " (beaten)" : " (NOT beaten)");
-	fprintf(f, "\nspeed    %stokens/s (median step, unfiltered), %stokens with loss in all\n", fo_str_si(a, r->tokens_per_second, ""),
-		fo_str_si(b, (double)r->loss_tokens, ""));
+		fprintf(f, "\n         a bigram model of the same tokens: %.4f%s", r->bigram_loss,
+			r->val_loss < r->bigram_loss ? " (beaten)" : " (NOT beaten)");
+	fprintf(f, "\nspeed    %stokens/s (median step, unfiltered), %stokens with loss in all\n",
+		fo_str_si(a, r->tokens_per_second, ""), fo_str_si(b, (double)r->loss_tokens, ""));
 	print_rules(f, r);
 	print_profile(f, &r->profile);
-	fprintf(f, "memory   planned %s, measured %s (%+.1f %%)\n", fo_str_bytes(a, (double)r->planned_bytes), fo_str_bytes(b, (double)r->measured_bytes),
+	fprintf(f, "memory   planned %s, measured %s (%+.1f %%)\n", fo_str_bytes(a, (double)r->planned_bytes),
+		fo_str_bytes(b, (double)r->measured_bytes),
 		100 * ((double)r->measured_bytes / (double)r->planned_bytes - 1));
-	fprintf(f, "data     %.1f %% padding, %.1f %% truncated\n", 100 * r->waste, 100 * r->truncated);
+	fprintf(f, "padding  %.1f %% of the tokens; truncated %.1f %%\n", 100 * r->waste, 100 * r->truncated);
 	if (*r->checkpoint)
 		fprintf(f, "saved    %s\n", r->checkpoint);
+}
+
+void fo_screen_summary(struct fo_screen *s, const struct fo_train_result *r)
+{
+	enum { SCREEN = 24, SAMPLE_LEAST = 3, SAMPLE_MOST = 10 };
+	fo_screen_end_line(s);
+	if (!r->steps)
+		return;
+	/* The figures are made first: the sample gets what they leave of a screen. */
+	char *figures = NULL;
+	size_t size = 0;
+	FILE *f = open_memstream(&figures, &size);
+	if (f) {
+		print_figures(f, r);
+		fclose(f);
+	}
+	int lines = SCREEN;
+	for (size_t i = 0; i < size; i++)
+		lines -= figures[i] == '\n';
+	lines = lines < SAMPLE_LEAST ? SAMPLE_LEAST : lines > SAMPLE_MOST ? SAMPLE_MOST : lines;
+	if (r->sample) {
+		fputc('\n', s->out);
+		print_sample(s->out, r->sample, lines);
+	}
+	fputs(figures ? figures : "", s->out);
+	free(figures);
 }
 
 void fo_screen_summary_json(const struct fo_train_result *r, struct fo_str *out)
@@ -249,8 +368,14 @@ void fo_screen_summary_json(const struct fo_train_result *r, struct fo_str *out)
 	fo_json_real(&j, "seconds", r->seconds);
 	fo_json_real(&j, "tokens_per_second", r->tokens_per_second);
 	bool known = r->peak.flop_s > 0 && r->steps;
-	const struct { const char *key; double v; } rule[] = { { "mfu", r->mfu.mfu }, { "mfu_causal", r->mfu.mfu_causal }, { "mfu_document", r->mfu.mfu_document },
-		{ "mfu_6n", r->mfu.mfu_6n }, { "hfu", r->mfu.hfu } };
+	const struct {
+		const char *key;
+		double v;
+	} rule[] = { { "mfu", r->mfu.mfu },
+		     { "mfu_causal", r->mfu.mfu_causal },
+		     { "mfu_document", r->mfu.mfu_document },
+		     { "mfu_6n", r->mfu.mfu_6n },
+		     { "hfu", r->mfu.hfu } };
 	for (size_t i = 0; i < sizeof rule / sizeof *rule; i++)
 		fo_json_real(&j, rule[i].key, known ? rule[i].v : NAN);
 	fo_json_real(&j, "peak_flop_s", known ? r->peak.flop_s : NAN);
@@ -259,7 +384,8 @@ void fo_screen_summary_json(const struct fo_train_result *r, struct fo_str *out)
 	fo_json_text(&j, "peak_source", r->peak.source);
 	fo_json_object(&j, "profile");
 	for (int i = 0; i < FO_PART_COUNT; i++)
-		fo_json_real(&j, fo_part_name[i], r->profile.total_ns > 0 ? r->profile.part_ns[i] / r->profile.total_ns : NAN);
+		fo_json_real(&j, fo_part_name[i],
+			     r->profile.total_ns > 0 ? r->profile.part_ns[i] / r->profile.total_ns : NAN);
 	fo_json_close(&j);
 	fo_json_int(&j, "planned_bytes", r->planned_bytes);
 	fo_json_int(&j, "measured_bytes", r->measured_bytes);
@@ -276,7 +402,10 @@ char *fo_screen_run_json(struct fo_opt_set *s)
 	char date[32];
 	fo_version_text(&version, true);
 	fo_str_printf(&out, "{\"started\":\"%s\",\"flatout\":%s,\"options\":", fo_clock_utc(date), version.data);
-	fo_opt_json(s, &out);
+	struct fo_opt_set only = *s;
+	only.rows = fo_run_options;
+	fo_opt_json(&only, &out);
+	s->arena = only.arena;
 	fo_str_puts(&out, "}");
 	fo_str_fini(&version);
 	return out.data;

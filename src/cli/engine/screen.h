@@ -12,6 +12,7 @@ struct fo_screen {
 	bool open_line;          /* a live line stands unfinished */
 	int64_t last_ns;         /* when the live line was last drawn */
 	char last_what[64];      /* preparation announced last (plain output) */
+	struct fo_str *plan;     /* not NULL: gets the plan as one JSON object */
 };
 void fo_screen_init(struct fo_screen *s, const struct fo_run *r, bool json);
 /* Fills the hooks; ctx becomes s. */
@@ -21,7 +22,7 @@ void fo_screen_end_line(struct fo_screen *s);
 void fo_screen_summary(struct fo_screen *s, const struct fo_train_result *r);
 /* The same as one JSON object. */
 void fo_screen_summary_json(const struct fo_train_result *r, struct fo_str *out);
-/* {"schema":..., "options":..., "flatout":..., ...}: what run.json begins with; heap. */
+/* {"started":..., "flatout":..., "options":...}: what run.json says of the command line; heap. */
 char *fo_screen_run_json(struct fo_opt_set *s);
 
 /* Ctrl-C and SIGTERM set this; a second one ends the process the hard way. */

@@ -3,10 +3,15 @@
 
 #include <stdlib.h>
 
-struct train { struct fo_run run; bool json, dry_run; };
+struct train {
+	struct fo_run run;
+	bool json, dry_run;
+};
 static const struct fo_opt extra[] = {
-	FO_OPT_BOOL(struct train, json, "cli.json", "false", "the result as JSON on standard output, progress on standard error"),
-	FO_OPT_BOOL(struct train, dry_run, "cli.dry-run", "false", "print the program's summary and the memory plan, then stop"),
+	FO_OPT_BOOL(struct train, dry_run, "cli.dry-run", "false",
+		    "show the model, the memory plan and the kernels, then stop"),
+	FO_OPT_BOOL(struct train, json, "cli.json", "false",
+		    "print the result (of a dry run the plan) as JSON, progress on standard error"),
 	FO_OPT_END
 };
 static struct fo_opt rows[FO_RUN_ROWS_MAX];
@@ -21,10 +26,11 @@ static fo_status run(int argc, char **argv)
 	struct fo_train_result result = { 0 };
 	fo_status st;
 	char *run_json = NULL;
+	struct fo_str plan = { 0 };
 	FO_TRY_OR(st, fo_cli_options_file(&fo_cmd_train, &s, &in, &argc, argv), done);
 	FO_TRY_OR(st, fo_cli_no_more_args(&fo_cmd_train, argc, argv, 1), done);
-	FO_TRY_OR(st, fo_run_check(&s, &in.run), done);
 	fo_screen_init(&screen, &in.run, in.json);
+	screen.plan = in.json && in.dry_run ? &plan : NULL;
 	fo_screen_hooks(&screen, &hooks);
 	hooks.dry_run = in.dry_run;
 	hooks.run_json = run_json = fo_screen_run_json(&s);
@@ -32,9 +38,12 @@ static fo_status run(int argc, char **argv)
 	st = fo_train(&in.run, &hooks, &result);
 	fo_screen_end_line(&screen);
 	if (st == FO_OK && !in.dry_run && !result.steps)
-		fprintf(screen.out, "nothing to do: all %lld steps are done; raise train.steps to go on\n", (long long)in.run.steps);
+		fprintf(screen.out, "nothing to do: all %lld steps are done; raise train.steps to go on\n",
+			(long long)in.run.steps);
 	if (st == FO_OK && !in.dry_run)
 		fo_screen_summary(&screen, &result);
+	if (st == FO_OK && plan.len)
+		printf("%s\n", plan.data);
 	if (st == FO_OK && in.json && !in.dry_run) {
 		struct fo_str out = { 0 };
 		fo_screen_summary_json(&result, &out);
@@ -44,15 +53,24 @@ static fo_status run(int argc, char **argv)
 done:
 	fo_train_result_fini(&result);
 	free(run_json);
+	fo_str_fini(&plan);
 	fo_opt_fini(&s);
 	return st;
 }
 
 const struct fo_command fo_cmd_train = {
-	.name = "train", .group = "train", .usage = "flatout train run.yaml [--KEY=VALUE ...] [--dry-run] [--json]", .summary = "Train a Llama on text; Ctrl-C saves, the same command goes on.",
-	.text = "The run directory (run.dir) gets the configuration with origins, the step program, a JSON line per step, the timeline and "
-		"checkpoints in Hugging Face layout. The same seed, threads and instruction set give the same bits, interrupted or not.\n\n"
-		"  flatout init run.yaml --data.path=books/\n  flatout train run.yaml --dry-run\n  flatout train run.yaml --train.steps=2000\n\n"
+	.name = "train",
+	.group = "train",
+	.usage = "flatout train run.yaml [--KEY=VALUE ...] [--dry-run] [--json]",
+	.summary = "train a Llama on text; Ctrl-C saves, the same command goes on",
+	.text = "The run directory (run.dir) gets the configuration with origins, the step program, a JSON line per "
+		"step, the timeline and "
+		"checkpoints in Hugging Face layout. The same seed, threads and instruction set give the same bits, "
+		"interrupted or not.\n\n"
+		"  flatout init run.yaml --data.path=books/\n  flatout train run.yaml --dry-run\n  flatout train "
+		"run.yaml --train.steps=2000\n\n"
 		"FLATOUT_ISA=ref|avx2|avx512|amx lowers the instruction set.\n",
-	.opts = rows, .run = run,
+	.opts = rows,
+	.own = extra,
+	.run = run,
 };

@@ -1,0 +1,45 @@
+#!/bin/sh
+# flatout demo: the whole of it in seconds, on text of our own; what it refuses.
+. "$(dirname "$0")/lib.sh"
+needs_engine
+make_text text
+# About 400 kB: enough for 2048 tokens.
+for file in text/*.txt; do
+	awk -v n="$file" '{ for (i = 0; i < 12; i++) print n, i, $0, length($0) * NR * i }' "$file" >more.txt
+	cat more.txt >>"$file"
+done
+
+# An earlier demo's folder is replaced.
+mkdir d
+: >d/flatout-demo
+: >d/stale
+run 0 demo --text=text --dir=d --minutes=0.1 --json
+[ ! -e d/stale ] || wrong "an earlier demo's folder was not replaced"
+cp err screen
+cp out demo.json
+valid demo.json
+keys demo.json schema first_loss mean_loss val_loss bigram_loss tokens_per_second mfu mfu_causal mfu_6n peak_source profile unattributed planned_bytes \
+	measured_bytes sample checkpoint
+! grep -q '"bigram_loss": null' demo.json || wrong "no bigram loss"
+! grep -q '"sample": null' demo.json || wrong "no sample"
+awk '/"profile"/ { on = 1; next } on && /}/ { on = 0 } on { gsub(/,/, ""); s += $2 } END { d = s - 1; exit !(d < 1e-9 && d > -1e-9) }' demo.json ||
+	wrong "the profile's parts do not sum to 1"
+says "^probe " "^loss " "^speed " "^saved " "^sample "
+[ "$(ls d/checkpoints | wc -l)" = 1 ] || wrong "not one checkpoint"
+# The last screen begins with the sample.
+awk '/^sample/ { on = 1 } on' screen >last
+wide=$(awk 'length($0) > 80' screen)
+[ -z "$wide" ] || wrong "wider than 80 columns: $wide"
+[ "$(wc -l <last)" -le 24 ] || wrong "the last screen has $(wc -l <last) lines, at most 24 fit"
+
+# A folder that is not a demo's stays.
+mkdir mine
+: >mine/precious
+refused 2 "'mine' exists and is not an earlier demo's folder" demo --text=text --dir=mine --minutes=0.1
+[ -e mine/precious ] || wrong "a folder that is not ours was removed"
+refused 3 "nowhere" demo --text=nowhere --dir=e --minutes=0.1
+: >empty.txt
+refused "2|3" "" demo --text=empty.txt --dir=e --minutes=0.1
+refused 2 "'--minutes' must be" demo --minutes=0
+refused 2 "unexpected argument" demo text
+finish
