@@ -60,7 +60,7 @@ static int64_t other_bytes(const struct fo_session *s)
 {
 	int64_t step = s->program.tokens * s->program.run.micro_batches * 16, eval = s->eval_program.tokens * 16 * s->eval_batches;
 	struct fo_memory m = fo_exec_memory(s->exec), e = fo_exec_memory(s->eval);
-	return 3 * step + eval + (int64_t)fo_pages_size(fo_exec_timeline(s->exec)->bytes) + (int64_t)fo_pages_size(fo_exec_timeline(s->eval)->bytes) +
+	return (int64_t)fo_pages_size((size_t)(3 * step)) + eval + (int64_t)fo_pages_size(fo_exec_timeline(s->exec)->bytes) + (int64_t)fo_pages_size(fo_exec_timeline(s->eval)->bytes) +
 	       (e.arena > m.arena ? e.arena : 0) + e.workspace;
 }
 

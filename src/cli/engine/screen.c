@@ -250,6 +250,8 @@ static void print_rules(FILE *f, const struct fo_train_result *r)
 		   100 * r->mfu.hfu);
 	fo_cli_put(f, "peak     ", LEAD, "%s/s %s (median burst %s/s), %s", fo_str_si(a, r->peak.flop_s, "FLOP"),
 		   r->peak.dtype, fo_str_si(b, r->peak.median_flop_s, "FLOP"), r->peak.source);
+	if (r->mfu.hfu > 1)
+		fo_cli_put(f, "         ", LEAD, "more than 100 %% cannot be: the peak was measured while this machine was busy; train again when it is not");
 }
 
 static void print_profile(FILE *f, const struct fo_profile *p)
