@@ -1,11 +1,12 @@
 /* One training step of ours, one of PyTorch's, in turn, in one run: tokens/s of both and their ratio.
  *
- *   bench_train_vs_torch [--seq 2048] [--rounds 5] [--dtype bf16|fp32] [--threads N] [--layers 12] -- PYTHON torch_train.py ARGS...
+ *   bench_train_vs_torch [--seq 2048] [--rounds 5] [--warm 1] [--dtype bf16|fp32] [--threads N] [--layers 12]
+ *                        -- PYTHON torch_train.py ARGS...
  *
  * The command behind -- is started with --lockstep: it does one step for each line on its standard input and answers with one
  * JSON line (bench/train_vs_torch/README.md). Without a command only our side runs. The model is the benchmark Llama of the
  * script's defaults (12 layers, 768, ffn 2048, 12 heads, vocabulary 32,000, untied), one row of random tokens per step. The
- * first round warms both sides up and does not count. Machines are noisy: read the ratio, not the seconds. */
+ * first rounds (--warm) warm both sides up and do not count. Machines are noisy: read the ratio, not the seconds. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "kernel/calibrate.h"
@@ -17,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-struct bench { int64_t seq, rounds, layers; int threads; enum fo_numerics precision; char **peer; };
+struct bench { int64_t seq, rounds, warm, layers; int threads; enum fo_numerics precision; char **peer; };
 
 static fo_status port(void *ctx, enum fo_port p, int mb, const struct fo_tensor *arg, int n)
 {
@@ -94,16 +95,15 @@ static fo_status run(struct bench *b)
 	double *ours = fo_xmalloc((size_t)b->rounds * sizeof *ours), *theirs = fo_xmalloc((size_t)b->rounds * sizeof *theirs);
 	double *ratio = fo_xmalloc((size_t)b->rounds * sizeof *ratio);
 	int64_t n = 0;
-	for (int64_t i = 0; i <= b->rounds; i++) {
+	for (int64_t i = 0; i < b->warm + b->rounds; i++) {
 		int64_t t0 = fo_now_ns();
 		FO_TRY(fo_exec_step(e, (int32_t)i));
 		double us = (double)(fo_now_ns() - t0) * 1e-9, they = pid ? peer_step(to, from) : 0;
 		if (they < 0)
 			return fo_fail(FO_EIO, "the peer stopped in round %lld", (long long)i);
-		printf("{\"round\":%lld,\"warm_up\":%s,\"flatout_seconds\":%.4f,\"torch_seconds\":%.4f}\n", (long long)i, i ? "false" : "true", us, they);
+		printf("{\"round\":%lld,\"warm_up\":%s,\"flatout_seconds\":%.4f,\"torch_seconds\":%.4f}\n", (long long)i, i < b->warm ? "true" : "false", us, they);
 		fflush(stdout);
-		if (i || b->rounds == 1) {
-			n = i ? i - 1 : 0;
+		if (i >= b->warm) {
 			ours[n] = us, theirs[n] = they, ratio[n] = they / us;
 			n++;
 		}
@@ -133,7 +133,7 @@ static fo_status run(struct bench *b)
 
 int main(int argc, char **argv)
 {
-	struct bench b = { .seq = 2048, .rounds = 5, .layers = 12, .threads = fo_cpu_threads(), .precision = FO_PRECISION_BF16 };
+	struct bench b = { .seq = 2048, .rounds = 5, .warm = 1, .layers = 12, .threads = fo_cpu_threads(), .precision = FO_PRECISION_BF16 };
 	for (int i = 1; i < argc; i++) {
 		const char *v = i + 1 < argc ? argv[i + 1] : "";
 		if (!strcmp(argv[i], "--")) {
@@ -144,6 +144,8 @@ int main(int argc, char **argv)
 			b.seq = atoll(v);
 		else if (!strcmp(argv[i], "--rounds"))
 			b.rounds = atoll(v);
+		else if (!strcmp(argv[i], "--warm"))
+			b.warm = atoll(v);
 		else if (!strcmp(argv[i], "--layers"))
 			b.layers = atoll(v);
 		else if (!strcmp(argv[i], "--threads"))
@@ -156,7 +158,7 @@ int main(int argc, char **argv)
 		}
 		i++;
 	}
-	if (b.seq < 2 || b.rounds < 1 || b.layers < 1 || b.threads < 1) {
+	if (b.seq < 2 || b.rounds < 1 || b.warm < 0 || b.layers < 1 || b.threads < 1) {
 		fprintf(stderr, "seq, rounds, layers and threads must be positive\n");
 		return 2;
 	}

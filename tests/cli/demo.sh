@@ -26,8 +26,8 @@ awk '/"profile"/ { on = 1; next } on && /}/ { on = 0 } on { gsub(/,/, ""); s += 
 	wrong "the profile's parts do not sum to 1"
 says "^probe " "^loss " "^speed " "^saved " "^sample "
 [ "$(ls d/checkpoints | wc -l)" = 1 ] || wrong "not one checkpoint"
-# The last screen begins with the sample.
-awk '/^sample/ { on = 1 } on' screen >last
+# The last screen begins with the losses.
+awk '/^loss/ { on = 1 } on' screen >last
 wide=$(awk 'length($0) > 80' screen)
 [ -z "$wide" ] || wrong "wider than 80 columns: $wide"
 [ "$(wc -l <last)" -le 24 ] || wrong "the last screen has $(wc -l <last) lines, at most 24 fit"

@@ -33,7 +33,7 @@ static void test_error_text(void **state)
 static void test_error_bounds(void **state)
 {
 	(void)state;
-	char longer[4000];
+	char longer[sizeof((struct fo_err *)0)->text + 100];
 	memset(longer, 'y', sizeof longer - 1);
 	longer[sizeof longer - 1] = 0;
 	fo_fail(FO_EBUG, "%s", longer);

@@ -329,28 +329,15 @@ static void print_figures(FILE *f, const struct fo_train_result *r)
 
 void fo_screen_summary(struct fo_screen *s, const struct fo_train_result *r)
 {
-	enum { SCREEN = 24, SAMPLE_LEAST = 3, SAMPLE_MOST = 10 };
+	enum { SAMPLE_LINES = 8 };
 	fo_screen_end_line(s);
 	if (!r->steps)
 		return;
-	/* The figures are made first: the sample gets what they leave of a screen. */
-	char *figures = NULL;
-	size_t size = 0;
-	FILE *f = open_memstream(&figures, &size);
-	if (f) {
-		print_figures(f, r);
-		fclose(f);
-	}
-	int lines = SCREEN;
-	for (size_t i = 0; i < size; i++)
-		lines -= figures[i] == '\n';
-	lines = lines < SAMPLE_LEAST ? SAMPLE_LEAST : lines > SAMPLE_MOST ? SAMPLE_MOST : lines;
 	if (r->sample) {
 		fputc('\n', s->out);
-		print_sample(s->out, r->sample, lines);
+		print_sample(s->out, r->sample, SAMPLE_LINES);
 	}
-	fputs(figures ? figures : "", s->out);
-	free(figures);
+	print_figures(s->out, r);
 }
 
 void fo_screen_summary_json(const struct fo_train_result *r, struct fo_str *out)

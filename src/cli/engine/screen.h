@@ -18,7 +18,7 @@ void fo_screen_init(struct fo_screen *s, const struct fo_run *r, bool json);
 /* Fills the hooks; ctx becomes s. */
 void fo_screen_hooks(struct fo_screen *s, struct fo_train_hooks *h);
 void fo_screen_end_line(struct fo_screen *s);
-/* The last screen, at most 80 columns and 24 lines. */
+/* The sample, then the last screen: at most 80 columns and 24 lines. */
 void fo_screen_summary(struct fo_screen *s, const struct fo_train_result *r);
 /* The same as one JSON object. */
 void fo_screen_summary_json(const struct fo_train_result *r, struct fo_str *out);
