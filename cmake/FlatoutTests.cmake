@@ -1,5 +1,5 @@
 # tests/<group>/*.c and tests/cli/*.sh become CTest tests, named after their file, labelled with their group.
-# Exit 77 is a skip. tests/cli/lib*.sh are included by the others. *_debug.c need FO_DEBUG and get the label `debug`.
+# Exit 77 is a skip. tests/cli/lib*.sh are included by the others.
 
 # fo_needs_engine(<var> <file>): does the file, or a header of tests/ that it includes, include the doing half?
 function(fo_needs_engine out file)
@@ -82,11 +82,7 @@ foreach(group ${groups})
 		add_executable(${name} "${file}")
 		set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${FO_TEST_DIR}")
 		target_link_libraries(${name} PRIVATE fo_test_support)
-		set(labels ${group})
-		if(name MATCHES "_debug$")
-			list(APPEND labels debug)
-		endif()
-		fo_test(${name} "${labels}" ${name})
+		fo_test(${name} "${group}" ${name})
 	endforeach()
 endforeach()
 

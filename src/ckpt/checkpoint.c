@@ -40,6 +40,9 @@ static char *training_json(struct fo_arena *a, const struct fo_ckpt_meta *m)
 		fo_json_text(&j, word[i].key, hex);
 	}
 	fo_json_int(&j, "loader_next_step", m->loader.next_step);
+	fo_json_int(&j, "seq", m->seq);
+	fo_json_int(&j, "rows_per_step", m->rows_per_step);
+	fo_json_int(&j, "packing", m->packing);
 	fo_json_close(&j);
 	fo_str_puts(&s, "\n");
 	char *text = fo_arena_strdup(a, s.data);
@@ -241,6 +244,9 @@ static fo_status read_meta(const char *dir, json_t *t, struct fo_ckpt_meta *m)
 	const char *precision = json_string_value(json_object_get(t, "precision"));
 	*m = (struct fo_ckpt_meta){ .step = json_integer_value(step), .tokens = json_integer_value(tokens), .loss = json_number_value(json_object_get(t, "loss")) };
 	m->loader.next_step = json_integer_value(next);
+	m->seq = json_integer_value(json_object_get(t, "seq"));
+	m->rows_per_step = json_integer_value(json_object_get(t, "rows_per_step"));
+	m->packing = json_integer_value(json_object_get(t, "packing"));
 	if (!json_is_integer(step) || m->step < 0 || !json_is_integer(tokens) || m->tokens < 0 || !json_is_integer(next) || m->loader.next_step < 0 ||
 	    !precision || strlen(precision) >= sizeof m->precision || !parse_word(json_object_get(t, "seed"), &m->seed) ||
 	    !parse_word(json_object_get(t, "tokenizer_checksum"), &m->tokenizer_checksum) || !parse_word(json_object_get(t, "loader_seed"), &m->loader.seed) ||

@@ -36,6 +36,7 @@ struct fo_ckpt_meta {
 	int64_t step;               /* optimizer steps done */
 	int64_t tokens;             /* tokens with loss seen so far */
 	struct fo_loader_state loader;
+	int64_t seq, rows_per_step, packing; /* what a step's batch depends on beside the loader's state; packing: enum fo_packing */
 	uint64_t tokenizer_checksum;
 	uint64_t seed;
 	double loss;                /* of the last step */

@@ -1,6 +1,7 @@
 /* safetensors: 8 bytes little-endian header length, a JSON header, raw data. */
 #include "ckpt/ckpt.h"
 #include "base/json.h"
+#include "kernel/kernel.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -234,7 +235,6 @@ static double load_element(const unsigned char *p, int dtype)
 	return v;
 }
 
-/* bf16 by rounding to nearest even, NaN kept: the same rule as the kernels', which live on a floor of the other half. */
 static void store_element(unsigned char *p, int dtype, double d)
 {
 	if (dtype == FO_F64) {
@@ -242,13 +242,11 @@ static void store_element(unsigned char *p, int dtype, double d)
 		return;
 	}
 	float f = (float)d;
-	uint32_t u;
-	memcpy(&u, &f, 4);
 	if (dtype == FO_F32) {
-		memcpy(p, &u, 4);
+		memcpy(p, &f, 4);
 		return;
 	}
-	uint16_t h = (uint16_t)((u & 0x7fffffff) > 0x7f800000 ? u >> 16 | 64 : (u + 0x7fff + (u >> 16 & 1)) >> 16);
+	uint16_t h = fo_bf16_from_f32(f);
 	memcpy(p, &h, 2);
 }
 

@@ -73,6 +73,5 @@ void fo_table_fini(struct fo_table *t);
  * unit ("244 MiB", "5.0 % of") stay on one line. */
 void fo_cli_put(FILE *f, const char *first, const char *lead, const char *fmt, ...) FO_PRINTF(4, 5);
 static inline const char *fo_cli_plural(int64_t n, const char *one, const char *many) { return n == 1 ? one : many; }
-bool fo_cli_color(FILE *f);                      /* a terminal, NO_COLOR unset */
 
 #endif

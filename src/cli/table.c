@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { WIDTH = 80, GAP = 2, LEAST_WRAP = 16 /* narrower columns of words cannot be read */ };
 
@@ -156,10 +155,4 @@ void fo_cli_put(FILE *f, const char *first, const char *lead, const char *fmt, .
 			out.data[i] = ' ';
 	fputs(out.data, f);
 	fo_str_fini(&out);
-}
-
-bool fo_cli_color(FILE *f)
-{
-	const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
-	return !(no && *no) && !(term && !strcmp(term, "dumb")) && isatty(fileno(f));
 }

@@ -226,6 +226,6 @@ void fo_calibration_peak(const struct fo_calibration *c, struct fo_peak *peak)
 {
 	*peak = (struct fo_peak){ .flop_s = c->best_flop_s, .median_flop_s = c->median_flop_s };
 	snprintf(peak->dtype, sizeof peak->dtype, "%s", c->dtype);
-	snprintf(peak->source, sizeof peak->source, "measured on this machine %.10s: %s loop, %d threads, best of %d bursts%s", c->date, c->set, c->threads, c->bursts,
+	snprintf(peak->source, sizeof peak->source, "measured on this machine %.10s: %s loop, %d thread%s, best of %d bursts%s", c->date, c->set, c->threads, c->threads == 1 ? "" : "s", c->bursts,
 		 c->clean_bursts < ENOUGH ? " (machine too busy: may be low)" : "");
 }

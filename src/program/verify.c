@@ -4,6 +4,42 @@
 #include <math.h>
 #include <stdlib.h>
 
+/* Two optimizer operations must not own the same element: with areas that add up this makes the cover exact. */
+static bool same_layer_used(const struct fo_program *p, int a, int b, bool per_layer)
+{
+	uint8_t *seen = fo_xmalloc((size_t)INT16_MAX + 1);   /* by layer; a weight without layers counts as layer 0 */
+	bool twice = false;
+	for (int round = 0; round < 2; round++)
+		for (int s = 0; s < p->nslot && !(round && a == b); s++) {
+			int layer = per_layer ? p->slot[s].layer : 0;
+			if (p->slot[s].block != (round ? b : a))
+				continue;
+			twice |= round || a == b ? seen[layer] : 0;
+			seen[layer] |= !round;
+		}
+	free(seen);
+	return twice;
+}
+
+static fo_status check_disjoint(const struct fo_program *p)
+{
+	for (int a = 0; a < p->nblock; a++)
+		for (int b = a; b < p->nblock; b++)
+			for (int i = 0; i < p->block[a].n; i++)
+				for (int k = a == b ? i : 0; k < p->block[b].n; k++) {
+					const struct fo_op *x = &p->block[a].op[i], *y = &p->block[b].op[k];
+					const struct fo_operand *u = &x->arg[5], *v = &y->arg[5];
+					if (x->kind != FO_OP_adamw || y->kind != FO_OP_adamw || u->buf != v->buf || u->r0 >= v->r0 + v->nr || v->r0 >= u->r0 + u->nr ||
+					    u->c0 >= v->c0 + v->nc || v->c0 >= u->c0 + u->nc)
+						continue;
+					/* The same slot, or two slots of one layer (any two where the weight has no layers). */
+					if ((a == b && i != k) || same_layer_used(p, a, b, p->buf[u->buf].axes & FO_PER_LAYER))
+						return fo_fail(FO_EBUG, "elements of '%s' are updated twice, in blocks '%s' and '%s'", p->buf[u->buf].name, p->block[a].name,
+							       p->block[b].name);
+				}
+	return FO_OK;
+}
+
 /* Every element of every parameter is updated exactly once per step. */
 static fo_status check_owners(const struct fo_program *p)
 {
@@ -71,6 +107,8 @@ fo_status fo_program_verify(const struct fo_program *p, const char *after)
 		return fo_fail(FO_EBUG, "program after %s: %d values are written and never read", after, dead);
 	if (p->run.mode == FO_MODE_TRAIN) {
 		st = check_owners(p);
+		if (st == FO_OK)
+			st = check_disjoint(p);
 		if (st != FO_OK)
 			return fo_wrap(st, "program after %s", after);
 	}

@@ -58,7 +58,7 @@ void fo_profile_add_step(struct fo_profile *f, const struct fo_timeline *t, cons
 			 int64_t begin_ns, int64_t end_ns, int64_t loader_wait_ns)
 {
 	const struct fo_ring *r = &t->lane[FO_LANE_COMPUTE];
-	double covered = 0, wall = (double)(end_ns - begin_ns) + (double)loader_wait_ns;
+	double covered = 0, wall = (double)(end_ns - begin_ns);
 	uint64_t oldest = r->n > r->cap ? r->n - r->cap : 0;
 	for (uint64_t i = r->n; i-- > oldest;) {
 		const struct fo_span *s = &r->span[i % r->cap];

@@ -47,8 +47,8 @@ struct fo_profile {
 	double total_ns;            /* = sum of part_ns */
 	int64_t steps;
 };
-/* Adds one step: its spans in the rings of t, its wall time [begin, end), and the time spent waiting for the loader before
- * it. Exact by construction: what no span of the compute lane covers is unattributed. */
+/* Adds one step: its spans in the rings of t and its wall time [begin, end), which includes loader_wait_ns spent waiting for
+ * the loader. Exact by construction: what no span of the compute lane covers is unattributed. */
 void fo_profile_add_step(struct fo_profile *f, const struct fo_timeline *t, const struct fo_program *p, const struct fo_unrolled *u, int32_t step,
 			 int64_t begin_ns, int64_t end_ns, int64_t loader_wait_ns);
 
@@ -58,7 +58,7 @@ void fo_profile_add_step(struct fo_profile *f, const struct fo_timeline *t, cons
 struct fo_peak { double flop_s, median_flop_s; char source[160]; char dtype[8]; };
 
 struct fo_mfu { double mfu, mfu_causal, mfu_6n, mfu_document, hfu; };   /* fractions of the peak */
-/* tokens that the step processed (padding included), attention pairs summed over its micro-batches, and its time. mfu* take
+/* tokens of the step without padding, attention pairs summed over its micro-batches, and its time. mfu* take
  * the closed formulas per token (docs/metrics.md); mfu_document uses the true pairs: 6 N_mm + 12 L H Q pairs / tokens; hfu sums what the
  * program executed. */
 struct fo_mfu fo_mfu_of_step(const struct fo_program *p, double tokens, double pairs, double seconds, double peak_flop_s);

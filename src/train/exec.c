@@ -327,6 +327,9 @@ fo_status fo_exec_new(struct fo_exec **out, const struct fo_program *p, struct f
 	e->p = p;
 	e->store = s;
 	e->o = *o;
+#ifdef FO_DEBUG
+	e->o.poison = true;   /* a value that is used before it is written shows as NaN */
+#endif
 	e->port = port;
 	e->ctx = ctx;
 	pthread_mutex_init(&e->lock, NULL);

@@ -51,6 +51,12 @@ fo_status fo_session_resume(struct fo_session *s)
 	if (m.tokenizer_checksum != s->meta.tokenizer_checksum || m.loader.shard_checksum != s->corpus.train.checksum)
 		return fo_hint(fo_fail(FO_EARG, "checkpoint '%s' was trained on other data or with another tokenizer than '%s/data' holds", path, s->r->dir),
 			       "restore that folder or choose another run.dir");
+	/* The batch of a step depends on the shape: another one would go on in the middle of other text. */
+	if (m.seq != s->meta.seq || m.rows_per_step != s->meta.rows_per_step || m.packing != s->meta.packing)
+		return fo_hint(fo_fail(FO_EARG, "checkpoint '%s' was trained on %lld rows of %lld tokens per step (%s), this run asks for %lld of %lld (%s)", path,
+				       (long long)m.rows_per_step, (long long)m.seq, m.packing ? "padded" : "packed", (long long)s->meta.rows_per_step,
+				       (long long)s->meta.seq, s->meta.packing ? "padded" : "packed"),
+			       "keep data.seq, data.packing and train.rows x train.micro-batches, or choose another run.dir");
 	if (m.loader.seed != s->meta.loader.seed)
 		return fo_hint(fo_fail(FO_EARG, "checkpoint '%s' was trained with another run.seed than %lld", path, (long long)s->r->seed), "keep the seed or choose another run.dir");
 	FO_TRY(fo_ckpt_read(path, s->weight, s->weights, s->state, s->states));

@@ -60,7 +60,8 @@ static int64_t other_bytes(const struct fo_session *s)
 {
 	int64_t step = s->program.tokens * s->program.run.micro_batches * 16, eval = s->eval_program.tokens * 16 * s->eval_batches;
 	struct fo_memory m = fo_exec_memory(s->exec), e = fo_exec_memory(s->eval);
-	return (int64_t)fo_pages_size((size_t)(3 * step)) + eval + (int64_t)fo_pages_size(fo_exec_timeline(s->exec)->bytes) + (int64_t)fo_pages_size(fo_exec_timeline(s->eval)->bytes) +
+	int64_t order = s->corpus.train.docs * 32;   /* two permutations and their prefix sums, 8 bytes each */
+	return (int64_t)fo_pages_size((size_t)(3 * step + order)) + eval + (int64_t)fo_pages_size(fo_exec_timeline(s->exec)->bytes) + (int64_t)fo_pages_size(fo_exec_timeline(s->eval)->bytes) +
 	       (e.arena > m.arena ? e.arena : 0) + e.workspace;
 }
 
@@ -90,7 +91,7 @@ static fo_status announce(struct fo_session *s)
 static fo_status load_eval_batches(struct fo_session *s)
 {
 	struct fo_batch_shape shape = batch_shape(s, 1);
-	struct fo_loader_state state = { .seed = 1, .shard_checksum = s->corpus.val.checksum };
+	struct fo_loader_state state = { .seed = FO_EVAL_SEED, .shard_checksum = s->corpus.val.checksum };
 	struct fo_loader *l;
 	int64_t T = s->eval_program.tokens, wait;
 	if (!s->eval_batches)
@@ -121,6 +122,7 @@ static fo_status open_data(struct fo_session *s)
 	int64_t most = s->corpus.val.tokens / s->eval_program.tokens;
 	if (s->eval_batches > most)
 		s->eval_batches = most > 0 ? most : s->corpus.val.tokens > 1;
+	s->rss_before = fo_memory_resident();   /* from here on everything is planned */
 	return load_eval_batches(s);
 }
 
@@ -148,18 +150,20 @@ static fo_status open_session(struct fo_session *s)
 	FO_TRY(make_programs(s));
 	if (!s->h->dry_run) {
 		FO_TRY(lock_folder(s));
-		FO_TRY(open_data(s));
 		fo_status st = fo_calibrate_peak(fo_run_precision(s->r) == FO_PRECISION_BF16 ? FO_BF16 : FO_F32, s->r->threads ? (int)s->r->threads : fo_cpu_threads(),
 						 CALIBRATION_SECONDS, false, &s->calibration);
 		if (st == FO_OK)
 			fo_calibration_peak(&s->calibration, &s->peak);
 		else
 			snprintf(s->peak.source, sizeof s->peak.source, "%s", fo_err_text());
+		FO_TRY(open_data(s));
 	}
-	s->rss_before = fo_memory_resident();
 	FO_TRY(make_executors(s));
 	s->meta = (struct fo_ckpt_meta){ .seed = (uint64_t)s->r->seed, .tokenizer_checksum = s->corpus.tokenizer ? fo_tokenizer_checksum(s->corpus.tokenizer) : 0 };
 	s->meta.loader = (struct fo_loader_state){ .seed = (uint64_t)s->r->seed, .shard_checksum = s->corpus.train.checksum };
+	s->meta.seq = s->r->seq;
+	s->meta.rows_per_step = s->r->rows * s->r->micro_batches;
+	s->meta.packing = s->r->packing;
 	snprintf(s->meta.precision, sizeof s->meta.precision, "%s", fo_numerics_name[fo_run_precision(s->r)]);
 	s->ckpt_dir = fo_arena_printf(&s->arena, "%s/checkpoints", s->r->dir);
 	if (s->h->dry_run)
@@ -199,7 +203,7 @@ static void close_session(struct fo_session *s)
 	free(s->weight);
 	free(s->state);
 	fo_arena_fini(&s->arena);
-	if (s->lock)
+	if (s->lock >= 0)
 		close(s->lock);
 }
 
@@ -269,16 +273,16 @@ static fo_status one_step(struct fo_session *s, struct fo_train_result *out)
 	FO_TRY(fo_loader_next(s->loader, &b, &wait_ns));
 	s->ports.batch = b;
 	set_hyper(s, b);
-	int64_t t0 = fo_now_ns();
+	int64_t t0 = s->mark_ns;
 	fo_status st = fo_exec_step(s->exec, (int32_t)s->meta.step);
-	int64_t t1 = fo_now_ns();
+	int64_t t1 = s->mark_ns = fo_now_ns();
 	if (st != FO_OK)
 		return fo_wrap(st, "step %lld", (long long)s->meta.step + 1);
 	fo_profile_add_step(&out->profile, fo_exec_timeline(s->exec), &s->program, fo_exec_unrolled(s->exec), (int32_t)s->meta.step, t0, t1, wait_ns);
 	for (int64_t m = 0; m < s->r->micro_batches; m++)
 		pairs += b->pairs[m];
 	struct fo_train_step t = { .step = s->meta.step + 1, .steps = s->r->steps, .loss = s->ports.loss[0], .grad_norm = s->ports.scale[1],
-				   .lr = s->ports.hyper[FO_HYPER_LR], .seconds = (double)(t1 - t0 + wait_ns) * 1e-9, .loss_tokens = b->loss_tokens };
+				   .lr = s->ports.hyper[FO_HYPER_LR], .seconds = (double)(t1 - t0) * 1e-9, .loss_tokens = b->loss_tokens };
 	t.tokens = s->program.tokens * s->r->micro_batches;
 	t.tokens_per_second = (double)t.loss_tokens / t.seconds;
 	/* Padding is not useful work: MFU counts real tokens only. */
@@ -298,15 +302,13 @@ static fo_status one_step(struct fo_session *s, struct fo_train_result *out)
 	s->pairs += pairs;
 	/* The running mean is enough for an ETA; the median is taken once, at the end. */
 	t.eta_seconds = out->profile.total_ns * 1e-9 / (double)out->profile.steps * (double)(t.steps - t.step);
-	if (s->steps_here == 1) {
+	if (s->steps_here == 1)
 		out->first_loss = t.loss;
-		s->rss_peak = fo_memory_resident();
-	}
 	out->last_loss = t.loss;
 	out->loss_tokens += t.loss_tokens;
 	/* Mean of the last tenth: single steps are noisy. */
 	if (t.step > s->r->steps - (s->r->steps + 9) / 10)
-		out->mean_loss += t.loss / (double)((s->r->steps + 9) / 10);
+		s->tail_loss += t.loss, s->tail_steps++;
 	if (s->h->step)
 		s->h->step(s->h->ctx, &t);
 	return fo_session_log_step(s, &t);
@@ -330,17 +332,24 @@ static fo_status evaluate(struct fo_session *s, double *loss)
 static fo_status run_loop(struct fo_session *s, struct fo_train_result *out)
 {
 	bool stopped = false;
+	s->mark_ns = fo_now_ns();
 	while (s->meta.step < s->r->steps && !stopped) {
 		FO_TRY(one_step(s, out));
 		bool last = s->meta.step == s->r->steps;
 		stopped = s->h->stop && *s->h->stop;
-		if (s->eval_batches && !stopped && (last || s->meta.step % s->r->eval_every == 0))
+		bool eval = s->eval_batches && !stopped && (last || s->meta.step % s->r->eval_every == 0);
+		bool save = last || stopped || (s->r->ckpt_every && s->meta.step % s->r->ckpt_every == 0);
+		if (eval)
 			FO_TRY(evaluate(s, &out->val_loss));
-		if (last || stopped || (s->r->ckpt_every && s->meta.step % s->r->ckpt_every == 0))
+		if (save)
 			FO_TRY(fo_session_save(s, out->checkpoint, sizeof out->checkpoint));
-		int64_t rss = fo_memory_resident();
-		if (rss > s->rss_peak)
-			s->rss_peak = rss;
+		/* Between evaluations and checkpoints nothing is allocated, so memory need not be looked at. */
+		if (eval || save || s->steps_here <= TIMELINE_STEPS) {
+			int64_t rss = fo_memory_resident();
+			if (rss > s->rss_peak)
+				s->rss_peak = rss;
+			s->mark_ns = fo_now_ns();
+		}
 	}
 	if (stopped && s->meta.step < s->r->steps)
 		return fo_hint(fo_fail(FO_EINTERRUPT, "stopped after step %lld of %lld; the state is saved in '%s'", (long long)s->meta.step, (long long)s->r->steps, out->checkpoint),
@@ -357,6 +366,7 @@ static void summarise(struct fo_session *s, struct fo_train_result *out)
 	out->peak = s->peak;
 	out->planned_bytes = m.arena + m.persistent + m.workspace + other_bytes(s);
 	out->measured_bytes = s->rss_peak - s->rss_before;
+	out->mean_loss = s->tail_steps ? s->tail_loss / (double)s->tail_steps : NAN;
 	if (s->steps_here) {
 		size_t kept = (size_t)(s->steps_here < s->steps_kept ? s->steps_here : s->steps_kept);
 		out->tokens_per_second = fo_stats_median(s->step_tokens, kept);
@@ -370,7 +380,7 @@ static void summarise(struct fo_session *s, struct fo_train_result *out)
 
 fo_status fo_train(const struct fo_run *r, const struct fo_train_hooks *h, struct fo_train_result *out)
 {
-	struct fo_session s = { .r = r, .h = h };
+	struct fo_session s = { .r = r, .h = h, .lock = -1 };
 	fo_status st;
 	*out = (struct fo_train_result){ .val_loss = NAN, .bigram_loss = NAN };
 	st = open_session(&s); /* the corpus makes the run directory, once it knows that there is something to train on */

@@ -61,7 +61,7 @@ struct fo_train_result {
 	double val_loss, bigram_loss;            /* nats per token; NAN when not computed */
 	double seconds;                          /* spent in steps */
 	double tokens_per_second;                /* useful, unfiltered median over steps */
-	struct fo_mfu mfu;                       /* of the median step */
+	struct fo_mfu mfu;                       /* mean tokens of a step over the median step's time */
 	struct fo_profile profile;
 	struct fo_peak peak;
 	int64_t planned_bytes, measured_bytes;   /* peak resident memory: promised and seen, both beyond what the process had before */
@@ -72,6 +72,8 @@ struct fo_train_result {
 
 FO_CHECKED fo_status fo_train(const struct fo_run *r, const struct fo_train_hooks *h, struct fo_train_result *out);
 void fo_train_result_fini(struct fo_train_result *r);
+
+#define FO_EVAL_SEED 1   /* of the held-out rows: the same in every run, so that runs compare */
 
 /* Makes sure DIR/data holds a tokenizer and shards of this text (made once, kept); opens them. */
 struct fo_corpus { struct fo_tokenizer *tokenizer; struct fo_shard train, val; };

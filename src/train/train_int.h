@@ -42,9 +42,12 @@ struct fo_session {
 	double *step_seconds;              /* of this process, for the median */
 	double *step_tokens;
 	int64_t steps_here, steps_kept;    /* the arrays are rings of steps_kept */
-	int lock;                          /* descriptor of DIR/lock, held while the run lives; 0: none */
+	int lock;                          /* descriptor of DIR/lock, held while the run lives; -1: none */
 	int64_t rss_before, rss_peak;
 	int64_t stepped_tokens, real_tokens, truncated, pairs;
+	double tail_loss;                  /* sum over the steps of the run's last tenth that this process did */
+	int64_t tail_steps;
+	int64_t mark_ns;                   /* where the next step's time begins: the last one's end, evaluation and checkpoints left out */
 };
 
 /* src/train/sample.c: appends tokens to the prompt by running a forward program over the whole text again and again (no KV

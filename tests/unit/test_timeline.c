@@ -58,7 +58,7 @@ static void test_profile(void **state)
 		fo_timeline_record(&t, FO_LANE_COMPUTE, step, ad, b + 660, b + 700);
 		fo_timeline_record(&t, FO_LANE_COMPUTE, step, ~mm, b + 700, b + 730);   /* waits for a product of another lane */
 		fo_timeline_record(&t, FO_LANE_HOST, step, in, b, b + 50);
-		fo_profile_add_step(&f, &t, &p, &u, step, b, b + 800, 25);
+		fo_profile_add_step(&f, &t, &p, &u, step, b - 25, b + 800, 25);
 	}
 	assert_int_equal(f.steps, 2);
 	assert_true(f.total_ns == 2 * 825 && sum_parts(&f) == f.total_ns);

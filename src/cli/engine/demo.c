@@ -6,7 +6,7 @@
 #include "base/mem.h"
 
 #include <dirent.h>
-#include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -147,86 +147,139 @@ static fo_status fresh_folder(struct fo_arena *a, const char *dir)
 	return fo_fs_write_atomic(mark, "", 0);
 }
 
-static void base_run(struct fo_run *r, const struct demo *in, const char *text, const char *dir)
+static void set(struct fo_opt_set *s, const char *key, const char *fmt, ...) FO_PRINTF(3, 4);
+static void set(struct fo_opt_set *s, const char *key, const char *fmt, ...)
 {
-	struct fo_opt_set s;
-	fo_opt_init(&s, fo_run_options, r);
-	/* Texts of the defaults are literals or empty and must outlive the set. */
-	r->model = "flatout-134m";
-	r->tokenizer = r->program_file = "";
-	r->prompt = "";
-	fo_opt_fini(&s);
-	r->data = text;
-	r->dir = dir;
-	r->vocab = VOCAB;
-	r->seq = SEQ;
-	r->rows = ROWS;
-	r->micro_batches = 1;
-	r->holdout = 20;
-	r->lr = 3e-3;
-	r->eval_batches = 24;
-	r->sample_tokens = 80;
-	r->ckpt_keep = 1;
-	(void)in;
+	char text[4096];
+	va_list ap;
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof text, fmt, ap);
+	va_end(ap);
+	fo_opt_set_text(s, key, text, FO_ORIGIN_FLAG, "flatout demo");
 }
 
-static void size_run(struct fo_run *r, double tokens)
+static void base_run(struct fo_opt_set *s, struct fo_run *r, const char *text, const char *dir)
 {
-	r->steps = (int64_t)(tokens / (double)(SEQ * ROWS));
-	if (r->steps < 20)
-		r->steps = 20;
-	r->warmup = r->steps / 20;
-	r->final_lr = 0.05;
-	r->eval_every = r->steps / 4 + 1;
-	r->ckpt_every = 0;
-	r->log_every = r->steps / 10 + 1;
+	fo_opt_init(s, fo_run_options, r);
+	set(s, "data.path", "%s", text);
+	set(s, "run.dir", "%s", dir);
+	set(s, "model.vocab", "%d", VOCAB);
+	set(s, "data.seq", "%d", SEQ);
+	set(s, "train.rows", "%d", ROWS);
+	set(s, "train.micro-batches", "1");
+	set(s, "data.holdout", "20");
+	set(s, "optim.lr", "3e-3");
+	set(s, "optim.final-lr", "0.05");
+	set(s, "eval.batches", "24");
+	set(s, "sample.tokens", "80");
+	set(s, "checkpoint.keep", "1");
+	set(s, "checkpoint.every", "0");
+}
+
+/* What the probe found, as options, and the whole as a run file: `flatout train DIR/run.yaml` goes on. */
+static fo_status size_run(struct fo_opt_set *s, const struct fo_run *probed, double tokens, struct fo_arena *a)
+{
+	int64_t steps = (int64_t)(tokens / (double)(SEQ * ROWS));
+	if (steps < 20)
+		steps = 20;
+	const struct { const char *key; int64_t value; } row[] = {
+		{ "model.layers", probed->layers }, { "model.hidden", probed->hidden }, { "model.heads", probed->heads }, { "model.kv-heads", probed->kv_heads },
+		{ "model.head-dim", probed->head_dim }, { "model.ffn", probed->ffn }, { "train.steps", steps }, { "optim.warmup", steps / 20 },
+		{ "eval.every", steps / 4 + 1 }, { "log.every", steps / 10 + 1 },
+	};
+	for (size_t i = 0; i < sizeof row / sizeof *row; i++)
+		set(s, row[i].key, "%lld", (long long)row[i].value);
+	FO_TRY(fo_opt_finish(s));
+	struct fo_str yaml = { 0 };
+	fo_opt_sample_yaml(s, &yaml);
+	fo_status st = fo_fs_write_atomic(fo_arena_printf(a, "%s/run.yaml", ((struct fo_run *)s->target)->dir), yaml.data, yaml.len);
+	fo_str_fini(&yaml);
+	return st;
 }
 
 /* ---- running ---- */
 
-/* The rows that training saw, as a shard in memory whose documents are the rows' pieces: what a bigram model is fairly compared
- * on. Where training saw the whole text, the whole text. */
-static fo_status rows_seen(const struct fo_run *r, const struct fo_corpus *c, struct fo_shard *view, uint32_t **ids, int64_t **at)
+/* Rows that a loader serves, as a shard in memory whose documents are the rows' pieces, each with the token that follows it:
+ * the very predictions that the model was trained on or is judged by. */
+struct rows { struct fo_shard shard; uint32_t *ids; int64_t *at; };
+
+static fo_status rows_open(struct rows *v, const struct fo_run *r, const struct fo_corpus *c, const struct fo_shard *from, uint64_t seed, int64_t steps)
 {
-	int64_t tokens = r->steps * r->rows * r->seq, wait;
 	struct fo_batch_shape shape = { .seq = r->seq, .rows = r->rows, .micro_batches = 1, .packing = FO_PACK_PACKED };
-	struct fo_loader_state state = { .seed = (uint64_t)r->seed };
+	struct fo_loader_state state = { .seed = seed };
 	struct fo_loader *l;
-	*view = c->train;
-	if (tokens >= c->train.tokens)
-		return FO_OK;
-	FO_TRY(fo_loader_open(&l, &c->train, &shape, &state, fo_tokenizer_eos(c->tokenizer)));
-	*ids = fo_xmalloc((size_t)tokens * sizeof **ids);
-	*at = fo_xmalloc((size_t)(tokens + 1) * sizeof **at);
-	*view = (struct fo_shard){ .vocab = c->train.vocab, .ids32 = *ids, .doc_at = *at, .tokenizer_checksum = c->train.tokenizer_checksum };
+	int64_t width = r->rows * r->seq, wait;
+	FO_TRY(fo_loader_open(&l, from, &shape, &state, fo_tokenizer_eos(c->tokenizer)));
+	v->ids = fo_xmalloc((size_t)(2 * steps * width) * sizeof *v->ids);   /* a piece has at least one token, and one follows it */
+	v->at = fo_xmalloc((size_t)(steps * width + 1) * sizeof *v->at);
+	v->shard = (struct fo_shard){ .vocab = from->vocab, .tokenizer_checksum = from->tokenizer_checksum, .ids32 = v->ids, .doc_at = v->at };
 	fo_status st = FO_OK;
-	for (int64_t step = 0; step < r->steps && st == FO_OK; step++) {
+	for (int64_t step = 0; step < steps && st == FO_OK; step++) {
 		const struct fo_batch *b;
 		st = fo_loader_next(l, &b, &wait);
-		for (int64_t i = 0; st == FO_OK && i < r->rows * r->seq; i++) {
+		for (int64_t i = 0; st == FO_OK && i < width; i++) {
 			if (b->position[i] == 0)
-				(*at)[view->docs++] = view->tokens;
-			(*ids)[view->tokens++] = (uint32_t)b->token[i];
+				v->at[v->shard.docs++] = v->shard.tokens;
+			v->ids[v->shard.tokens++] = (uint32_t)b->token[i];
+			bool last = i + 1 == width || b->position[i + 1] == 0;
+			if (last && b->target[i] >= 0)
+				v->ids[v->shard.tokens++] = (uint32_t)b->target[i];
 		}
 	}
-	(*at)[view->docs] = view->tokens;
+	v->at[v->shard.docs] = v->shard.tokens;
 	fo_loader_close(l);
 	return st;
 }
 
+static void rows_close(struct rows *v)
+{
+	free(v->ids);
+	free(v->at);
+}
+
+/* A bigram model of the tokens that training saw (the whole text once it saw that much), on the rows of the held-out loss. */
 static fo_status bigram(const struct fo_run *r, double *loss)
 {
 	struct fo_corpus c;
-	struct fo_shard view;
-	uint32_t *ids = NULL;
-	int64_t *at = NULL;
+	struct rows seen = { 0 }, held = { 0 };
 	FO_TRY(fo_corpus_open(&c, r, VOCAB, NULL, NULL));
-	fo_status st = rows_seen(r, &c, &view, &ids, &at);
+	int64_t width = r->rows * r->seq, evals = c.val.tokens / width < r->eval_batches ? c.val.tokens / width : r->eval_batches;
+	bool part = r->steps * width < c.train.tokens;
+	fo_status st = rows_open(&held, r, &c, &c.val, FO_EVAL_SEED, evals > 0 ? evals : 1);
+	if (st == FO_OK && part)
+		st = rows_open(&seen, r, &c, &c.train, (uint64_t)r->seed, r->steps);
 	if (st == FO_OK)
-		st = fo_data_bigram_loss(&view, &c.val, loss);
-	free(ids);
-	free(at);
+		st = fo_data_bigram_loss(part ? &seen.shard : &c.train, &held.shard, loss);
+	rows_close(&seen);
+	rows_close(&held);
 	fo_corpus_close(&c);
+	return st;
+}
+
+static fo_status train_sized(const struct demo *in, struct fo_opt_set *s, struct fo_run *r, struct fo_arena *a, struct fo_train_result *result)
+{
+	struct fo_screen screen;
+	struct fo_train_hooks hooks;
+	struct fo_run probed = *r;
+	double tokens = 0;
+	fo_screen_init(&screen, r, in->json);
+	fprintf(screen.out, "text     %s\n", r->data);
+	FO_TRY(probe(&probed, in->minutes * 60, screen.out, &tokens));
+	FO_TRY(size_run(s, &probed, tokens, a));
+	screen.log_every = r->log_every;
+	fo_screen_hooks(&screen, &hooks);
+	char *run_json = fo_screen_run_json(s);
+	hooks.run_json = run_json;
+	fo_catch_signals();
+	fo_status st = fo_train(r, &hooks, result);
+	free(run_json);
+	fo_screen_end_line(&screen);
+	if (st == FO_EINTERRUPT)
+		return fo_hint(st, "flatout train %s/run.yaml goes on from there; flatout demo begins anew", r->dir);
+	if (st == FO_OK)
+		st = bigram(r, &result->bigram_loss);
+	if (st == FO_OK)
+		fo_screen_summary(&screen, result);
 	return st;
 }
 
@@ -234,34 +287,20 @@ static fo_status run_demo(const struct demo *in, struct fo_arena *a, struct fo_t
 {
 	const char *text = in->text, *dir = *in->dir ? in->dir : "runs/demo";
 	struct fo_run r;
-	struct fo_screen screen;
-	struct fo_train_hooks hooks;
-	double tokens = 0;
+	struct fo_opt_set s;
 	if (!*text)
 		FO_TRY(default_text(a, &text));
 	FO_TRY(fresh_folder(a, dir));
-	base_run(&r, in, text, dir);
-	fo_screen_init(&screen, &r, in->json);
-	fprintf(screen.out, "text     %s\n", text);
-	FO_TRY(probe(&r, in->minutes * 60, screen.out, &tokens));
-	size_run(&r, tokens);
-	screen.log_every = r.log_every;
-	fo_screen_hooks(&screen, &hooks);
-	fo_catch_signals();
-	fo_status st = fo_train(&r, &hooks, result);
-	fo_screen_end_line(&screen);
-	if (st == FO_OK)
-		st = bigram(&r, &result->bigram_loss);
-	if (st != FO_OK)
-		return st;
-	fo_screen_summary(&screen, result);
-	if (in->json) {
+	base_run(&s, &r, text, dir);
+	fo_status st = train_sized(in, &s, &r, a, result);
+	fo_opt_fini(&s);
+	if (st == FO_OK && in->json) {
 		struct fo_str out = { 0 };
 		fo_screen_summary_json(result, &out);
 		printf("%s\n", out.data);
 		fo_str_fini(&out);
 	}
-	return FO_OK;
+	return st;
 }
 
 static fo_status run(int argc, char **argv)

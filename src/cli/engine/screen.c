@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,13 +19,15 @@ static void on_signal(int sig)
 		_exit(128 + sig);
 	fo_stop_requested = 1;
 	static const char text[] = "\nstopping after this step (again: stop at once)\n";
+	int before = errno;
 	if (write(STDERR_FILENO, text, sizeof text - 1) < 0)
-		return;
+		errno = 0;
+	errno = before;
 }
 
 void fo_catch_signals(void)
 {
-	struct sigaction a = { .sa_handler = on_signal };
+	struct sigaction a = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
 	sigemptyset(&a.sa_mask);
 	sigaction(SIGINT, &a, NULL);
 	sigaction(SIGTERM, &a, NULL);
