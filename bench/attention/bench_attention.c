@@ -17,8 +17,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct options { int64_t seq, heads, kv, dim, docs, threads, rounds; int dtype; bool wide; };
-struct times { double wall, cpu; };
+struct options {
+	int64_t seq, heads, kv, dim, docs, threads, rounds;
+	int dtype;
+	bool wide;
+};
+struct times {
+	double wall, cpu;
+};
 
 static struct times now(void)
 {
@@ -39,7 +45,7 @@ __attribute__((target("avx2,fma"))) static double burst_avx2(int64_t n, double *
 #pragma GCC unroll 12
 		for (int i = 0; i < CHAINS; i++) {
 			s[i] = _mm256_fmadd_ps(s[i], a, b);
-			__asm__ volatile("" : "+x"(s[i]));   /* no reassociation, no hoisting */
+			__asm__ volatile("" : "+x"(s[i])); /* no reassociation, no hoisting */
 		}
 	}
 #pragma GCC unroll 12
@@ -105,7 +111,7 @@ static void measure(const struct options *o, const struct fo_call *c, double flo
 {
 	double wall[64], cpu[64], rate[64], peak[64];
 	int n = o->rounds > 64 ? 64 : (int)o->rounds;
-	for (int r = -1; r < n; r++) {         /* round -1 warms up */
+	for (int r = -1; r < n; r++) { /* round -1 warms up */
 		struct times before = burst(o, 2000000), t0 = now();
 		if (c->kind == FO_OP_attention)
 			o->wide ? fo_attention_avx512(c) : fo_attention_avx2(c);
@@ -120,27 +126,34 @@ static void measure(const struct options *o, const struct fo_call *c, double flo
 		cpu[r] = flop * (double)o->threads / (t1.cpu - t0.cpu) / ((before.cpu + after.cpu) / 2);
 	}
 	size_t m = (size_t)n;
-	printf("{\"kernel\":\"%s\",\"isa\":\"%s\",\"seq\":%lld,\"heads\":%lld,\"kv\":%lld,\"dim\":%lld,\"docs\":%lld,\"threads\":%lld,"
-	       "\"dtype\":\"%s\",\"ws_bytes\":%zu,\"rounds\":%d,\"peak_gflop_s\":%.1f,\"gflop_s\":%.1f,\"wall_median\":%.3f,"
+	printf("{\"kernel\":\"%s\",\"isa\":\"%s\",\"seq\":%lld,\"heads\":%lld,\"kv\":%lld,\"dim\":%lld,\"docs\":%lld,"
+	       "\"threads\":%lld,"
+	       "\"dtype\":\"%s\",\"ws_bytes\":%zu,\"rounds\":%d,\"peak_gflop_s\":%.1f,\"gflop_s\":%.1f,\"wall_median\":"
+	       "%.3f,"
 	       "\"wall_best\":%.3f,\"cpu_median\":%.3f,\"cpu_best\":%.3f}\n",
-	       name, o->wide ? "avx512" : "avx2", (long long)o->seq, (long long)o->heads, (long long)o->kv, (long long)o->dim,
-	       (long long)o->docs, (long long)o->threads, o->dtype == FO_BF16 ? "bf16" : "f32", c->ws_bytes, n,
-	       fo_stats_median(peak, m) * 1e-9, fo_stats_median(rate, m) * 1e-9, fo_stats_median(wall, m),
-	       fo_stats_quantile(wall, m, 1), fo_stats_median(cpu, m), fo_stats_quantile(cpu, m, 1));
+	       name, o->wide ? "avx512" : "avx2", (long long)o->seq, (long long)o->heads, (long long)o->kv,
+	       (long long)o->dim, (long long)o->docs, (long long)o->threads, o->dtype == FO_BF16 ? "bf16" : "f32",
+	       c->ws_bytes, n, fo_stats_median(peak, m) * 1e-9, fo_stats_median(rate, m) * 1e-9,
+	       fo_stats_median(wall, m), fo_stats_quantile(wall, m, 1), fo_stats_median(cpu, m),
+	       fo_stats_quantile(cpu, m, 1));
 }
 
 static int usage(void)
 {
-	fprintf(stderr, "usage: bench_attention [--seq N] [--heads N] [--kv N] [--dim N] [--docs N] [--threads N] [--rounds N]\n"
+	fprintf(stderr, "usage: bench_attention [--seq N] [--heads N] [--kv N] [--dim N] [--docs N] [--threads N] "
+			"[--rounds N]\n"
 			"                       [--dtype f32|bf16] [--isa avx2|avx512]\n");
 	return 2;
 }
 
 static bool parse(struct options *o, int argc, char **argv)
 {
-	struct { const char *name; int64_t *to; } number[] = {
-		{ "--seq", &o->seq }, { "--heads", &o->heads }, { "--kv", &o->kv }, { "--dim", &o->dim }, { "--docs", &o->docs },
-		{ "--threads", &o->threads }, { "--rounds", &o->rounds },
+	struct {
+		const char *name;
+		int64_t *to;
+	} number[] = {
+		{ "--seq", &o->seq },   { "--heads", &o->heads },     { "--kv", &o->kv },         { "--dim", &o->dim },
+		{ "--docs", &o->docs }, { "--threads", &o->threads }, { "--rounds", &o->rounds },
 	};
 	for (int i = 1; i < argc; i += 2) {
 		if (i + 1 == argc)
@@ -160,12 +173,15 @@ static bool parse(struct options *o, int argc, char **argv)
 	}
 	if (!o->kv)
 		o->kv = o->heads;
-	return o->seq > 0 && o->heads > 0 && o->kv > 0 && o->docs > 0 && o->docs <= o->seq && o->threads > 0 && o->rounds > 0;
+	return o->seq > 0 && o->heads > 0 && o->kv > 0 && o->docs > 0 && o->docs <= o->seq && o->threads > 0 &&
+	       o->rounds > 0;
 }
 
 int main(int argc, char **argv)
 {
-	struct options o = { .seq = 2048, .heads = 12, .dim = 64, .docs = 1, .threads = 1, .rounds = 7, .dtype = FO_F32 };
+	struct options o = {
+		.seq = 2048, .heads = 12, .dim = 64, .docs = 1, .threads = 1, .rounds = 7, .dtype = FO_F32
+	};
 	if (!parse(&o, argc, argv))
 		return usage();
 	if (o.wide ? !__builtin_cpu_supports("avx512dq") : !__builtin_cpu_supports("avx2")) {
@@ -173,8 +189,10 @@ int main(int argc, char **argv)
 		return 77;
 	}
 	int64_t hq = o.heads * o.dim, kq = o.kv * o.dim;
-	struct fo_tensor q = tensor(o.seq, hq, o.dtype, 1), k = tensor(o.seq, kq, o.dtype, 2), v = tensor(o.seq, kq, o.dtype, 3);
-	struct fo_tensor out = tensor(o.seq, hq, o.dtype, 0), lse = tensor(o.seq, o.heads, FO_F32, 0), doc = tensor(o.seq, 1, FO_I32, 0);
+	struct fo_tensor q = tensor(o.seq, hq, o.dtype, 1), k = tensor(o.seq, kq, o.dtype, 2),
+			 v = tensor(o.seq, kq, o.dtype, 3);
+	struct fo_tensor out = tensor(o.seq, hq, o.dtype, 0), lse = tensor(o.seq, o.heads, FO_F32, 0),
+			 doc = tensor(o.seq, 1, FO_I32, 0);
 	struct fo_tensor dout = tensor(o.seq, hq, o.dtype, 4), dq = tensor(o.seq, hq, o.dtype, 0);
 	struct fo_tensor dk = tensor(o.seq, kq, o.dtype, 0), dv = tensor(o.seq, kq, o.dtype, 0);
 	double pairs = 0;
@@ -183,12 +201,17 @@ int main(int argc, char **argv)
 		((int32_t *)doc.data)[i] = (int32_t)first;
 		pairs += (double)(i - first + 1);
 	}
-	struct fo_call f = { .kind = FO_OP_attention, .n = 6, .threads = (int)o.threads, .arg = { q, k, v, doc, out, lse } };
-	struct fo_call b = { .kind = FO_OP_attention_bwd, .n = 10, .threads = (int)o.threads,
-		.arg = { q, k, v, out, lse, dout, doc, dq, dk, dv } };
+	struct fo_call f = {
+		.kind = FO_OP_attention, .n = 6, .threads = (int)o.threads, .arg = { q, k, v, doc, out, lse }
+	};
+	struct fo_call b = { .kind = FO_OP_attention_bwd,
+			     .n = 10,
+			     .threads = (int)o.threads,
+			     .arg = { q, k, v, out, lse, dout, doc, dq, dk, dv } };
 	f.attr.head_dim = b.attr.head_dim = (int32_t)o.dim;
 	f.attr.value = b.attr.value = 1 / __builtin_sqrt((double)o.dim);
-	if (!(o.wide ? fo_attention_can_avx512(&f) && fo_attention_can_avx512(&b) : fo_attention_can_avx2(&f) && fo_attention_can_avx2(&b))) {
+	if (!(o.wide ? fo_attention_can_avx512(&f) && fo_attention_can_avx512(&b)
+		     : fo_attention_can_avx2(&f) && fo_attention_can_avx2(&b))) {
 		fprintf(stderr, "the kernel does not take this shape\n");
 		return 2;
 	}

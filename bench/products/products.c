@@ -17,7 +17,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct product { const char *name, *pass; int64_t m, n, k; bool ta, tb; };
+struct product {
+	const char *name, *pass;
+	int64_t m, n, k;
+	bool ta, tb;
+};
 
 struct bench {
 	enum fo_isa isa;
@@ -25,7 +29,7 @@ struct bench {
 	int threads;
 	double seconds;
 	int64_t tokens, burst_rounds;
-	int dtype;                       /* -1: all */
+	int dtype; /* -1: all */
 	const char *only;
 	clockid_t clock;
 };
@@ -95,22 +99,25 @@ static struct fo_call call_of(const struct bench *b, const struct product *p, in
 	struct fo_call c = { .kind = FO_OP_matmul, .n = 3, .first = 1 << 2, .threads = b->threads };
 	c.attr.ta = p->ta;
 	c.attr.tb = p->tb;
-	int64_t size[3][2] = { { p->ta ? p->k : p->m, p->ta ? p->m : p->k }, { p->tb ? p->n : p->k, p->tb ? p->k : p->n },
+	int64_t size[3][2] = { { p->ta ? p->k : p->m, p->ta ? p->m : p->k },
+			       { p->tb ? p->n : p->k, p->tb ? p->k : p->n },
 			       { p->m, p->n } };
 	for (int i = 0; i < 3; i++)
-		c.arg[i] = (struct fo_tensor){ .rows = size[i][0], .cols = size[i][1], .ld = size[i][1], .dtype = (uint8_t)dtype };
+		c.arg[i] = (struct fo_tensor){
+			.rows = size[i][0], .cols = size[i][1], .ld = size[i][1], .dtype = (uint8_t)dtype
+		};
 	if (!strcmp(p->pass, "wgrad"))
 		c.arg[2].dtype = FO_F32;
 	return c;
 }
 
-static void measure(const struct bench *b, const struct product *p, int dtype, const struct fo_call *c, const struct fo_kernel *kernel,
-		    const char *set)
+static void measure(const struct bench *b, const struct product *p, int dtype, const struct fo_call *c,
+		    const struct fo_kernel *kernel, const char *set)
 {
 	static double ratio[MAX_SAMPLES], rate[MAX_SAMPLES], peak[MAX_SAMPLES];
 	double flop = 2.0 * (double)p->m * (double)p->n * (double)p->k;
 	int n = 0;
-	kernel->run(c);                  /* touches the pages */
+	kernel->run(c); /* touches the pages */
 	double before = burst(b, dtype);
 	int64_t end = fo_now_ns() + (int64_t)(b->seconds * 1e9);
 	do {
@@ -124,12 +131,16 @@ static void measure(const struct bench *b, const struct product *p, int dtype, c
 		n++;
 	} while (n < MAX_SAMPLES && (n < 3 || fo_now_ns() < end));
 	size_t count = (size_t)n;
-	printf("{\"product\": \"%s\", \"pass\": \"%s\", \"m\": %lld, \"n\": %lld, \"k\": %lld, \"dtype\": \"%s\", \"set\": \"%s\", "
-	       "\"threads\": %d, \"samples\": %d, \"ratio_median\": %.4f, \"ratio_best\": %.4f, \"flop_s_median\": %.4g, "
-	       "\"flop_s_best\": %.4g, \"burst_flop_s_median\": %.4g, \"burst_flop_s_best\": %.4g, \"ws_bytes\": %zu}\n",
-	       p->name, p->pass, (long long)p->m, (long long)p->n, (long long)p->k, fo_dtype_name[dtype], set, b->threads, n,
-	       fo_stats_quantile(ratio, count, 0.5), fo_stats_quantile(ratio, count, 1), fo_stats_quantile(rate, count, 0.5),
-	       fo_stats_quantile(rate, count, 1), fo_stats_quantile(peak, count, 0.5), fo_stats_quantile(peak, count, 1), c->ws_bytes);
+	printf("{\"product\": \"%s\", \"pass\": \"%s\", \"m\": %lld, \"n\": %lld, \"k\": %lld, \"dtype\": \"%s\", "
+	       "\"set\": \"%s\", "
+	       "\"threads\": %d, \"samples\": %d, \"ratio_median\": %.4f, \"ratio_best\": %.4f, \"flop_s_median\": "
+	       "%.4g, "
+	       "\"flop_s_best\": %.4g, \"burst_flop_s_median\": %.4g, \"burst_flop_s_best\": %.4g, \"ws_bytes\": "
+	       "%zu}\n",
+	       p->name, p->pass, (long long)p->m, (long long)p->n, (long long)p->k, fo_dtype_name[dtype], set,
+	       b->threads, n, fo_stats_quantile(ratio, count, 0.5), fo_stats_quantile(ratio, count, 1),
+	       fo_stats_quantile(rate, count, 0.5), fo_stats_quantile(rate, count, 1),
+	       fo_stats_quantile(peak, count, 0.5), fo_stats_quantile(peak, count, 1), c->ws_bytes);
 	fflush(stdout);
 }
 
@@ -159,9 +170,12 @@ static fo_status run(struct bench *b, const struct product *p, int dtype)
 static fo_status run_all(struct bench *b)
 {
 	/* y(T, out) = x(T, in) w(out, in)', dx = dy w, dw = dy' x. */
-	static const struct { const char *name; int64_t out, in; } layer[] = {
-		{ "768x768", 768, 768 }, { "2048x768", 2048, 768 }, { "768x2048", 768, 2048 }, { "2048x2048", 2048, 2048 },
-		{ "32000x768", 32000, 768 },
+	static const struct {
+		const char *name;
+		int64_t out, in;
+	} layer[] = {
+		{ "768x768", 768, 768 },     { "2048x768", 2048, 768 },   { "768x2048", 768, 2048 },
+		{ "2048x2048", 2048, 2048 }, { "32000x768", 32000, 768 },
 	};
 	const int dtypes[] = { FO_F32, FO_BF16 };
 	for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {
@@ -183,7 +197,8 @@ static fo_status run_all(struct bench *b)
 static int usage(void)
 {
 	fputs("usage: products [--isa ref|avx2|avx512|amx] [--threads N] [--seconds S] [--tokens T] [--dtype f32|bf16] "
-	      "[--only OUTxIN] [--clock wall|cpu]\n", stderr);
+	      "[--only OUTxIN] [--clock wall|cpu]\n",
+	      stderr);
 	return 2;
 }
 

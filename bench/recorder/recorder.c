@@ -18,7 +18,8 @@
 static fo_status port(void *ctx, enum fo_port p, int mb, const struct fo_tensor *arg, int n)
 {
 	(void)ctx, (void)mb;
-	for (int i = 0; (p == FO_PORT_BATCH || p == FO_PORT_HYPER) && i < n; i++)   /* token 0 everywhere: time does not depend on it */
+	for (int i = 0; (p == FO_PORT_BATCH || p == FO_PORT_HYPER) && i < n;
+	     i++) /* token 0 everywhere: time does not depend on it */
 		memset(arg[i].data, 0, (size_t)(arg[i].rows * arg[i].cols) * fo_dtype_bytes(arg[i].dtype));
 	return FO_OK;
 }
@@ -56,7 +57,8 @@ static fo_status run(int64_t seq, int rounds)
 	}
 	double s = fo_stats_median(step, (size_t)rounds), r = fo_stats_median(record, (size_t)rounds);
 	int n = fo_exec_unrolled(e)->n;
-	printf("{\"record_ns\":%.1f,\"operations_per_step\":%d,\"seq\":%lld,\"step_seconds\":%.4f,\"share\":%.3g}\n", r, n, (long long)seq, s * 1e-9, n * r / s);
+	printf("{\"record_ns\":%.1f,\"operations_per_step\":%d,\"seq\":%lld,\"step_seconds\":%.4f,\"share\":%.3g}\n", r,
+	       n, (long long)seq, s * 1e-9, n * r / s);
 	fo_exec_free(e);
 	fo_store_free(store);
 	fo_program_fini(&p);

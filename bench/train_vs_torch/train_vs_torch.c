@@ -18,7 +18,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-struct bench { int64_t seq, rounds, warm, layers; int threads; enum fo_numerics precision; char **peer; };
+struct bench {
+	int64_t seq, rounds, warm, layers;
+	int threads;
+	enum fo_numerics precision;
+	char **peer;
+};
 
 static fo_status port(void *ctx, enum fo_port p, int mb, const struct fo_tensor *arg, int n)
 {
@@ -33,9 +38,11 @@ static fo_status port(void *ctx, enum fo_port p, int mb, const struct fo_tensor 
 		}
 	if (p == FO_PORT_HYPER) {
 		double *h = arg[0].data;
-		const double v[FO_HYPER_COUNT] = { [FO_HYPER_LR] = 1e-4, [FO_HYPER_BETA1] = 0.9, [FO_HYPER_BETA2] = 0.95, [FO_HYPER_EPS] = 1e-8,
-						   [FO_HYPER_DECAY] = 0.1, [FO_HYPER_CORR1] = 0.1, [FO_HYPER_CORR2] = 0.05, [FO_HYPER_CLIP] = 1,
-						   [FO_HYPER_INV_TOKENS] = 1.0 / (double)b->seq };
+		const double v[FO_HYPER_COUNT] = {
+			[FO_HYPER_LR] = 1e-4,    [FO_HYPER_BETA1] = 0.9, [FO_HYPER_BETA2] = 0.95,
+			[FO_HYPER_EPS] = 1e-8,   [FO_HYPER_DECAY] = 0.1, [FO_HYPER_CORR1] = 0.1,
+			[FO_HYPER_CORR2] = 0.05, [FO_HYPER_CLIP] = 1,    [FO_HYPER_INV_TOKENS] = 1.0 / (double)b->seq
+		};
 		memcpy(h, v, sizeof v);
 	}
 	return FO_OK;
@@ -92,7 +99,8 @@ static fo_status run(struct bench *b)
 	FO_TRY(fo_exec_new(&e, &p, store, &o, port, b, NULL));
 	FILE *to = NULL, *from = NULL;
 	pid_t pid = b->peer ? start_peer(b->peer, &to, &from) : 0;
-	double *ours = fo_xmalloc((size_t)b->rounds * sizeof *ours), *theirs = fo_xmalloc((size_t)b->rounds * sizeof *theirs);
+	double *ours = fo_xmalloc((size_t)b->rounds * sizeof *ours),
+	       *theirs = fo_xmalloc((size_t)b->rounds * sizeof *theirs);
 	double *ratio = fo_xmalloc((size_t)b->rounds * sizeof *ratio);
 	int64_t n = 0;
 	for (int64_t i = 0; i < b->warm + b->rounds; i++) {
@@ -101,21 +109,29 @@ static fo_status run(struct bench *b)
 		double us = (double)(fo_now_ns() - t0) * 1e-9, they = pid ? peer_step(to, from) : 0;
 		if (they < 0)
 			return fo_fail(FO_EIO, "the peer stopped in round %lld", (long long)i);
-		printf("{\"round\":%lld,\"warm_up\":%s,\"flatout_seconds\":%.4f,\"torch_seconds\":%.4f}\n", (long long)i, i < b->warm ? "true" : "false", us, they);
+		printf("{\"round\":%lld,\"warm_up\":%s,\"flatout_seconds\":%.4f,\"torch_seconds\":%.4f}\n",
+		       (long long)i, i < b->warm ? "true" : "false", us, they);
 		fflush(stdout);
 		if (i >= b->warm) {
 			ours[n] = us, theirs[n] = they, ratio[n] = they / us;
 			n++;
 		}
 	}
-	double tokens = (double)b->seq, mine = fo_stats_median(ours, (size_t)n), best = fo_stats_quantile(ours, (size_t)n, 0);
-	struct fo_mfu f = fo_mfu_of_step(&p, tokens, tokens * (tokens + 1) / 2, mine, peak.best_flop_s), fb = fo_mfu_of_step(&p, tokens, tokens * (tokens + 1) / 2, best, peak.best_flop_s);
-	printf("{\"rounds\":%lld,\"seq\":%lld,\"threads\":%d,\"isa\":\"%s\",\"flatout_tokens_per_second\":{\"median\":%.2f,\"best\":%.2f},"
-	       "\"mfu\":{\"median\":%.4f,\"best\":%.4f},\"mfu_causal\":{\"median\":%.4f,\"best\":%.4f},\"peak_flop_s\":%.4g", (long long)n, (long long)b->seq, b->threads,
-	       fo_isa_name[o.isa], tokens / mine, tokens / best, f.mfu, fb.mfu, f.mfu_causal, fb.mfu_causal, peak.best_flop_s);
+	double tokens = (double)b->seq, mine = fo_stats_median(ours, (size_t)n),
+	       best = fo_stats_quantile(ours, (size_t)n, 0);
+	struct fo_mfu f = fo_mfu_of_step(&p, tokens, tokens * (tokens + 1) / 2, mine, peak.best_flop_s),
+		      fb = fo_mfu_of_step(&p, tokens, tokens * (tokens + 1) / 2, best, peak.best_flop_s);
+	printf("{\"rounds\":%lld,\"seq\":%lld,\"threads\":%d,\"isa\":\"%s\",\"flatout_tokens_per_second\":{\"median\":%"
+	       ".2f,\"best\":%.2f},"
+	       "\"mfu\":{\"median\":%.4f,\"best\":%.4f},\"mfu_causal\":{\"median\":%.4f,\"best\":%.4f},\"peak_flop_s\":"
+	       "%.4g",
+	       (long long)n, (long long)b->seq, b->threads, fo_isa_name[o.isa], tokens / mine, tokens / best, f.mfu,
+	       fb.mfu, f.mfu_causal, fb.mfu_causal, peak.best_flop_s);
 	if (pid)
-		printf(",\"torch_tokens_per_second\":{\"median\":%.2f,\"best\":%.2f},\"ratio\":{\"median\":%.3f,\"best\":%.3f}", tokens / fo_stats_median(theirs, (size_t)n),
-		       tokens / fo_stats_quantile(theirs, (size_t)n, 0), fo_stats_median(ratio, (size_t)n), fo_stats_quantile(ratio, (size_t)n, 1));
+		printf(",\"torch_tokens_per_second\":{\"median\":%.2f,\"best\":%.2f},\"ratio\":{\"median\":%.3f,"
+		       "\"best\":%.3f}",
+		       tokens / fo_stats_median(theirs, (size_t)n), tokens / fo_stats_quantile(theirs, (size_t)n, 0),
+		       fo_stats_median(ratio, (size_t)n), fo_stats_quantile(ratio, (size_t)n, 1));
 	printf("}\n");
 	if (pid) {
 		fclose(to);
@@ -133,7 +149,12 @@ static fo_status run(struct bench *b)
 
 int main(int argc, char **argv)
 {
-	struct bench b = { .seq = 2048, .rounds = 5, .warm = 1, .layers = 12, .threads = fo_cpu_threads(), .precision = FO_PRECISION_BF16 };
+	struct bench b = { .seq = 2048,
+			   .rounds = 5,
+			   .warm = 1,
+			   .layers = 12,
+			   .threads = fo_cpu_threads(),
+			   .precision = FO_PRECISION_BF16 };
 	for (int i = 1; i < argc; i++) {
 		const char *v = i + 1 < argc ? argv[i + 1] : "";
 		if (!strcmp(argv[i], "--")) {

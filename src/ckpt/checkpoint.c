@@ -1,4 +1,4 @@
-#define _GNU_SOURCE   /* renameat2 */
+#define _GNU_SOURCE /* renameat2 */
 #include "ckpt/ckpt.h"
 #include "base/json.h"
 
@@ -15,7 +15,8 @@
 #define SCHEMA 1
 #define MAX_JSON ((size_t)1 << 20)
 
-static const char *const file_name[] = { "config.json", "model.safetensors", "tokenizer.json", "state.safetensors", "training.json", "run.json" };
+static const char *const file_name[] = { "config.json",       "model.safetensors", "tokenizer.json",
+					 "state.safetensors", "training.json",     "run.json" };
 enum { CONFIG, MODEL, TOKENIZER, STATE, TRAINING, RUN, FILES };
 
 /* ---- saving ---- */
@@ -33,8 +34,13 @@ static char *training_json(struct fo_arena *a, const struct fo_ckpt_meta *m)
 	fo_json_real(&j, "loss", m->loss);
 	fo_json_text(&j, "precision", m->precision);
 	/* 64-bit words as text: JSON readers lose bits beyond 2^53. */
-	const struct { const char *key; uint64_t v; } word[] = { { "seed", m->seed }, { "tokenizer_checksum", m->tokenizer_checksum },
-		{ "loader_seed", m->loader.seed }, { "shard_checksum", m->loader.shard_checksum } };
+	const struct {
+		const char *key;
+		uint64_t v;
+	} word[] = { { "seed", m->seed },
+		     { "tokenizer_checksum", m->tokenizer_checksum },
+		     { "loader_seed", m->loader.seed },
+		     { "shard_checksum", m->loader.shard_checksum } };
 	for (size_t i = 0; i < sizeof word / sizeof *word; i++) {
 		snprintf(hex, sizeof hex, "%016" PRIx64, word[i].v);
 		fo_json_text(&j, word[i].key, hex);
@@ -92,17 +98,20 @@ static fo_status write_manifest(struct fo_arena *a, const char *dir)
 	return st;
 }
 
-static fo_status write_files(struct fo_arena *a, const char *dir, const struct fo_ckpt_content *c, const struct fo_ckpt_meta *meta)
+static fo_status write_files(struct fo_arena *a, const char *dir, const struct fo_ckpt_content *c,
+			     const struct fo_ckpt_meta *meta)
 {
 	uint64_t hash;
 	char *config = fo_model_config_json(a, c->model, c->weight_dtype), *training = training_json(a, meta);
 	FO_TRY(fo_fs_write_atomic(fo_arena_printf(a, "%s/%s", dir, file_name[CONFIG]), config, strlen(config)));
-	FO_TRY(fo_st_write(fo_arena_printf(a, "%s/%s", dir, file_name[MODEL]), c->weight, c->weights, "{\"format\":\"pt\"}", &hash));
+	FO_TRY(fo_st_write(fo_arena_printf(a, "%s/%s", dir, file_name[MODEL]), c->weight, c->weights,
+			   "{\"format\":\"pt\"}", &hash));
 	FO_TRY(fo_st_write(fo_arena_printf(a, "%s/%s", dir, file_name[STATE]), c->state, c->states, NULL, &hash));
 	if (c->tokenizer)
 		FO_TRY(fo_tokenizer_save(c->tokenizer, fo_arena_printf(a, "%s/%s", dir, file_name[TOKENIZER])));
 	if (c->run_config_json)
-		FO_TRY(fo_fs_write_atomic(fo_arena_printf(a, "%s/%s", dir, file_name[RUN]), c->run_config_json, strlen(c->run_config_json)));
+		FO_TRY(fo_fs_write_atomic(fo_arena_printf(a, "%s/%s", dir, file_name[RUN]), c->run_config_json,
+					  strlen(c->run_config_json)));
 	FO_TRY(fo_fs_write_atomic(fo_arena_printf(a, "%s/%s", dir, file_name[TRAINING]), training, strlen(training)));
 	FO_TRY(write_manifest(a, dir));
 	return fo_fs_sync_dir(dir);
@@ -133,7 +142,7 @@ static fo_status list_steps(struct fo_arena *a, const char *dir, int64_t **steps
 	fo_status st = FO_OK;
 	for (struct dirent *e; st == FO_OK && (e = readdir(d));) {
 		if (!strncmp(e->d_name, ".tmp-step-", 10))
-			st = fo_fs_remove_tree(fo_arena_printf(a, "%s/%s", dir, e->d_name));   /* a killed run left it */
+			st = fo_fs_remove_tree(fo_arena_printf(a, "%s/%s", dir, e->d_name)); /* a killed run left it */
 		int64_t s = step_of(e->d_name);
 		if (s < 0)
 			continue;
@@ -150,12 +159,16 @@ static fo_status list_steps(struct fo_arena *a, const char *dir, int64_t **steps
 	return st;
 }
 
-static char *step_path(struct fo_arena *a, const char *dir, int64_t step) { return fo_arena_printf(a, "%s/step-%08" PRId64, dir, step); }
+static char *step_path(struct fo_arena *a, const char *dir, int64_t step)
+{
+	return fo_arena_printf(a, "%s/step-%08" PRId64, dir, step);
+}
 
 fo_status fo_ckpt_save(const char *dir, const struct fo_ckpt_content *c, const struct fo_ckpt_meta *meta, int keep)
 {
 	struct fo_arena a = { 0 };
-	char *tmp = fo_arena_printf(&a, "%s/.tmp-step-%08" PRId64, dir, meta->step), *path = step_path(&a, dir, meta->step);
+	char *tmp = fo_arena_printf(&a, "%s/.tmp-step-%08" PRId64, dir, meta->step),
+	     *path = step_path(&a, dir, meta->step);
 	int64_t *steps;
 	size_t n;
 	fo_status st;
@@ -173,8 +186,10 @@ fo_status fo_ckpt_save(const char *dir, const struct fo_ckpt_content *c, const s
 	FO_TRY_OR(st, list_steps(&a, dir, &steps, &n), done);
 	for (size_t i = (size_t)keep; keep > 0 && i < n && st == FO_OK; i++) {
 		/* Renamed first: a run that is killed while it removes must not leave half a checkpoint under a checkpoint's name. */
-		char *old = step_path(&a, dir, steps[i]), *gone = fo_arena_printf(&a, "%s/.tmp-step-%08" PRId64, dir, steps[i]);
-		st = rename(old, gone) ? fo_fail(FO_EIO, "cannot rename '%s' to '%s': %s", old, gone, strerror(errno)) : fo_fs_remove_tree(gone);
+		char *old = step_path(&a, dir, steps[i]),
+		     *gone = fo_arena_printf(&a, "%s/.tmp-step-%08" PRId64, dir, steps[i]);
+		st = rename(old, gone) ? fo_fail(FO_EIO, "cannot rename '%s' to '%s': %s", old, gone, strerror(errno))
+				       : fo_fs_remove_tree(gone);
 	}
 done:
 	fo_arena_fini(&a);
@@ -200,7 +215,8 @@ static fo_status load_json(struct fo_arena *a, const char *dir, const char *file
 	FO_TRY(fo_fs_read(a, path, MAX_JSON, &text, &len));
 	*root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &err);
 	if (!*root)
-		return fo_fail(FO_EFORMAT, "'%s' is not JSON: line %d: %s", path, err.line, fo_str_visible(seen, sizeof seen, err.text));
+		return fo_fail(FO_EFORMAT, "'%s' is not JSON: line %d: %s", path, err.line,
+			       fo_str_visible(seen, sizeof seen, err.text));
 	json_int_t schema = json_integer_value(json_object_get(*root, "schema"));
 	if (schema != SCHEMA) {
 		json_decref(*root);
@@ -232,24 +248,32 @@ static fo_status check_manifest(struct fo_arena *a, const char *dir, json_t *roo
 			return fo_fail(FO_EFORMAT, "'%s/manifest.json' has no checksum of '%s'", dir, file_name[i]);
 		FO_TRY(hash_file(fo_arena_printf(a, "%s/%s", dir, file_name[i]), &hash, &size));
 		if ((json_int_t)size != json_integer_value(json_object_get(f, "bytes")) || hash != want)
-			return fo_fail(FO_EFORMAT, "'%s/%s' is damaged: got %" PRIu64 " bytes with checksum %016" PRIx64 ", the manifest says %" PRId64 " bytes with %016" PRIx64,
-				       dir, file_name[i], size, hash, (int64_t)json_integer_value(json_object_get(f, "bytes")), want);
+			return fo_fail(FO_EFORMAT,
+				       "'%s/%s' is damaged: got %" PRIu64 " bytes with checksum %016" PRIx64
+				       ", the manifest says %" PRId64 " bytes with %016" PRIx64,
+				       dir, file_name[i], size, hash,
+				       (int64_t)json_integer_value(json_object_get(f, "bytes")), want);
 	}
 	return FO_OK;
 }
 
 static fo_status read_meta(const char *dir, json_t *t, struct fo_ckpt_meta *m)
 {
-	json_t *step = json_object_get(t, "step"), *tokens = json_object_get(t, "tokens"), *next = json_object_get(t, "loader_next_step");
+	json_t *step = json_object_get(t, "step"), *tokens = json_object_get(t, "tokens"),
+	       *next = json_object_get(t, "loader_next_step");
 	const char *precision = json_string_value(json_object_get(t, "precision"));
-	*m = (struct fo_ckpt_meta){ .step = json_integer_value(step), .tokens = json_integer_value(tokens), .loss = json_number_value(json_object_get(t, "loss")) };
+	*m = (struct fo_ckpt_meta){ .step = json_integer_value(step),
+				    .tokens = json_integer_value(tokens),
+				    .loss = json_number_value(json_object_get(t, "loss")) };
 	m->loader.next_step = json_integer_value(next);
 	m->seq = json_integer_value(json_object_get(t, "seq"));
 	m->rows_per_step = json_integer_value(json_object_get(t, "rows_per_step"));
 	m->packing = json_integer_value(json_object_get(t, "packing"));
-	if (!json_is_integer(step) || m->step < 0 || !json_is_integer(tokens) || m->tokens < 0 || !json_is_integer(next) || m->loader.next_step < 0 ||
-	    !precision || strlen(precision) >= sizeof m->precision || !parse_word(json_object_get(t, "seed"), &m->seed) ||
-	    !parse_word(json_object_get(t, "tokenizer_checksum"), &m->tokenizer_checksum) || !parse_word(json_object_get(t, "loader_seed"), &m->loader.seed) ||
+	if (!json_is_integer(step) || m->step < 0 || !json_is_integer(tokens) || m->tokens < 0 ||
+	    !json_is_integer(next) || m->loader.next_step < 0 || !precision ||
+	    strlen(precision) >= sizeof m->precision || !parse_word(json_object_get(t, "seed"), &m->seed) ||
+	    !parse_word(json_object_get(t, "tokenizer_checksum"), &m->tokenizer_checksum) ||
+	    !parse_word(json_object_get(t, "loader_seed"), &m->loader.seed) ||
 	    !parse_word(json_object_get(t, "shard_checksum"), &m->loader.shard_checksum))
 		return fo_fail(FO_EFORMAT, "'%s/training.json' lacks a field or has one of the wrong type", dir);
 	snprintf(m->precision, sizeof m->precision, "%s", precision);
@@ -290,7 +314,8 @@ static fo_status read_file(const char *dir, const char *file, const struct fo_st
 	return st;
 }
 
-fo_status fo_ckpt_read(const char *path, const struct fo_st_tensor *weight, size_t weights, const struct fo_st_tensor *state, size_t states)
+fo_status fo_ckpt_read(const char *path, const struct fo_st_tensor *weight, size_t weights,
+		       const struct fo_st_tensor *state, size_t states)
 {
 	fo_status st = read_file(path, file_name[MODEL], weight, weights);
 	if (st == FO_OK)

@@ -16,30 +16,50 @@
 /* ---- safetensors ---- */
 
 /* A tensor in memory: rows x cols with row length ld (elements); one-dimensional in the file when `vector`. */
-struct fo_st_tensor { char name[96]; uint8_t dtype; bool vector; int64_t rows, cols, ld; void *data; };
+struct fo_st_tensor {
+	char name[96];
+	uint8_t dtype;
+	bool vector;
+	int64_t rows, cols, ld;
+	void *data;
+};
 
 /* Streams the tensors into a new file and fsyncs it. *checksum: XXH3-64 of the whole file. metadata_json may be NULL. */
-FO_CHECKED fo_status fo_st_write(const char *path, const struct fo_st_tensor *t, size_t n, const char *metadata_json, uint64_t *checksum);
+FO_CHECKED fo_status fo_st_write(const char *path, const struct fo_st_tensor *t, size_t n, const char *metadata_json,
+				 uint64_t *checksum);
 
-struct fo_st_entry { char name[128]; char dtype[8]; int ndim; int64_t shape[8]; size_t begin, end; };   /* bytes within data */
-struct fo_st_file { struct fo_map map; struct fo_arena arena; struct fo_st_entry *entry; size_t n; const unsigned char *data; };
+struct fo_st_entry {
+	char name[128];
+	char dtype[8];
+	int ndim;
+	int64_t shape[8];
+	size_t begin, end;
+}; /* bytes within data */
+struct fo_st_file {
+	struct fo_map map;
+	struct fo_arena arena;
+	struct fo_st_entry *entry;
+	size_t n;
+	const unsigned char *data;
+};
 /* Maps and validates: header length, JSON, types, shapes, offsets (ascending, without gaps, to the file's end). */
 FO_CHECKED fo_status fo_st_open(struct fo_st_file *f, const char *path);
 void fo_st_close(struct fo_st_file *f);
-const struct fo_st_entry *fo_st_find(const struct fo_st_file *f, const char *name);   /* NULL: none */
+const struct fo_st_entry *fo_st_find(const struct fo_st_file *f, const char *name); /* NULL: none */
 /* Copies an entry into t (shape must agree), converting between F32, BF16, F64 as t->dtype asks (BF16 rounds to nearest even). */
 FO_CHECKED fo_status fo_st_copy(const struct fo_st_file *f, const char *path, const struct fo_st_tensor *t);
 
 /* ---- checkpoints ---- */
 
 struct fo_ckpt_meta {
-	int64_t step;               /* optimizer steps done */
-	int64_t tokens;             /* tokens with loss seen so far */
+	int64_t step;   /* optimizer steps done */
+	int64_t tokens; /* tokens with loss seen so far */
 	struct fo_loader_state loader;
-	int64_t seq, rows_per_step, packing; /* what a step's batch depends on beside the loader's state; packing: enum fo_packing */
+	int64_t seq, rows_per_step,
+		packing; /* what a step's batch depends on beside the loader's state; packing: enum fo_packing */
 	uint64_t tokenizer_checksum;
 	uint64_t seed;
-	double loss;                /* of the last step */
+	double loss; /* of the last step */
 	char precision[8];
 };
 
@@ -48,18 +68,22 @@ struct fo_ckpt_content {
 	const struct fo_model *model;
 	const char *weight_dtype;             /* config.json's torch_dtype: "float32" or "bfloat16" */
 	const struct fo_tokenizer *tokenizer; /* NULL: none */
-	const struct fo_st_tensor *weight; size_t weights;
-	const struct fo_st_tensor *state; size_t states;
-	const char *run_config_json;          /* effective options with origins; may be NULL */
+	const struct fo_st_tensor *weight;
+	size_t weights;
+	const struct fo_st_tensor *state;
+	size_t states;
+	const char *run_config_json; /* effective options with origins; may be NULL */
 };
 
 /* Writes dir/step-%08d; then removes all but the newest `keep` checkpoints (0: keeps all). */
-FO_CHECKED fo_status fo_ckpt_save(const char *dir, const struct fo_ckpt_content *c, const struct fo_ckpt_meta *meta, int keep);
+FO_CHECKED fo_status fo_ckpt_save(const char *dir, const struct fo_ckpt_content *c, const struct fo_ckpt_meta *meta,
+				  int keep);
 /* The newest checkpoint folder in dir (arena-owned), NULL when there is none. Left-over temporary folders are removed. */
 FO_CHECKED fo_status fo_ckpt_latest(struct fo_arena *a, const char *dir, char **path);
 /* Checks the manifest (every file present, of its size and checksum) and reads training.json. */
 FO_CHECKED fo_status fo_ckpt_open(const char *path, struct fo_ckpt_meta *meta);
 /* Fills the tensors from the checkpoint's files. fo_ckpt_open must have succeeded. */
-FO_CHECKED fo_status fo_ckpt_read(const char *path, const struct fo_st_tensor *weight, size_t weights, const struct fo_st_tensor *state, size_t states);
+FO_CHECKED fo_status fo_ckpt_read(const char *path, const struct fo_st_tensor *weight, size_t weights,
+				  const struct fo_st_tensor *state, size_t states);
 
 #endif

@@ -12,18 +12,28 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#define MAX_HEADER ((size_t)100 << 20)   /* the reference implementation's limit */
+#define MAX_HEADER ((size_t)100 << 20) /* the reference implementation's limit */
 #define MAX_TENSORS 1000000
 
-static const char *const type_name[FO_DTYPE_COUNT] = { [FO_F32] = "F32", [FO_BF16] = "BF16", [FO_F64] = "F64", [FO_I32] = "I32" };
-static const struct { const char *name; size_t bytes; } known_type[] = {
-	{ "F32", 4 }, { "BF16", 2 }, { "F64", 8 }, { "I32", 4 }, { "I64", 8 }, { "F16", 2 }, { "U8", 1 }, { "I8", 1 }, { "BOOL", 1 },
-	{ "I16", 2 }, { "U16", 2 }, { "U32", 4 }, { "U64", 8 }, { "F8_E4M3", 1 }, { "F8_E5M2", 1 },
+static const char *const type_name[FO_DTYPE_COUNT] = {
+	[FO_F32] = "F32", [FO_BF16] = "BF16", [FO_F64] = "F64", [FO_I32] = "I32"
+};
+static const struct {
+	const char *name;
+	size_t bytes;
+} known_type[] = {
+	{ "F32", 4 }, { "BF16", 2 }, { "F64", 8 }, { "I32", 4 },     { "I64", 8 },
+	{ "F16", 2 }, { "U8", 1 },   { "I8", 1 },  { "BOOL", 1 },    { "I16", 2 },
+	{ "U16", 2 }, { "U32", 4 },  { "U64", 8 }, { "F8_E4M3", 1 }, { "F8_E5M2", 1 },
 };
 
 /* ---- writing ---- */
 
-struct sink { int fd; const char *path; XXH3_state_t *hash; };
+struct sink {
+	int fd;
+	const char *path;
+	XXH3_state_t *hash;
+};
 
 static fo_status put(struct sink *s, const void *bytes, size_t n)
 {
@@ -33,7 +43,8 @@ static fo_status put(struct sink *s, const void *bytes, size_t n)
 		if (w < 0 && errno == EINTR)
 			continue;
 		if (w <= 0)
-			return fo_fail(FO_EIO, "cannot write '%s': %s", s->path, w < 0 ? strerror(errno) : "nothing was written");
+			return fo_fail(FO_EIO, "cannot write '%s': %s", s->path,
+				       w < 0 ? strerror(errno) : "nothing was written");
 		p += w;
 		n -= (size_t)w;
 	}
@@ -70,7 +81,7 @@ static void header(struct fo_str *out, const struct fo_st_tensor *t, size_t n, c
 
 static fo_status write_all(struct sink *s, const struct fo_st_tensor *t, size_t n, const struct fo_str *head)
 {
-	uint64_t len = head->len;   /* little-endian, as every machine we build for is */
+	uint64_t len = head->len; /* little-endian, as every machine we build for is */
 	FO_TRY(put(s, &len, 8));
 	FO_TRY(put(s, head->data, head->len));
 	for (size_t i = 0; i < n; i++) {
@@ -87,7 +98,8 @@ static fo_status write_all(struct sink *s, const struct fo_st_tensor *t, size_t 
 	return FO_OK;
 }
 
-fo_status fo_st_write(const char *path, const struct fo_st_tensor *t, size_t n, const char *metadata_json, uint64_t *checksum)
+fo_status fo_st_write(const char *path, const struct fo_st_tensor *t, size_t n, const char *metadata_json,
+		      uint64_t *checksum)
 {
 	struct sink s = { .fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644), .path = path };
 	if (s.fd < 0)
@@ -118,21 +130,27 @@ static size_t type_bytes(const char *name)
 static fo_status read_entry(struct fo_st_entry *e, const char *path, const char *name, json_t *v, size_t data_len)
 {
 	const char *dtype = json_string_value(json_object_get(v, "dtype"));
-	json_t *shape = json_object_get(v, "shape"), *off = json_object_get(v, "data_offsets"), *o0 = json_array_get(off, 0), *o1 = json_array_get(off, 1);
+	json_t *shape = json_object_get(v, "shape"), *off = json_object_get(v, "data_offsets"),
+	       *o0 = json_array_get(off, 0), *o1 = json_array_get(off, 1);
 	char seen[160];
 	fo_str_visible(seen, sizeof seen, name);
 	if (strlen(name) >= sizeof e->name)
-		return fo_fail(FO_EFORMAT, "'%s': tensor name '%s...' is longer than %zu bytes", path, seen, sizeof e->name - 1);
+		return fo_fail(FO_EFORMAT, "'%s': tensor name '%s...' is longer than %zu bytes", path, seen,
+			       sizeof e->name - 1);
 	if (!dtype || !type_bytes(dtype))
 		return fo_fail(FO_EFORMAT, "'%s': tensor '%s' has no dtype that safetensors defines", path, seen);
-	if (!json_is_array(shape) || json_array_size(shape) > 8 || json_array_size(off) != 2 || !json_is_integer(o0) || !json_is_integer(o1))
-		return fo_fail(FO_EFORMAT, "'%s': tensor '%s' needs a shape of at most 8 dimensions and two data_offsets", path, seen);
+	if (!json_is_array(shape) || json_array_size(shape) > 8 || json_array_size(off) != 2 || !json_is_integer(o0) ||
+	    !json_is_integer(o1))
+		return fo_fail(FO_EFORMAT,
+			       "'%s': tensor '%s' needs a shape of at most 8 dimensions and two data_offsets", path,
+			       seen);
 	size_t bytes = type_bytes(dtype);
 	e->ndim = (int)json_array_size(shape);
 	for (int i = 0; i < e->ndim; i++) {
 		json_t *d = json_array_get(shape, (size_t)i);
 		if (!json_is_integer(d) || json_integer_value(d) < 0)
-			return fo_fail(FO_EFORMAT, "'%s': tensor '%s' has a dimension that is not a whole number", path, seen);
+			return fo_fail(FO_EFORMAT, "'%s': tensor '%s' has a dimension that is not a whole number", path,
+				       seen);
 		e->shape[i] = json_integer_value(d);
 		fo_status st = fo_mul_size(bytes, (size_t)e->shape[i], &bytes);
 		if (st != FO_OK)
@@ -140,8 +158,10 @@ static fo_status read_entry(struct fo_st_entry *e, const char *path, const char 
 	}
 	json_int_t begin = json_integer_value(o0), end = json_integer_value(o1);
 	if (begin < 0 || end < begin || (size_t)end > data_len || (size_t)(end - begin) != bytes)
-		return fo_fail(FO_EFORMAT, "'%s': tensor '%s' occupies bytes %lld to %lld, its shape needs %zu bytes and the file holds %zu", path, seen,
-			       (long long)begin, (long long)end, bytes, data_len);
+		return fo_fail(FO_EFORMAT,
+			       "'%s': tensor '%s' occupies bytes %lld to %lld, its shape needs %zu bytes and the file "
+			       "holds %zu",
+			       path, seen, (long long)begin, (long long)end, bytes, data_len);
 	snprintf(e->name, sizeof e->name, "%s", name);
 	snprintf(e->dtype, sizeof e->dtype, "%s", dtype);
 	e->begin = (size_t)begin;
@@ -152,18 +172,21 @@ static fo_status read_entry(struct fo_st_entry *e, const char *path, const char 
 static int by_begin(const void *a, const void *b)
 {
 	const struct fo_st_entry *x = a, *y = b;
-	return x->begin != y->begin ? (x->begin > y->begin) - (x->begin < y->begin) : (x->end > y->end) - (x->end < y->end);
+	return x->begin != y->begin ? (x->begin > y->begin) - (x->begin < y->begin)
+				    : (x->end > y->end) - (x->end < y->end);
 }
 
 static fo_status read_header(struct fo_st_file *f, const char *path, json_t *root, size_t data_len)
 {
 	size_t count = json_object_size(root);
 	if (!json_is_object(root) || count > MAX_TENSORS)
-		return fo_fail(FO_EFORMAT, "'%s': the safetensors header must be an object of at most %d tensors", path, MAX_TENSORS);
+		return fo_fail(FO_EFORMAT, "'%s': the safetensors header must be an object of at most %d tensors", path,
+			       MAX_TENSORS);
 	f->entry = fo_arena_alloc(&f->arena, (count + 1) * sizeof *f->entry);
 	const char *name;
 	json_t *v;
-	json_object_foreach(root, name, v) {
+	json_object_foreach(root, name, v)
+	{
 		if (strcmp(name, "__metadata__"))
 			FO_TRY(read_entry(&f->entry[f->n++], path, name, v, data_len));
 	}
@@ -171,8 +194,10 @@ static fo_status read_header(struct fo_st_file *f, const char *path, json_t *roo
 	size_t at = 0;
 	for (size_t i = 0; i < f->n; i++) {
 		if (f->entry[i].begin != at)
-			return fo_fail(FO_EFORMAT, "'%s': tensor '%s' begins at byte %zu, expected %zu: tensors overlap or leave a gap", path, f->entry[i].name,
-				       f->entry[i].begin, at);
+			return fo_fail(
+				FO_EFORMAT,
+				"'%s': tensor '%s' begins at byte %zu, expected %zu: tensors overlap or leave a gap",
+				path, f->entry[i].name, f->entry[i].begin, at);
 		at = f->entry[i].end;
 	}
 	if (at != data_len)
@@ -190,14 +215,17 @@ fo_status fo_st_open(struct fo_st_file *f, const char *path)
 	if (f->map.len < 8 || len > MAX_HEADER || len > f->map.len - 8) {
 		size_t have = f->map.len;
 		fo_map_close(&f->map);
-		return fo_fail(FO_EFORMAT, "'%s' is not a safetensors file: it has %zu bytes and its header claims %llu", path, have, (unsigned long long)len);
+		return fo_fail(FO_EFORMAT,
+			       "'%s' is not a safetensors file: it has %zu bytes and its header claims %llu", path,
+			       have, (unsigned long long)len);
 	}
 	json_error_t err;
 	json_t *root = json_loadb((const char *)f->map.data + 8, (size_t)len, JSON_REJECT_DUPLICATES, &err);
 	f->data = f->map.data + 8 + len;
 	char seen[160];
 	fo_status st = root ? read_header(f, path, root, f->map.len - 8 - (size_t)len)
-			    : fo_fail(FO_EFORMAT, "'%s': the safetensors header is not JSON: %s", path, fo_str_visible(seen, sizeof seen, err.text));
+			    : fo_fail(FO_EFORMAT, "'%s': the safetensors header is not JSON: %s", path,
+				      fo_str_visible(seen, sizeof seen, err.text));
 	json_decref(root);
 	if (st != FO_OK)
 		fo_st_close(f);
@@ -255,15 +283,18 @@ fo_status fo_st_copy(const struct fo_st_file *f, const char *path, const struct 
 	const struct fo_st_entry *e = fo_st_find(f, t->name);
 	if (!e)
 		return fo_fail(FO_EFORMAT, "'%s' has no tensor '%s'", path, t->name);
-	bool fits = t->vector ? e->ndim == 1 && e->shape[0] == t->cols : e->ndim == 2 && e->shape[0] == t->rows && e->shape[1] == t->cols;
+	bool fits = t->vector ? e->ndim == 1 && e->shape[0] == t->cols
+			      : e->ndim == 2 && e->shape[0] == t->rows && e->shape[1] == t->cols;
 	if (!fits)
-		return fo_fail(FO_EFORMAT, "'%s': tensor '%s' has another shape than the model's %lld x %lld", path, t->name, (long long)t->rows, (long long)t->cols);
+		return fo_fail(FO_EFORMAT, "'%s': tensor '%s' has another shape than the model's %lld x %lld", path,
+			       t->name, (long long)t->rows, (long long)t->cols);
 	int from = -1;
 	for (int i = 0; i < FO_DTYPE_COUNT; i++)
 		if (!strcmp(type_name[i], e->dtype))
 			from = i;
 	if (from < 0 || (from == FO_I32) != (t->dtype == FO_I32))
-		return fo_fail(FO_EUNSUPPORTED, "'%s': tensor '%s' is %s, expected F32, BF16 or F64", path, t->name, e->dtype);
+		return fo_fail(FO_EUNSUPPORTED, "'%s': tensor '%s' is %s, expected F32, BF16 or F64", path, t->name,
+			       e->dtype);
 	size_t fs = fo_dtype_bytes(from), ts = fo_dtype_bytes(t->dtype);
 	const unsigned char *src = f->data + e->begin;
 	for (int64_t r = 0; r < t->rows; r++, src += (size_t)t->cols * fs) {

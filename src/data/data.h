@@ -26,8 +26,8 @@ typedef void fo_progress_fn(void *ctx, const char *what, const char *unit, doubl
  * <|end_of_text|>. vocab is the total including specials (258 to 2^20); the result has fewer when no pair is left that
  * occurs twice: ask fo_tokenizer_vocab. The same input gives the same tokenizer. Some 100 bytes of memory per distinct
  * pair and word. FO_EARG: range, no text. */
-FO_CHECKED fo_status fo_tokenizer_train(char **paths, size_t n, int64_t vocab, size_t max_bytes, fo_progress_fn *progress,
-					void *ctx, struct fo_tokenizer **out);
+FO_CHECKED fo_status fo_tokenizer_train(char **paths, size_t n, int64_t vocab, size_t max_bytes,
+					fo_progress_fn *progress, void *ctx, struct fo_tokenizer **out);
 /* Reads what fo_tokenizer_save writes and Hugging Face's byte-level BPE files in the style of Llama 3 and GPT-2
  * (docs/data.md lists the fields). FO_EFORMAT names whatever would change the ids and is not supported. */
 FO_CHECKED fo_status fo_tokenizer_load(const char *path, struct fo_tokenizer **out);
@@ -37,12 +37,12 @@ void fo_tokenizer_free(struct fo_tokenizer *t);
 int64_t fo_tokenizer_vocab(const struct fo_tokenizer *t);
 int32_t fo_tokenizer_bos(const struct fo_tokenizer *t);
 int32_t fo_tokenizer_eos(const struct fo_tokenizer *t);
-uint64_t fo_tokenizer_checksum(const struct fo_tokenizer *t);   /* XXH3 of the saved text */
+uint64_t fo_tokenizer_checksum(const struct fo_tokenizer *t); /* XXH3 of the saved text */
 /* Appends the ids of text[0..len) to *ids (grown with fo_array_room; count in *n; the caller frees). Any bytes are legal,
  * and decoding gives them back. Special tokens are never read from a text: it cannot inject them. BOS and EOS are not
  * added. Threads that share a tokenizer take turns. Fails only when a foreign file's pattern runs into its match limit. */
-FO_CHECKED fo_status fo_tokenizer_encode(const struct fo_tokenizer *t, const char *text, size_t len, int32_t **ids, size_t *n,
-					 size_t *cap);
+FO_CHECKED fo_status fo_tokenizer_encode(const struct fo_tokenizer *t, const char *text, size_t len, int32_t **ids,
+					 size_t *n, size_t *cap);
 struct fo_str;
 /* Appends the bytes of ids[0..n); special tokens appear as their text, ids outside the vocabulary are skipped. */
 void fo_tokenizer_decode(const struct fo_tokenizer *t, const int32_t *ids, size_t n, struct fo_str *out);
@@ -54,17 +54,20 @@ void fo_tokenizer_decode(const struct fo_tokenizer *t, const int32_t *ids, size_
  * a hash, goes to val.shard and the others to train.shard, both in `dir` (made if needed) and written atomically. With fewer
  * documents than that, the last 1/holdout_every part of each is held out as a document of its own.
  * bytes: text encoded. Memory: 8 bytes per document. FO_EARG: no text, or too little to hold any out. */
-struct fo_prepare_stats { int64_t files, skipped_binary, bytes, train_docs, train_tokens, val_docs, val_tokens; };
+struct fo_prepare_stats {
+	int64_t files, skipped_binary, bytes, train_docs, train_tokens, val_docs, val_tokens;
+};
 FO_CHECKED fo_status fo_data_prepare(const char *path, const struct fo_tokenizer *t, const char *dir, int holdout_every,
 				     fo_progress_fn *progress, void *ctx, struct fo_prepare_stats *stats);
 
 struct fo_shard {
 	int64_t tokens, docs, vocab;
-	const int64_t *doc_at;        /* docs + 1 offsets, in tokens */
-	const uint16_t *ids16;        /* one of the two is set: 16 bit when vocab <= 65536 */
+	const int64_t *doc_at; /* docs + 1 offsets, in tokens */
+	const uint16_t *ids16; /* one of the two is set: 16 bit when vocab <= 65536 */
 	const uint32_t *ids32;
 	uint64_t checksum, tokenizer_checksum;
-	void *map; size_t map_len;
+	void *map;
+	size_t map_len;
 };
 /* Maps and validates (magic, version, sizes, offsets ascending, every id < vocab, checksum). FO_EFORMAT says what is
  * wrong; *s is set on success only. The file must not be cut while it is open. */
@@ -81,38 +84,48 @@ FO_CHECKED fo_status fo_data_bigram_loss(const struct fo_shard *train, const str
 
 enum fo_packing { FO_PACK_PACKED, FO_PACK_PADDED };
 
-struct fo_batch_shape { int64_t seq, rows, micro_batches; enum fo_packing packing; };
+struct fo_batch_shape {
+	int64_t seq, rows, micro_batches;
+	enum fo_packing packing;
+};
 
 /* One step's tokens. Each array is [micro_batches][rows * seq]. T = rows * seq. */
 struct fo_batch {
-	int32_t *token;      /* input ids; padding is the EOS id */
-	int32_t *target;     /* the document's next token, also where that lies in the next row or was cut off; -1 where no
+	int32_t *token;  /* input ids; padding is the EOS id */
+	int32_t *target; /* the document's next token, also where that lies in the next row or was cut off; -1 where no
 			      * loss is taken: padding, a document's last token */
-	int32_t *position;   /* index - doc_start: restarts with each document and each row */
-	int32_t *doc_start;  /* flat index in [0, T) of the first token of this token's document within this row; a padding
+	int32_t *position; /* index - doc_start: restarts with each document and each row */
+	int32_t *
+		doc_start; /* flat index in [0, T) of the first token of this token's document within this row; a padding
 			      * token is a document of its own */
-	int64_t loss_tokens; /* targets >= 0 over all micro-batches */
+	int64_t loss_tokens;        /* targets >= 0 over all micro-batches */
 	int64_t *micro_loss_tokens; /* per micro-batch */
-	int64_t *pairs;      /* per micro-batch: sum over tokens of (index - doc_start + 1): attention pairs, padding not counted */
+	int64_t *
+		pairs; /* per micro-batch: sum over tokens of (index - doc_start + 1): attention pairs, padding not counted */
 	int64_t real_tokens; /* tokens that are not padding */
 	int64_t truncated;   /* tokens dropped because a document exceeded a padded row, in this step */
 	int64_t step;        /* 0-based */
 };
 
 /* What must be stored to go on: `next_step` alone determines the rest. */
-struct fo_loader_state { int64_t next_step; uint64_t seed; uint64_t shard_checksum; };
+struct fo_loader_state {
+	int64_t next_step;
+	uint64_t seed;
+	uint64_t shard_checksum;
+};
 
 struct fo_loader;
 /* Documents are shuffled per epoch by seed (counter-based), laid end to end and cut into full rows (PACKED: a document
  * that does not fit goes on in the next row with positions restarting; the next epoch begins in the row in which one
  * ends, so no token is dropped; rows then come in random order, block by block of about an epoch) or one document per row, truncated and padded (PADDED). A prefetch thread keeps up to two
  * steps ready. The shard must outlive the loader. state->shard_checksum 0 takes any shard, else it must be this one's. */
-FO_CHECKED fo_status fo_loader_open(struct fo_loader **out, const struct fo_shard *s, const struct fo_batch_shape *shape,
-				    const struct fo_loader_state *state, int32_t pad_id);
+FO_CHECKED fo_status fo_loader_open(struct fo_loader **out, const struct fo_shard *s,
+				    const struct fo_batch_shape *shape, const struct fo_loader_state *state,
+				    int32_t pad_id);
 /* The next step's batch; valid until the next call. *wait_ns: how long the caller had to wait, 0 when the batch was ready.
  * Allocates nothing. An error of the thread is raised here, again at each call. */
 FO_CHECKED fo_status fo_loader_next(struct fo_loader *l, const struct fo_batch **out, int64_t *wait_ns);
-struct fo_loader_state fo_loader_state(const struct fo_loader *l);   /* after the batch last returned */
+struct fo_loader_state fo_loader_state(const struct fo_loader *l); /* after the batch last returned */
 void fo_loader_close(struct fo_loader *l);
 
 #endif

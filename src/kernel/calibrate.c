@@ -1,4 +1,4 @@
-#define _GNU_SOURCE   /* sched_getaffinity */
+#define _GNU_SOURCE /* sched_getaffinity */
 #include "kernel/calibrate.h"
 #include "base/clock.h"
 #include "base/fs.h"
@@ -14,13 +14,14 @@
 #include <string.h>
 #include <xxhash.h>
 
-#define BURST_NS 500000   /* long enough that starting together costs little, short enough to fall between neighbours' loads */
+#define BURST_NS \
+	500000 /* long enough that starting together costs little, short enough to fall between neighbours' loads */
 #define MAX_BURSTS 4096
 /* A burst is clean when every thread had its processor for at least this share of it. Fewer clean bursts than ENOUGH and the
  * machine was too busy to tell its peak: the result is used, with a warning in its source, but not kept. */
 #define CLEAN 0.97
 #define ENOUGH 20
-#define REFRESH_SECONDS 0.2   /* a kept peak is looked at again: it may only rise */
+#define REFRESH_SECONDS 0.2 /* a kept peak is looked at again: it may only rise */
 #define METHOD "register-only loop, random data, all threads at once, best of 0.5 ms bursts"
 
 void fo_cpu_name(char *buf, size_t size)
@@ -86,10 +87,10 @@ static double burst(const struct fo_kernel_set *set, int dtype, int threads, int
 {
 	double flop = 0, share = 1;
 	int64_t first = INT64_MAX, last = 0;
-	#pragma omp parallel num_threads(threads) reduction(+ : flop) reduction(min : first, share) reduction(max : last)
+#pragma omp parallel num_threads(threads) reduction(+ : flop) reduction(min : first, share) reduction(max : last)
 	{
-		set->peak_burst(dtype, n / 20 + 1);   /* wakes the unit before the clock starts */
-		#pragma omp barrier
+		set->peak_burst(dtype, n / 20 + 1); /* wakes the unit before the clock starts */
+#pragma omp barrier
 		int64_t cpu = thread_cpu_ns();
 		first = fo_now_ns();
 		flop = set->peak_burst(dtype, n);
@@ -131,7 +132,9 @@ static void measure_all(int dtype, int threads, double seconds, struct fo_calibr
 	static const struct fo_kernel_set *const sets[] = {
 		&fo_kernels_ref,
 #ifdef __x86_64__
-		&fo_kernels_avx2, &fo_kernels_avx512, &fo_kernels_amx,
+		&fo_kernels_avx2,
+		&fo_kernels_avx512,
+		&fo_kernels_amx,
 #endif
 	};
 	for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
@@ -144,8 +147,9 @@ static void measure_all(int dtype, int threads, double seconds, struct fo_calibr
 static fo_status cache_path(struct fo_arena *a, const struct fo_calibration *c, char **path)
 {
 	const char *dir = getenv("FLATOUT_CACHE"), *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-	char *base = dir && *dir ? fo_arena_strdup(a, dir) : xdg && *xdg ? fo_arena_printf(a, "%s/flatout", xdg)
-		: fo_arena_printf(a, "%s/.cache/flatout", home && *home ? home : "/tmp");
+	char *base = dir && *dir   ? fo_arena_strdup(a, dir)
+		     : xdg && *xdg ? fo_arena_printf(a, "%s/flatout", xdg)
+				   : fo_arena_printf(a, "%s/.cache/flatout", home && *home ? home : "/tmp");
 	FO_TRY(fo_fs_mkdirs(base));
 	unsigned h = (unsigned)XXH3_64bits(c->cpu, strlen(c->cpu));
 	*path = fo_arena_printf(a, "%s/peak-%08x-%d-%s.json", base, h, c->threads, c->dtype);
@@ -155,11 +159,15 @@ static fo_status cache_path(struct fo_arena *a, const struct fo_calibration *c, 
 static bool cache_read(const char *path, struct fo_calibration *c)
 {
 	json_t *j = json_load_file(path, 0, NULL);
-	const char *cpu = json_string_value(json_object_get(j, "cpu")), *set = json_string_value(json_object_get(j, "set")),
-		   *date = json_string_value(json_object_get(j, "date")), *method = json_string_value(json_object_get(j, "method"));
-	double best = json_number_value(json_object_get(j, "best_flop_s")), median = json_number_value(json_object_get(j, "median_flop_s"));
+	const char *cpu = json_string_value(json_object_get(j, "cpu")),
+		   *set = json_string_value(json_object_get(j, "set")),
+		   *date = json_string_value(json_object_get(j, "date")),
+		   *method = json_string_value(json_object_get(j, "method"));
+	double best = json_number_value(json_object_get(j, "best_flop_s")),
+	       median = json_number_value(json_object_get(j, "median_flop_s"));
 	/* Anything odd, or another method: measure again. */
-	bool good = cpu && set && date && method && !strcmp(cpu, c->cpu) && !strcmp(method, c->method) && best > 1e6 && best < 1e18 && median > 0 && median <= best;
+	bool good = cpu && set && date && method && !strcmp(cpu, c->cpu) && !strcmp(method, c->method) && best > 1e6 &&
+		    best < 1e18 && median > 0 && median <= best;
 	if (good) {
 		c->best_flop_s = best;
 		c->median_flop_s = median;
@@ -210,11 +218,12 @@ fo_status fo_calibrate_peak(int dtype, int threads, double seconds, bool fresh, 
 	double before = c.best_flop_s;
 	measure_all(dtype, threads, kept ? REFRESH_SECONDS : seconds, &c);
 	if (c.best_flop_s <= 0)
-		st = fo_fail(FO_EUNSUPPORTED, "no kernel set has a register-only loop for this processor, so its peak is unknown and there is no MFU");
+		st = fo_fail(FO_EUNSUPPORTED, "no kernel set has a register-only loop for this processor, so its peak "
+					      "is unknown and there is no MFU");
 	if (st == FO_OK && (!kept || c.best_flop_s > before)) {
 		fo_clock_utc(c.date);
 		if (path && c.clean_bursts >= ENOUGH && cache_write(path, &c) != FO_OK)
-			fo_err_clear();   /* no cache: measured again next time */
+			fo_err_clear(); /* no cache: measured again next time */
 	}
 	fo_arena_fini(&a);
 	if (st == FO_OK)
@@ -226,6 +235,8 @@ void fo_calibration_peak(const struct fo_calibration *c, struct fo_peak *peak)
 {
 	*peak = (struct fo_peak){ .flop_s = c->best_flop_s, .median_flop_s = c->median_flop_s };
 	snprintf(peak->dtype, sizeof peak->dtype, "%s", c->dtype);
-	snprintf(peak->source, sizeof peak->source, "measured on this machine %.10s: %s loop, %d thread%s, best of %d bursts%s", c->date, c->set, c->threads, c->threads == 1 ? "" : "s", c->bursts,
+	snprintf(peak->source, sizeof peak->source,
+		 "measured on this machine %.10s: %s loop, %d thread%s, best of %d bursts%s", c->date, c->set,
+		 c->threads, c->threads == 1 ? "" : "s", c->bursts,
 		 c->clean_bursts < ENOUGH ? " (machine too busy: may be low)" : "");
 }

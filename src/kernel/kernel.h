@@ -19,12 +19,16 @@
 #include "base/err.h"
 #include "program/program.h"
 
-struct fo_tensor { void *data; int64_t rows, cols, ld; uint8_t dtype; };
+struct fo_tensor {
+	void *data;
+	int64_t rows, cols, ld;
+	uint8_t dtype;
+};
 
 struct fo_call {
-	uint8_t kind, n;               /* operation, operands present */
+	uint8_t kind, n; /* operation, operands present */
 	struct fo_attr attr;
-	uint32_t first;                /* see the contract */
+	uint32_t first; /* see the contract */
 	struct fo_tensor arg[FO_MAX_OPERANDS];
 	int threads;
 	void *ws;
@@ -37,18 +41,18 @@ struct fo_call {
 typedef void fo_kernel_fn(const struct fo_call *c);
 
 struct fo_kernel {
-	fo_kernel_fn *run;                                /* NULL: this set has none */
-	bool (*can)(const struct fo_call *shape);         /* NULL: every shape and dtype; data pointers are not set yet */
-	size_t (*ws)(const struct fo_call *shape);        /* NULL: needs no workspace; bytes for call->threads threads */
+	fo_kernel_fn *run;                         /* NULL: this set has none */
+	bool (*can)(const struct fo_call *shape);  /* NULL: every shape and dtype; data pointers are not set yet */
+	size_t (*ws)(const struct fo_call *shape); /* NULL: needs no workspace; bytes for call->threads threads */
 };
 
 /* Instruction sets in order; a higher one includes the lower ones. */
 enum fo_isa { FO_ISA_REF, FO_ISA_AVX2, FO_ISA_AVX512, FO_ISA_AMX, FO_ISA_COUNT };
 struct fo_kernel_set {
-	const char *name;                                 /* "ref", "avx2", "avx512", "amx", "null" */
+	const char *name; /* "ref", "avx2", "avx512", "amx", "null" */
 	enum fo_isa isa;
-	bool (*have)(void);                               /* CPUID, XGETBV and, for AMX, the system's permission */
-	const struct fo_kernel *kernel;                   /* FO_OP_COUNT rows */
+	bool (*have)(void);             /* CPUID, XGETBV and, for AMX, the system's permission */
+	const struct fo_kernel *kernel; /* FO_OP_COUNT rows */
 	/* Register-only rate of the unit that products of this dtype run on, one thread, n iterations of the loop on random
 	 * data: returns FLOP done. NULL: none. The calibrated peak is made from it. */
 	double (*peak_burst)(int dtype, int64_t n);
@@ -67,12 +71,18 @@ const struct fo_kernel *fo_kernel_pick(enum fo_isa isa, const struct fo_call *sh
 /* float <-> bf16, round to nearest even, NaN stays NaN. */
 static inline float fo_bf16_to_f32(uint16_t h)
 {
-	union { uint32_t u; float f; } v = { .u = (uint32_t)h << 16 };
+	union {
+		uint32_t u;
+		float f;
+	} v = { .u = (uint32_t)h << 16 };
 	return v.f;
 }
 static inline uint16_t fo_bf16_from_f32(float f)
 {
-	union { float f; uint32_t u; } v = { .f = f };
+	union {
+		float f;
+		uint32_t u;
+	} v = { .f = f };
 	if ((v.u & 0x7fffffff) > 0x7f800000)
 		return (uint16_t)(v.u >> 16 | 64);
 	return (uint16_t)((v.u + 0x7fff + (v.u >> 16 & 1)) >> 16);

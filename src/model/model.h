@@ -31,15 +31,15 @@ struct fo_model {
 	char name[64];
 	enum fo_family family;
 	int64_t layers, hidden, heads, kv_heads, head_dim, ffn, vocab;
-	int64_t max_position;           /* 0: not stated */
-	bool tied;                      /* the head shares the embedding's weights */
-	bool gated;                     /* SwiGLU-like feed-forward (three matrices) rather than two */
-	bool attention_bias, mlp_bias;  /* biases of q, k, v (Qwen2, GPT) and of the feed-forward matrices (GPT) */
-	bool output_bias;               /* bias of the attention's output projection (GPT; Llama with attention_bias) */
-	bool norm_bias;                 /* LayerNorm with shift (GPT) rather than RMSNorm */
-	bool qk_norm;                   /* Qwen3 */
-	bool learned_position;          /* GPT: a position table */
-	int64_t sliding_window;         /* keys that a query sees at most; 0: all */
+	int64_t max_position;          /* 0: not stated */
+	bool tied;                     /* the head shares the embedding's weights */
+	bool gated;                    /* SwiGLU-like feed-forward (three matrices) rather than two */
+	bool attention_bias, mlp_bias; /* biases of q, k, v (Qwen2, GPT) and of the feed-forward matrices (GPT) */
+	bool output_bias;              /* bias of the attention's output projection (GPT; Llama with attention_bias) */
+	bool norm_bias;                /* LayerNorm with shift (GPT) rather than RMSNorm */
+	bool qk_norm;                  /* Qwen3 */
+	bool learned_position;         /* GPT: a position table */
+	int64_t sliding_window;        /* keys that a query sees at most; 0: all */
 	double norm_eps;
 	struct fo_rope rope;
 	/* Mixture of experts (family MOE, DEEPSEEK): */
@@ -65,7 +65,7 @@ FO_CHECKED fo_status fo_model_trainable(const struct fo_model *m);
 
 int fo_model_preset_count(void);
 const struct fo_model *fo_model_preset(int i);
-const char *fo_model_preset_source(int i);  /* where the dimensions come from */
+const char *fo_model_preset_source(int i); /* where the dimensions come from */
 
 /* The head_dim/2 inverse frequencies (radians per position) after scaling: theta^(-2i/Q), Llama-3.1 rule as in
  * transformers' rope_utils ("llama3"). out has head_dim/2 entries. */
@@ -74,8 +74,14 @@ void fo_model_rope_frequencies(const struct fo_rope *r, int64_t head_dim, double
 /* ---- counting ---- */
 
 enum fo_component {
-	FO_COMP_EMBEDDING, FO_COMP_QKV, FO_COMP_SCORES, FO_COMP_OUTPUT, FO_COMP_FFN, FO_COMP_ROUTER,
-	FO_COMP_NORM, FO_COMP_HEAD,
+	FO_COMP_EMBEDDING,
+	FO_COMP_QKV,
+	FO_COMP_SCORES,
+	FO_COMP_OUTPUT,
+	FO_COMP_FFN,
+	FO_COMP_ROUTER,
+	FO_COMP_NORM,
+	FO_COMP_HEAD,
 	FO_COMP_COUNT,
 };
 extern const char *const fo_component_name[FO_COMP_COUNT];
@@ -85,13 +91,13 @@ extern const char *const fo_component_name[FO_COMP_COUNT];
  * matrix product. Weights that no gradient moves (DeepSeek's score-correction biases) and multi-token-prediction
  * modules are not counted. */
 struct fo_params {
-	double total;       /* every trainable weight, the tied head counted once */
-	double active;      /* weights that one token uses (mixture of experts); = total for dense models */
-	double embedding;   /* input embedding (and learned positions); also when tied */
-	double head;        /* output projection, also when it shares the embedding's memory */
-	double matmul;      /* N_mm: what multiplies a token: active - embedding lookup + head if tied; norms in */
-	double norm, attention, ffn;   /* total = embedding + (untied) head + norm + attention + ffn */
-	double component[FO_COMP_COUNT], component_active[FO_COMP_COUNT];   /* HEAD also when tied */
+	double total;     /* every trainable weight, the tied head counted once */
+	double active;    /* weights that one token uses (mixture of experts); = total for dense models */
+	double embedding; /* input embedding (and learned positions); also when tied */
+	double head;      /* output projection, also when it shares the embedding's memory */
+	double matmul;    /* N_mm: what multiplies a token: active - embedding lookup + head if tied; norms in */
+	double norm, attention, ffn; /* total = embedding + (untied) head + norm + attention + ffn */
+	double component[FO_COMP_COUNT], component_active[FO_COMP_COUNT]; /* HEAD also when tied */
 };
 struct fo_params fo_model_params(const struct fo_model *m);
 
@@ -104,7 +110,9 @@ struct fo_params fo_model_params(const struct fo_model *m);
 struct fo_flop {
 	double mfu, mfu_causal, mfu_6n;
 	/* All layers together. */
-	struct { double forward, backward, forward_causal, backward_causal; } component[FO_COMP_COUNT];
+	struct {
+		double forward, backward, forward_causal, backward_causal;
+	} component[FO_COMP_COUNT];
 };
 struct fo_flop fo_model_flop_per_token(const struct fo_model *m, int64_t seq);
 

@@ -5,12 +5,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-int fo_buffer_add(struct fo_program *p, const char *name, int dtype, int home, int axes, int64_t rows, int row_axis, int64_t cols, int col_axis)
+int fo_buffer_add(struct fo_program *p, const char *name, int dtype, int home, int axes, int64_t rows, int row_axis,
+		  int64_t cols, int col_axis)
 {
 	fo_array_room(&p->buf, &p->buf_cap, (size_t)p->nbuf, sizeof *p->buf);
 	struct fo_buffer *b = &p->buf[p->nbuf];
-	*b = (struct fo_buffer){ .dtype = (uint8_t)dtype, .layout = FO_ROW_MAJOR, .home = (uint8_t)home, .axes = (uint8_t)axes,
-				 .rows = rows, .row_axis = (uint8_t)row_axis, .cols = cols, .col_axis = (uint8_t)col_axis };
+	*b = (struct fo_buffer){ .dtype = (uint8_t)dtype,
+				 .layout = FO_ROW_MAJOR,
+				 .home = (uint8_t)home,
+				 .axes = (uint8_t)axes,
+				 .rows = rows,
+				 .row_axis = (uint8_t)row_axis,
+				 .cols = cols,
+				 .col_axis = (uint8_t)col_axis };
 	snprintf(b->name, sizeof b->name, "%s", name);
 	return p->nbuf++;
 }
@@ -44,7 +51,8 @@ int fo_block_clone(struct fo_program *p, int from, const char *name)
 {
 	int to = fo_block_add(p, name, p->block[from].role, p->block[from].unit);
 	for (int i = 0; i < p->block[from].n; i++) {
-		struct fo_op *o = fo_op_insert(p, to, i, p->block[from].op[i].kind, p->block[from].op[i].phase, p->block[from].op[i].lane);
+		struct fo_op *o = fo_op_insert(p, to, i, p->block[from].op[i].kind, p->block[from].op[i].phase,
+					       p->block[from].op[i].lane);
 		uint32_t id = o->id;
 		*o = p->block[from].op[i];
 		o->id = id;
@@ -79,8 +87,11 @@ void fo_op_remove(struct fo_program *p, int block, int at)
 
 void fo_op_arg(struct fo_program *p, struct fo_op *o, int buf, int dlayer, int access)
 {
-	o->arg[o->n++] = (struct fo_operand){ .buf = (int16_t)buf, .dlayer = (int8_t)dlayer, .access = (uint8_t)access,
-					      .nr = (int32_t)p->buf[buf].rows, .nc = (int32_t)p->buf[buf].cols };
+	o->arg[o->n++] = (struct fo_operand){ .buf = (int16_t)buf,
+					      .dlayer = (int8_t)dlayer,
+					      .access = (uint8_t)access,
+					      .nr = (int32_t)p->buf[buf].rows,
+					      .nc = (int32_t)p->buf[buf].cols };
 }
 
 void fo_slot_add(struct fo_program *p, int block, int layer, int mb)

@@ -11,14 +11,34 @@
 #include <xxhash.h>
 
 #define HEADER "flatout-program 1"
-#define MAX_ITEMS 1000000   /* of each kind: a 405B model with 256 micro-batches has 65,000 slots */
+#define MAX_ITEMS 1000000 /* of each kind: a 405B model with 256 micro-batches has 65,000 slots */
 
 /* The architecture's fields, so that a dump stands alone. 'i' int64, 'b' bool, 'd' double. */
-static const struct { const char *name; size_t offset; char type; } model_field[] = {
-#define FIELD(f, t) { #f, offsetof(struct fo_model, f), t }
-	FIELD(layers, 'i'), FIELD(hidden, 'i'), FIELD(heads, 'i'), FIELD(kv_heads, 'i'), FIELD(head_dim, 'i'), FIELD(ffn, 'i'),
-	FIELD(vocab, 'i'), FIELD(max_position, 'i'), FIELD(tied, 'b'), FIELD(gated, 'b'), FIELD(norm_eps, 'd'), FIELD(rope.theta, 'd'),
-	FIELD(rope.factor, 'd'), FIELD(rope.low_freq_factor, 'd'), FIELD(rope.high_freq_factor, 'd'), FIELD(rope.original_max_position, 'i'),
+static const struct {
+	const char *name;
+	size_t offset;
+	char type;
+} model_field[] = {
+#define FIELD(f, t)                                 \
+	{                                           \
+#f, offsetof(struct fo_model, f), t \
+	}
+	FIELD(layers, 'i'),
+	FIELD(hidden, 'i'),
+	FIELD(heads, 'i'),
+	FIELD(kv_heads, 'i'),
+	FIELD(head_dim, 'i'),
+	FIELD(ffn, 'i'),
+	FIELD(vocab, 'i'),
+	FIELD(max_position, 'i'),
+	FIELD(tied, 'b'),
+	FIELD(gated, 'b'),
+	FIELD(norm_eps, 'd'),
+	FIELD(rope.theta, 'd'),
+	FIELD(rope.factor, 'd'),
+	FIELD(rope.low_freq_factor, 'd'),
+	FIELD(rope.high_freq_factor, 'd'),
+	FIELD(rope.original_max_position, 'i'),
 #undef FIELD
 };
 enum { MODEL_FIELDS = sizeof model_field / sizeof *model_field };
@@ -32,29 +52,41 @@ void fo_program_dump(const struct fo_program *p, struct fo_str *out)
 		if (model_field[i].type == 'd')
 			fo_str_printf(out, " %s=%.17g", model_field[i].name, *(const double *)f);
 		else
-			fo_str_printf(out, " %s=%" PRId64, model_field[i].name, model_field[i].type == 'b' ? *(const bool *)f : *(const int64_t *)f);
+			fo_str_printf(out, " %s=%" PRId64, model_field[i].name,
+				      model_field[i].type == 'b' ? *(const bool *)f : *(const int64_t *)f);
 	}
 	char name[4 * sizeof p->model.name];
 	fo_str_printf(out, "\nname %s\n", p->model.name[0] ? fo_str_visible(name, sizeof name, p->model.name) : "-");
-	fo_str_printf(out, "run %" PRId64 " %" PRId64 " %" PRId64 " %d %d\n", p->run.seq, p->run.rows, p->run.micro_batches, (int)p->run.precision, (int)p->run.mode);
+	fo_str_printf(out, "run %" PRId64 " %" PRId64 " %" PRId64 " %d %d\n", p->run.seq, p->run.rows,
+		      p->run.micro_batches, (int)p->run.precision, (int)p->run.mode);
 	fo_str_printf(out, "rank %d %d %d %d %u\n", p->rank, p->ranks, p->layer_begin, p->layer_end, p->next_id);
 	for (int i = 0; i < p->nbuf; i++) {
 		const struct fo_buffer *b = &p->buf[i];
-		fo_str_printf(out, "buffer %s %s %d %d %d %" PRId64 " %d %" PRId64 " %d\n", b->name, fo_dtype_name[b->dtype], b->layout, b->home, b->axes, b->rows, b->row_axis, b->cols, b->col_axis);
+		fo_str_printf(out, "buffer %s %s %d %d %d %" PRId64 " %d %" PRId64 " %d\n", b->name,
+			      fo_dtype_name[b->dtype], b->layout, b->home, b->axes, b->rows, b->row_axis, b->cols,
+			      b->col_axis);
 	}
 	for (int i = 0; i < p->nparam; i++) {
 		const struct fo_param *q = &p->param[i];
-		fo_str_printf(out, "param %s %" PRId64 " %" PRId64 " %d %d %.17g %d %d %d %d %d %d %d %d %d %" PRId64 " %" PRId64 "\n", q->name, q->rows, q->cols, q->per_layer, q->decay, q->init_std, q->weight, q->master, q->m, q->v, q->grad, q->r0, q->c0, q->nr, q->nc, q->global_r0, q->global_c0);
+		fo_str_printf(out,
+			      "param %s %" PRId64 " %" PRId64 " %d %d %.17g %d %d %d %d %d %d %d %d %d %" PRId64
+			      " %" PRId64 "\n",
+			      q->name, q->rows, q->cols, q->per_layer, q->decay, q->init_std, q->weight, q->master,
+			      q->m, q->v, q->grad, q->r0, q->c0, q->nr, q->nc, q->global_r0, q->global_c0);
 	}
 	for (int i = 0; i < p->nblock; i++) {
 		const struct fo_block *b = &p->block[i];
 		fo_str_printf(out, "block %s %s %s\n", b->name, fo_role_name[b->role], fo_unit_name[b->unit]);
 		for (int k = 0; k < b->n; k++) {
 			const struct fo_op *o = &b->op[k];
-			fo_str_printf(out, "op %u %u %s %s %s %d %d %d %d %d %d %.17g\n", o->id, o->origin, fo_op_info(o->kind)->name, fo_phase_name[o->phase], fo_lane_name[o->lane], o->group, o->attr.ta, o->attr.tb, o->attr.sign, o->attr.port, o->attr.head_dim, o->attr.value);
+			fo_str_printf(out, "op %u %u %s %s %s %d %d %d %d %d %d %.17g\n", o->id, o->origin,
+				      fo_op_info(o->kind)->name, fo_phase_name[o->phase], fo_lane_name[o->lane],
+				      o->group, o->attr.ta, o->attr.tb, o->attr.sign, o->attr.port, o->attr.head_dim,
+				      o->attr.value);
 			for (int a = 0; a < o->n; a++) {
 				const struct fo_operand *r = &o->arg[a];
-				fo_str_printf(out, "arg %s %d %s %d %d %d %d\n", p->buf[r->buf].name, r->dlayer, fo_access_name[r->access], r->r0, r->nr, r->c0, r->nc);
+				fo_str_printf(out, "arg %s %d %s %d %d %d %d\n", p->buf[r->buf].name, r->dlayer,
+					      fo_access_name[r->access], r->r0, r->nr, r->c0, r->nc);
 			}
 		}
 	}
@@ -139,7 +171,8 @@ static fo_status read_model(struct reader *r)
 	m->rope.type = (enum fo_rope_type)integer(r, 2, 0, FO_ROPE_LLAMA3);
 	for (int i = 0; i < MODEL_FIELDS; i++) {
 		char *eq = strchr(r->word[3 + i], '=');
-		if (!eq || strncmp(r->word[3 + i], model_field[i].name, (size_t)(eq - r->word[3 + i])) || model_field[i].name[eq - r->word[3 + i]])
+		if (!eq || strncmp(r->word[3 + i], model_field[i].name, (size_t)(eq - r->word[3 + i])) ||
+		    model_field[i].name[eq - r->word[3 + i]])
 			return wrong(r, "an unknown model field");
 		double v = real(r, eq + 1);
 		void *f = (char *)m + model_field[i].offset;
@@ -158,9 +191,11 @@ static fo_status read_model(struct reader *r)
 static fo_status read_buffer(struct reader *r)
 {
 	struct fo_program *p = r->p;
-	if (r->words != 10 || p->nbuf >= INT16_MAX || strlen(r->word[1]) >= sizeof p->buf->name || fo_buffer_find(p, r->word[1]) >= 0)
+	if (r->words != 10 || p->nbuf >= INT16_MAX || strlen(r->word[1]) >= sizeof p->buf->name ||
+	    fo_buffer_find(p, r->word[1]) >= 0)
 		return wrong(r, "a buffer line with a wrong number of fields, a name used twice or too long");
-	int dtype = name_of(r, 2, fo_dtype_name, FO_DTYPE_COUNT), home = (int)integer(r, 4, 0, FO_HOME_COUNT - 1), axes = (int)integer(r, 5, 0, 3);
+	int dtype = name_of(r, 2, fo_dtype_name, FO_DTYPE_COUNT), home = (int)integer(r, 4, 0, FO_HOME_COUNT - 1),
+	    axes = (int)integer(r, 5, 0, 3);
 	integer(r, 3, 0, FO_LAYOUT_COUNT - 1);
 	int64_t rows = integer(r, 6, 1, INT32_MAX), cols = integer(r, 8, 1, INT32_MAX);
 	int ra = (int)integer(r, 7, 0, FO_AXIS_COUNT - 1), ca = (int)integer(r, 9, 0, FO_AXIS_COUNT - 1);
@@ -193,11 +228,12 @@ static fo_status read_param(struct reader *r)
 	if (r->failed)
 		return wrong(r, "a parameter's fields are out of range");
 	const struct fo_buffer *b = &p->buf[q.weight];
-	if ((int64_t)q.r0 + q.nr > b->rows || (int64_t)q.c0 + q.nc > b->cols || q.global_r0 + q.nr > q.rows || q.global_c0 + q.nc > q.cols ||
-	    q.per_layer != !!(b->axes & FO_PER_LAYER))
+	if ((int64_t)q.r0 + q.nr > b->rows || (int64_t)q.c0 + q.nc > b->cols || q.global_r0 + q.nr > q.rows ||
+	    q.global_c0 + q.nc > q.cols || q.per_layer != !!(b->axes & FO_PER_LAYER))
 		return wrong(r, "a parameter's rectangle lies outside its buffer");
 	for (int i = 1; i < 5; i++)
-		if (*buf[i] >= 0 && (p->buf[*buf[i]].rows != b->rows || p->buf[*buf[i]].cols != b->cols || p->buf[*buf[i]].axes != b->axes))
+		if (*buf[i] >= 0 && (p->buf[*buf[i]].rows != b->rows || p->buf[*buf[i]].cols != b->cols ||
+				     p->buf[*buf[i]].axes != b->axes))
 			return wrong(r, "a parameter's state has another shape than its weight");
 	fo_array_room(&p->param, &p->param_cap, (size_t)p->nparam, sizeof q);
 	p->param[p->nparam++] = q;
@@ -211,7 +247,8 @@ static fo_status read_op(struct reader *r)
 	if (r->words != 13 || kind < 0 || !p->nblock || p->block[p->nblock - 1].n >= UINT16_MAX)
 		return wrong(r, "an operation outside a block, of unknown kind or with a wrong number of fields");
 	int b = p->nblock - 1;
-	struct fo_op *o = fo_op_insert(p, b, p->block[b].n, kind, name_of(r, 4, fo_phase_name, FO_PHASE_COUNT), name_of(r, 5, fo_lane_name, FO_LANE_COUNT));
+	struct fo_op *o = fo_op_insert(p, b, p->block[b].n, kind, name_of(r, 4, fo_phase_name, FO_PHASE_COUNT),
+				       name_of(r, 5, fo_lane_name, FO_LANE_COUNT));
 	o->id = (uint32_t)integer(r, 1, 0, UINT32_MAX);
 	o->origin = (uint32_t)integer(r, 2, 0, UINT32_MAX);
 	o->group = (uint8_t)integer(r, 6, 0, 255);
@@ -232,9 +269,13 @@ static fo_status read_arg(struct reader *r)
 	int buf = r->words == 8 ? fo_buffer_find(p, r->word[1]) : -1;
 	if (buf < 0 || !o || o->n >= FO_MAX_OPERANDS)
 		return wrong(r, "an operand without an operation, of an unknown buffer or one too many");
-	struct fo_operand a = { .buf = (int16_t)buf, .dlayer = (int8_t)integer(r, 2, -1, 1), .access = (uint8_t)name_of(r, 3, fo_access_name, FO_TAKE + 1),
-				.r0 = (int32_t)integer(r, 4, 0, INT32_MAX), .nr = (int32_t)integer(r, 5, 1, INT32_MAX),
-				.c0 = (int32_t)integer(r, 6, 0, INT32_MAX), .nc = (int32_t)integer(r, 7, 1, INT32_MAX) };
+	struct fo_operand a = { .buf = (int16_t)buf,
+				.dlayer = (int8_t)integer(r, 2, -1, 1),
+				.access = (uint8_t)name_of(r, 3, fo_access_name, FO_TAKE + 1),
+				.r0 = (int32_t)integer(r, 4, 0, INT32_MAX),
+				.nr = (int32_t)integer(r, 5, 1, INT32_MAX),
+				.c0 = (int32_t)integer(r, 6, 0, INT32_MAX),
+				.nc = (int32_t)integer(r, 7, 1, INT32_MAX) };
 	if (r->failed)
 		return wrong(r, "an operand's fields are out of range");
 	o->arg[o->n++] = a;
@@ -248,14 +289,17 @@ static fo_status read_line(struct reader *r)
 	if (!strcmp(what, "model"))
 		return read_model(r);
 	if (!strcmp(what, "run")) {
-		p->run = (struct fo_lowering){ integer(r, 1, 1, 1 << 24), integer(r, 2, 1, 1 << 20), integer(r, 3, 1, 1 << 16),
-					       (enum fo_numerics)integer(r, 4, 0, FO_PRECISION_COUNT - 1), (enum fo_mode)integer(r, 5, 0, FO_MODE_LOGITS) };
+		p->run = (struct fo_lowering){ integer(r, 1, 1, 1 << 24), integer(r, 2, 1, 1 << 20),
+					       integer(r, 3, 1, 1 << 16),
+					       (enum fo_numerics)integer(r, 4, 0, FO_PRECISION_COUNT - 1),
+					       (enum fo_mode)integer(r, 5, 0, FO_MODE_LOGITS) };
 		p->tokens = p->run.seq * p->run.rows;
 		return r->failed || p->tokens > 1 << 28 ? wrong(r, "a run's fields are out of range") : FO_OK;
 	}
 	if (!strcmp(what, "rank")) {
 		p->rank = (int32_t)integer(r, 1, 0, INT32_MAX), p->ranks = (int32_t)integer(r, 2, 1, INT32_MAX);
-		p->layer_begin = (int32_t)integer(r, 3, 0, INT32_MAX), p->layer_end = (int32_t)integer(r, 4, 0, INT32_MAX);
+		p->layer_begin = (int32_t)integer(r, 3, 0, INT32_MAX),
+		p->layer_end = (int32_t)integer(r, 4, 0, INT32_MAX);
 		p->next_id = (uint32_t)integer(r, 5, 0, UINT32_MAX);
 		return r->failed ? wrong(r, "a rank's fields are out of range") : FO_OK;
 	}
@@ -264,9 +308,11 @@ static fo_status read_line(struct reader *r)
 	if (!strcmp(what, "param"))
 		return read_param(r);
 	if (!strcmp(what, "block")) {
-		if (r->words != 4 || p->nblock >= INT16_MAX || strlen(r->word[1]) >= sizeof p->block->name || fo_block_find(p, r->word[1]) >= 0)
+		if (r->words != 4 || p->nblock >= INT16_MAX || strlen(r->word[1]) >= sizeof p->block->name ||
+		    fo_block_find(p, r->word[1]) >= 0)
 			return wrong(r, "a block line with a wrong number of fields, a name used twice or too long");
-		int role = name_of(r, 2, fo_role_name, FO_ROLE_COUNT), unit = name_of(r, 3, fo_unit_name, FO_UNIT_COUNT);
+		int role = name_of(r, 2, fo_role_name, FO_ROLE_COUNT),
+		    unit = name_of(r, 3, fo_unit_name, FO_UNIT_COUNT);
 		if (r->failed)
 			return wrong(r, "a block's fields are out of range");
 		fo_block_add(p, r->word[1], role, unit);
@@ -305,14 +351,15 @@ fo_status fo_program_parse(struct fo_program *p, const char *text, size_t len, c
 		r.line++;
 		if (r.line == 1) {
 			if (strcmp(line, HEADER))
-				st = fo_fail(FO_EFORMAT, "%s:1: not a step program: the first line must be '" HEADER "'", where);
+				st = fo_fail(FO_EFORMAT,
+					     "%s:1: not a step program: the first line must be '" HEADER "'", where);
 			continue;
 		}
 		if (!strcmp(line, "end")) {
 			ended = true;
 			break;
 		}
-		if (!strncmp(line, "name ", 5)) {   /* the rest of the line: names of models may have spaces */
+		if (!strncmp(line, "name ", 5)) { /* the rest of the line: names of models may have spaces */
 			fo_str_visible(p->model.name, sizeof p->model.name, strcmp(line + 5, "-") ? line + 5 : "");
 			continue;
 		}
@@ -335,12 +382,14 @@ fo_status fo_program_parse(struct fo_program *p, const char *text, size_t len, c
 	double instances = 0;
 	for (int i = 0; st == FO_OK && i < p->nslot; i++)
 		instances += p->block[p->slot[i].block].n;
-	double bytes = 0;   /* the plan adds them up in int64 */
+	double bytes = 0; /* the plan adds them up in int64 */
 	for (int i = 0; st == FO_OK && i < p->nbuf; i++)
-		bytes += (double)fo_buffer_bytes(&p->buf[i]) * (double)(p->model.layers + 1) * (double)p->run.micro_batches;
+		bytes += (double)fo_buffer_bytes(&p->buf[i]) * (double)(p->model.layers + 1) *
+			 (double)p->run.micro_batches;
 	if (st == FO_OK && bytes > 0x1p60)
 		st = fo_fail(FO_EFORMAT, "%s: the step program's buffers hold more than 2^60 bytes", where);
-	if (st == FO_OK && (instances > 2e7 || (double)p->nparam * (double)(p->model.layers + 1) > 2e7 || (double)p->nbuf * (double)(p->model.layers + 1) * (double)p->run.micro_batches > 2e7))
+	if (st == FO_OK && (instances > 2e7 || (double)p->nparam * (double)(p->model.layers + 1) > 2e7 ||
+			    (double)p->nbuf * (double)(p->model.layers + 1) * (double)p->run.micro_batches > 2e7))
 		st = fo_fail(FO_EFORMAT, "%s: the step program has more than 20 million instances", where);
 	if (st == FO_OK)
 		st = fo_program_verify(p, where);

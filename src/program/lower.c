@@ -8,14 +8,15 @@
 #include <stdio.h>
 #include <string.h>
 
-
-struct weight { int w, master, m, v, grad; };
+struct weight {
+	int w, master, m, v, grad;
+};
 
 struct lowering {
 	struct fo_program *p;
 	const struct fo_model *m;
 	bool train;
-	int act, stat, weight, state;   /* data types: activations, lse and rstd, weights, fp32 things */
+	int act, stat, weight, state; /* data types: activations, lse and rstd, weights, fp32 things */
 	int token, target, position, doc, hyper, rope, loss, acc, scale;
 	int x, n1, r1, q, k, v, o, lse, ao, xm, n2, r2, gate, up, s, down, nf, rf, logits;
 	int dx, dxm, dn1, dq, dk, dv, dout, dn2, ds, dgate, dup, dnf;
@@ -27,8 +28,8 @@ static int act(struct lowering *c, const char *name, int dtype, int axes, int64_
 	return fo_buffer_add(c->p, name, dtype, FO_HOME_ACT, axes, c->p->tokens, FO_AXIS_TOKENS, cols, col_axis);
 }
 
-static struct weight add_weight(struct lowering *c, const char *name, const char *hf, bool per_layer, int64_t rows, int row_axis,
-				int64_t cols, int col_axis, double std)
+static struct weight add_weight(struct lowering *c, const char *name, const char *hf, bool per_layer, int64_t rows,
+				int row_axis, int64_t cols, int col_axis, double std)
 {
 	struct fo_program *p = c->p;
 	int axes = per_layer ? FO_PER_LAYER : 0;
@@ -49,9 +50,18 @@ static struct weight add_weight(struct lowering *c, const char *name, const char
 	}
 	fo_array_room(&p->param, &p->param_cap, (size_t)p->nparam, sizeof *p->param);
 	struct fo_param *q = &p->param[p->nparam++];
-	*q = (struct fo_param){ .rows = rows, .cols = cols, .per_layer = per_layer, .decay = rows > 1, .init_std = std,
-				.weight = (int16_t)w.w, .master = (int16_t)w.master, .m = (int16_t)w.m, .v = (int16_t)w.v,
-				.grad = (int16_t)w.grad, .nr = (int32_t)rows, .nc = (int32_t)cols };
+	*q = (struct fo_param){ .rows = rows,
+				.cols = cols,
+				.per_layer = per_layer,
+				.decay = rows > 1,
+				.init_std = std,
+				.weight = (int16_t)w.w,
+				.master = (int16_t)w.master,
+				.m = (int16_t)w.m,
+				.v = (int16_t)w.v,
+				.grad = (int16_t)w.grad,
+				.nr = (int32_t)rows,
+				.nc = (int32_t)cols };
 	snprintf(q->name, sizeof q->name, "%s", hf);
 	return w;
 }
@@ -88,7 +98,8 @@ static void add_forward_buffers(struct lowering *c)
 	c->position = act(c, "position", FO_I32, M, 1, FO_AXIS_ONE);
 	c->doc = act(c, "doc_start", FO_I32, M, 1, FO_AXIS_ONE);
 	c->hyper = fo_buffer_add(c->p, "hyper", FO_F64, FO_HOME_ACT, 0, 1, FO_AXIS_ONE, FO_HYPER_COUNT, FO_AXIS_ONE);
-	c->rope = fo_buffer_add(c->p, "rope", c->state, FO_HOME_CONST, 0, c->p->run.seq, FO_AXIS_ONE, m->head_dim, FO_AXIS_ONE);
+	c->rope = fo_buffer_add(c->p, "rope", c->state, FO_HOME_CONST, 0, c->p->run.seq, FO_AXIS_ONE, m->head_dim,
+				FO_AXIS_ONE);
 	c->x = act(c, "x", c->act, LM, d, FO_AXIS_HIDDEN);
 	c->n1 = act(c, "n1", c->act, LM, d, FO_AXIS_HIDDEN);
 	c->r1 = act(c, "r1", c->stat, LM, 1, FO_AXIS_ONE);
@@ -138,7 +149,7 @@ static struct fo_op *put(struct lowering *c, int block, int kind, int phase)
 	return fo_op_insert(c->p, block, c->p->block[block].n, kind, phase, FO_LANE_COMPUTE);
 }
 #define A(buf, access) fo_op_arg(c->p, o, buf, 0, access)
-#define A1(buf, access) fo_op_arg(c->p, o, buf, 1, access)   /* the next layer's instance */
+#define A1(buf, access) fo_op_arg(c->p, o, buf, 1, access) /* the next layer's instance */
 
 /* y = x W': y (T,n), x (T,k), W (n,k) */
 static void put_linear(struct lowering *c, int block, int x, int w, int y)
@@ -169,7 +180,8 @@ static void put_norm(struct lowering *c, int block, int x, int g, int y, int r)
 	A(x, FO_READ), A(g, FO_READ), A(y, FO_DEF), A(r, FO_DEF);
 }
 /* dres < 0: no residual passes by; its instance is dlayer layers on. */
-static void put_norm_bwd(struct lowering *c, int block, int x, int r, struct weight g, int dy, int dx, int dres, int dlayer)
+static void put_norm_bwd(struct lowering *c, int block, int x, int r, struct weight g, int dy, int dx, int dres,
+			 int dlayer)
 {
 	struct fo_op *o = put(c, block, FO_OP_rmsnorm_dg, FO_WGRAD);
 	A(x, FO_READ), A(r, FO_READ), A(dy, FO_READ), A(g.grad, FO_ACC);
@@ -318,8 +330,9 @@ static int adamw_block(struct lowering *c, const char *name, int unit, const str
 	int b = fo_block_add(c->p, name, FO_ROLE_OPTIMIZER, unit);
 	for (int i = 0; i < n; i++) {
 		struct fo_op *o = put(c, b, FO_OP_adamw, FO_OPTIMIZER);
-		o->attr.value = c->p->buf[w[i].w].rows > 1;   /* matrices decay, norm weights do not */
-		A(w[i].m, FO_UPDATE), A(w[i].v, FO_UPDATE), A(w[i].grad, FO_TAKE), A(c->hyper, FO_READ), A(c->scale, FO_READ);
+		o->attr.value = c->p->buf[w[i].w].rows > 1; /* matrices decay, norm weights do not */
+		A(w[i].m, FO_UPDATE), A(w[i].v, FO_UPDATE), A(w[i].grad, FO_TAKE), A(c->hyper, FO_READ),
+			A(c->scale, FO_READ);
 		A(w[i].w, w[i].master >= 0 ? FO_DEF : FO_UPDATE);
 		if (w[i].master >= 0)
 			A(w[i].master, FO_UPDATE);
@@ -331,13 +344,16 @@ static void optimizer(struct lowering *c, int loss_out)
 {
 	struct fo_program *p = c->p;
 	int L = (int)c->m->layers, nh = c->m->tied ? 1 : 2;
-	const struct weight layer[] = { c->g1, c->wq, c->wk, c->wv, c->wo, c->g2, c->wg, c->wu, c->wd }, head[] = { c->gf, c->wh };
-	int ne = norm_block(c, "embed.n", FO_UNIT_EMBED, &c->wte, 1), nl = norm_block(c, "layer.n", FO_UNIT_LAYER, layer, 9),
+	const struct weight layer[] = { c->g1, c->wq, c->wk, c->wv, c->wo, c->g2, c->wg, c->wu, c->wd },
+			    head[] = { c->gf, c->wh };
+	int ne = norm_block(c, "embed.n", FO_UNIT_EMBED, &c->wte, 1),
+	    nl = norm_block(c, "layer.n", FO_UNIT_LAYER, layer, 9),
 	    nhd = norm_block(c, "head.n", FO_UNIT_HEAD, head, nh);
 	int clip = fo_block_add(p, "step.clip", FO_ROLE_OPTIMIZER, FO_UNIT_STEP);
 	struct fo_op *o = put(c, clip, FO_OP_clip, FO_OPTIMIZER);
 	A(c->acc, FO_READ), A(c->hyper, FO_READ), A(c->scale, FO_DEF);
-	int oe = adamw_block(c, "embed.o", FO_UNIT_EMBED, &c->wte, 1), ol = adamw_block(c, "layer.o", FO_UNIT_LAYER, layer, 9),
+	int oe = adamw_block(c, "embed.o", FO_UNIT_EMBED, &c->wte, 1),
+	    ol = adamw_block(c, "layer.o", FO_UNIT_LAYER, layer, 9),
 	    oh = adamw_block(c, "head.o", FO_UNIT_HEAD, head, nh);
 	fo_slot_add(p, ne, 0, 0);
 	for (int l = 0; l < L; l++)
@@ -362,7 +378,8 @@ static void emit(struct lowering *c)
 	int in = host_block(c, "batch.in", FO_OP_host_in, FO_PORT_BATCH, batch, 4);
 	int ef = embed_forward(c), lf = layer_forward(c), hf = head_forward(c), hb = 0, lb = 0, eb = 0;
 	int out = logits ? host_block(c, "logits.out", FO_OP_host_out, FO_PORT_LOGITS, out_logits, 1)
-			 : host_block(c, "loss.out", FO_OP_host_out, FO_PORT_LOSS, train ? out_train : out_eval, train ? 2 : 1);
+			 : host_block(c, "loss.out", FO_OP_host_out, FO_PORT_LOSS, train ? out_train : out_eval,
+				      train ? 2 : 1);
 	if (train) {
 		hb = head_backward(c), lb = layer_backward(c), eb = embed_backward(c);
 		fo_slot_add(p, hyper, 0, 0);
@@ -370,7 +387,8 @@ static void emit(struct lowering *c)
 	fo_slot_add(p, in, 0, 0);
 	for (int mb = 0; mb < M; mb++) {
 		if (mb + 1 < M)
-			fo_slot_add(p, in, 0, mb + 1);   /* one ahead: the host lane copies while this micro-batch computes */
+			fo_slot_add(p, in, 0,
+				    mb + 1); /* one ahead: the host lane copies while this micro-batch computes */
 		fo_slot_add(p, ef, 0, mb);
 		for (int l = 0; l < L; l++)
 			fo_slot_add(p, lf, l, mb);
@@ -396,11 +414,17 @@ fo_status fo_program_lower(struct fo_program *p, const struct fo_model *m, const
 	FO_TRY(fo_model_trainable(m));
 	if (run->seq < 1 || run->rows < 1 || run->micro_batches < 1 || run->seq > (1 << 24) || run->rows > (1 << 20) ||
 	    run->micro_batches > (1 << 16) || run->seq * run->rows > (1 << 28))
-		return fo_fail(FO_EARG, "cannot lower a batch of %lld micro-batches x %lld rows x %lld tokens: each must be at least 1 and a micro-batch at most 2^28 tokens",
+		return fo_fail(FO_EARG,
+			       "cannot lower a batch of %lld micro-batches x %lld rows x %lld tokens: each must be at "
+			       "least 1 and a micro-batch at most 2^28 tokens",
 			       (long long)run->micro_batches, (long long)run->rows, (long long)run->seq);
 	if ((double)(m->layers + 1) * (double)run->micro_batches > 1 << 20)
-		return fo_fail(FO_EARG, "cannot lower %lld layers x %lld micro-batches: a step has at most 2^20 of them", (long long)m->layers, (long long)run->micro_batches);
-	*p = (struct fo_program){ .model = *m, .run = *run, .tokens = run->seq * run->rows, .ranks = 1, .layer_end = (int32_t)m->layers };
+		return fo_fail(FO_EARG,
+			       "cannot lower %lld layers x %lld micro-batches: a step has at most 2^20 of them",
+			       (long long)m->layers, (long long)run->micro_batches);
+	*p = (struct fo_program){
+		.model = *m, .run = *run, .tokens = run->seq * run->rows, .ranks = 1, .layer_end = (int32_t)m->layers
+	};
 	struct lowering c = { .p = p, .m = m, .train = run->mode == FO_MODE_TRAIN };
 	bool f64 = run->precision == FO_PRECISION_F64, bf16 = run->precision == FO_PRECISION_BF16;
 	c.act = c.weight = f64 ? FO_F64 : bf16 ? FO_BF16 : FO_F32;

@@ -5,16 +5,21 @@
 
 const char *const fo_class_name[] = { "tensor", "memory", "comm", "host" };
 const char *const fo_category_name[FO_CAT_COUNT] = {
-	"matmul", "attention_forward", "attention_backward", "elementwise", "loss", "optimizer", "communication", "host",
+	"matmul", "attention_forward", "attention_backward", "elementwise",
+	"loss",   "optimizer",         "communication",      "host",
 };
 const char *const fo_access_name[] = { "read", "def", "part", "update", "acc", "take" };
 const char *const fo_dtype_name[FO_DTYPE_COUNT] = { "f32", "bf16", "f64", "i32" };
 const char *const fo_lane_name[FO_LANE_COUNT] = {
-	"compute", "host", "copy", "tp", "gather", "reduce", "recv_forward", "send_forward", "recv_backward", "send_backward",
+	"compute",      "host",          "copy",          "tp", "gather", "reduce", "recv_forward",
+	"send_forward", "recv_backward", "send_backward",
 };
-const char *const fo_phase_name[FO_PHASE_COUNT] = { "forward", "backward", "wgrad", "recompute", "optimizer", "transfer" };
+const char *const fo_phase_name[FO_PHASE_COUNT] = {
+	"forward", "backward", "wgrad", "recompute", "optimizer", "transfer"
+};
 const char *const fo_port_name[FO_PORT_COUNT] = { "none", "batch", "hyper", "loss", "logits" };
-const char *const fo_role_name[FO_ROLE_COUNT] = { "forward", "backward", "wgrad", "optimizer", "gather", "reduce", "p2p", "host" };
+const char *const fo_role_name[FO_ROLE_COUNT] = { "forward", "backward", "wgrad", "optimizer",
+						  "gather",  "reduce",   "p2p",   "host" };
 const char *const fo_unit_name[FO_UNIT_COUNT] = { "embed", "layer", "head", "step" };
 const char *const fo_numerics_name[FO_PRECISION_COUNT] = { "fp32", "bf16", "fp64" };
 
@@ -51,7 +56,7 @@ static struct fo_cost cost_embed(const struct fo_program *p, const struct fo_op 
 	const struct fo_operand *x = &o->arg[o->kind == FO_OP_embed ? 2 : 1];
 	double rows = (double)x->nr * x->nc * (double)fo_dtype_bytes(p->buf[table->buf].dtype);
 	return (struct fo_cost){ .bytes = operand_bytes(p, &o->arg[0]) + operand_bytes(p, x) +
-				 (table->access == FO_ACC ? 2 : 1) * rows };
+					  (table->access == FO_ACC ? 2 : 1) * rows };
 }
 
 static void matmul_dims(const struct fo_op *o, int64_t *m, int64_t *n, int64_t *k)
@@ -113,7 +118,12 @@ static struct fo_cost cost_attention_bwd(const struct fo_program *p, const struc
 
 static struct fo_op_info info[FO_OP_COUNT] = {
 #define FO_OP(id, c, cat, cost, in, args, text) \
-	[FO_OP_##id] = { .name = #id, .operands = args, .inplace = in, .doc = text, .cls = FO_CLASS_##c, .category = FO_CAT_##cat },
+	[FO_OP_##id] = { .name = #id,           \
+			 .operands = args,      \
+			 .inplace = in,         \
+			 .doc = text,           \
+			 .cls = FO_CLASS_##c,   \
+			 .category = FO_CAT_##cat },
 #include "program/ops.def"
 #undef FO_OP
 };
@@ -132,7 +142,8 @@ __attribute__((constructor)) static void parse_operands(void)
 		for (const char *s = f->operands; *s;) {
 			int i = f->max_operands++;
 			size_t n = strcspn(s, ":");
-			memcpy(f->operand[i].name, s, n < sizeof f->operand[i].name ? n : sizeof f->operand[i].name - 1);
+			memcpy(f->operand[i].name, s,
+			       n < sizeof f->operand[i].name ? n : sizeof f->operand[i].name - 1);
 			for (s += n + 1; *s && *s != ' ' && *s != '?'; s++)
 				f->operand[i].modes |= (uint8_t)(1 << (strchr(letter, *s) - letter));
 			if (*s == '?')
@@ -159,7 +170,7 @@ struct fo_cost fo_op_cost(const struct fo_program *p, const struct fo_op *o, dou
 {
 	struct fo_cost c = cost_of[o->kind](p, o, pairs);
 	if (o->phase == FO_RECOMPUTE)
-		c.model = c.model_causal = 0;   /* executed work, never model work */
+		c.model = c.model_causal = 0; /* executed work, never model work */
 	return c;
 }
 
@@ -212,7 +223,8 @@ static const char *check_attention(const struct fo_op *o)
 		return "columns of q and k must be whole heads";
 	if ((a[0].nc / d) % (a[1].nc / d))
 		return "query heads must be a multiple of kv heads";
-	if (!same(&a[1], &a[2]) || a[0].nr != a[1].nr || !same(&a[0], out) || !is(lse, a[0].nr, a[0].nc / d) || !is(doc, a[0].nr, 1))
+	if (!same(&a[1], &a[2]) || a[0].nr != a[1].nr || !same(&a[0], out) || !is(lse, a[0].nr, a[0].nc / d) ||
+	    !is(doc, a[0].nr, 1))
 		return "q, k, v, o, lse and doc_start disagree";
 	if (bwd && (!same(&a[0], &a[5]) || !same(&a[0], &a[7]) || !same(&a[1], &a[8]) || !same(&a[1], &a[9])))
 		return "gradients must have the shapes of their values";
@@ -230,14 +242,21 @@ static const char *check_shapes(const struct fo_op *o)
 	case FO_OP_attention:
 	case FO_OP_attention_bwd: return check_attention(o);
 	case FO_OP_embed: return is(&a[0], a[2].nr, 1) && a[1].nc == a[2].nc ? NULL : "tokens, table and x disagree";
-	case FO_OP_embed_bwd: return is(&a[0], a[1].nr, 1) && a[2].nc == a[1].nc ? NULL : "tokens, dx and dtable disagree";
+	case FO_OP_embed_bwd:
+		return is(&a[0], a[1].nr, 1) && a[2].nc == a[1].nc ? NULL : "tokens, dx and dtable disagree";
 	case FO_OP_rmsnorm:
-		return is(&a[1], 1, a[0].nc) && same(&a[0], &a[2]) && is(&a[3], a[0].nr, 1) ? NULL : "x, g, y and rstd disagree";
+		return is(&a[1], 1, a[0].nc) && same(&a[0], &a[2]) && is(&a[3], a[0].nr, 1)
+			       ? NULL
+			       : "x, g, y and rstd disagree";
 	case FO_OP_rmsnorm_dx:
 		return is(&a[1], a[0].nr, 1) && is(&a[2], 1, a[0].nc) && same(&a[0], &a[3]) && same(&a[0], &a[4]) &&
-				       (o->n < 6 || same(&a[0], &a[5])) ? NULL : "x, rstd, g, dy, dx disagree";
+				       (o->n < 6 || same(&a[0], &a[5]))
+			       ? NULL
+			       : "x, rstd, g, dy, dx disagree";
 	case FO_OP_rmsnorm_dg:
-		return is(&a[1], a[0].nr, 1) && same(&a[0], &a[2]) && is(&a[3], 1, a[0].nc) ? NULL : "x, rstd, dy, dg disagree";
+		return is(&a[1], a[0].nr, 1) && same(&a[0], &a[2]) && is(&a[3], 1, a[0].nc)
+			       ? NULL
+			       : "x, rstd, dy, dg disagree";
 	case FO_OP_add:
 	case FO_OP_swiglu: return same(&a[0], &a[1]) && same(&a[0], &a[2]) ? NULL : "shapes must be equal";
 	case FO_OP_swiglu_bwd:
@@ -246,18 +265,28 @@ static const char *check_shapes(const struct fo_op *o)
 				return "shapes must be equal";
 		return NULL;
 	case FO_OP_rope:
-		return o->attr.head_dim > 0 && o->attr.head_dim % 2 == 0 && a[0].nc % o->attr.head_dim == 0 && is(&a[1], a[0].nr, 1) &&
-				       a[2].nc == o->attr.head_dim ? NULL : "x, position, table and head dimension disagree";
+		return o->attr.head_dim > 0 && o->attr.head_dim % 2 == 0 && a[0].nc % o->attr.head_dim == 0 &&
+				       is(&a[1], a[0].nr, 1) && a[2].nc == o->attr.head_dim
+			       ? NULL
+			       : "x, position, table and head dimension disagree";
 	case FO_OP_xent:
-		return is(&a[1], a[0].nr, 1) && is(&a[2], 1, FO_HYPER_COUNT) && is(&a[3], 1, 1) ? NULL : "logits, target, hyper, loss disagree";
+		return is(&a[1], a[0].nr, 1) && is(&a[2], 1, FO_HYPER_COUNT) && is(&a[3], 1, 1)
+			       ? NULL
+			       : "logits, target, hyper, loss disagree";
 	case FO_OP_xent_fwd: return is(&a[1], a[0].nr, 1) && is(&a[2], 1, 2) ? NULL : "logits, target, loss disagree";
 	case FO_OP_sumsq: return is(&a[1], 1, 1) ? NULL : "acc must be (1,1)";
-	case FO_OP_clip: return is(&a[0], 1, 1) && is(&a[1], 1, FO_HYPER_COUNT) && is(&a[2], 1, 2) ? NULL : "acc, hyper, scale disagree";
+	case FO_OP_clip:
+		return is(&a[0], 1, 1) && is(&a[1], 1, FO_HYPER_COUNT) && is(&a[2], 1, 2)
+			       ? NULL
+			       : "acc, hyper, scale disagree";
 	case FO_OP_adamw:
-		return same(&a[0], &a[1]) && same(&a[0], &a[2]) && same(&a[0], &a[5]) && (o->n < 7 || same(&a[0], &a[6])) &&
-				       is(&a[3], 1, FO_HYPER_COUNT) && is(&a[4], 1, 2) ? NULL : "m, v, grad, w disagree";
+		return same(&a[0], &a[1]) && same(&a[0], &a[2]) && same(&a[0], &a[5]) &&
+				       (o->n < 7 || same(&a[0], &a[6])) && is(&a[3], 1, FO_HYPER_COUNT) &&
+				       is(&a[4], 1, 2)
+			       ? NULL
+			       : "m, v, grad, w disagree";
 	case FO_OP_host_in:
-	case FO_OP_host_out: return NULL;   /* check_port */
+	case FO_OP_host_out: return NULL; /* check_port */
 	case FO_OP_COUNT: break;
 	}
 	return "unknown operation";
@@ -290,11 +319,16 @@ static const char *check_port(const struct fo_program *p, const struct fo_op *o)
 			if (!is(&a[i], p->tokens, 1) || p->buf[a[i].buf].cols != 1)
 				return "a batch's operands must be (T,1)";
 		return in ? NULL : "a batch is read, not written";
-	case FO_PORT_HYPER: return in && o->n == 1 && f64 && is(&a[0], 1, FO_HYPER_COUNT) ? NULL : "the hyper port fills one f64 row";
+	case FO_PORT_HYPER:
+		return in && o->n == 1 && f64 && is(&a[0], 1, FO_HYPER_COUNT) ? NULL
+									      : "the hyper port fills one f64 row";
 	case FO_PORT_LOSS:
-		return !in && f64 && o->n <= 2 && a[0].nr == 1 && a[0].nc <= 2 && (o->n < 2 || (is(&a[1], 1, 2) && p->buf[a[1].buf].dtype == FO_F64))
-			? NULL : "the loss port takes f64 rows (1,1) or (1,2), then scale (1,2)";
-	case FO_PORT_LOGITS: return !in && o->n == 1 && is(&a[0], p->tokens, p->model.vocab) ? NULL : "the logits port takes (T,V)";
+		return !in && f64 && o->n <= 2 && a[0].nr == 1 && a[0].nc <= 2 &&
+				       (o->n < 2 || (is(&a[1], 1, 2) && p->buf[a[1].buf].dtype == FO_F64))
+			       ? NULL
+			       : "the loss port takes f64 rows (1,1) or (1,2), then scale (1,2)";
+	case FO_PORT_LOGITS:
+		return !in && o->n == 1 && is(&a[0], p->tokens, p->model.vocab) ? NULL : "the logits port takes (T,V)";
 	case FO_PORT_NONE:
 	case FO_PORT_COUNT: break;
 	}
@@ -305,7 +339,8 @@ static const char *check_port(const struct fo_program *p, const struct fo_op *o)
 static const char *check_index_range(const struct fo_program *p, const struct fo_op *o)
 {
 	const struct fo_operand *a = o->arg;
-	if ((o->kind == FO_OP_embed && a[1].nr != p->model.vocab) || (o->kind == FO_OP_embed_bwd && a[2].nr != p->model.vocab) ||
+	if ((o->kind == FO_OP_embed && a[1].nr != p->model.vocab) ||
+	    (o->kind == FO_OP_embed_bwd && a[2].nr != p->model.vocab) ||
 	    ((o->kind == FO_OP_xent || o->kind == FO_OP_xent_fwd) && a[0].nc != p->model.vocab))
 		return "the vocabulary is another than the model's";
 	return o->kind == FO_OP_rope && a[2].nr < p->run.seq ? "the table has fewer rows than a row has tokens" : NULL;
@@ -318,13 +353,14 @@ const char *fo_op_check(const struct fo_program *p, const struct fo_op *o)
 	const struct fo_op_info *f = &info[o->kind];
 	if (o->n < f->min_operands || o->n > f->max_operands)
 		return "wrong number of operands";
-	int wide = -1;   /* are the numbers f64? */
+	int wide = -1; /* are the numbers f64? */
 	for (int i = 0; i < o->n; i++) {
 		const struct fo_operand *a = &o->arg[i];
 		if (a->buf < 0 || a->buf >= p->nbuf)
 			return "operand names no buffer";
 		const struct fo_buffer *b = &p->buf[a->buf];
-		if (a->r0 < 0 || a->c0 < 0 || a->nr < 1 || a->nc < 1 || (int64_t)a->r0 + a->nr > b->rows || (int64_t)a->c0 + a->nc > b->cols)
+		if (a->r0 < 0 || a->c0 < 0 || a->nr < 1 || a->nc < 1 || (int64_t)a->r0 + a->nr > b->rows ||
+		    (int64_t)a->c0 + a->nc > b->cols)
 			return "rectangle lies outside its buffer";
 		if (a->access > FO_TAKE || !(f->operand[i].modes & 1 << a->access))
 			return "access mode is not one the operation knows";

@@ -8,14 +8,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ALIGN 64   /* a cache line and a 512-bit vector */
+#define ALIGN 64 /* a cache line and a 512-bit vector */
 
-struct range { int64_t offset, size; int32_t last[FO_LANE_COUNT]; };
+struct range {
+	int64_t offset, size;
+	int32_t last[FO_LANE_COUNT];
+};
 
 struct plan {
 	const struct fo_program *p;
 	struct fo_unrolled *u;
-	struct range *range; int n; size_t cap;   /* free ranges, by offset, never adjacent */
+	struct range *range;
+	int n;
+	size_t cap; /* free ranges, by offset, never adjacent */
 	int64_t top, live;
 };
 
@@ -41,7 +46,8 @@ static bool place_in_place(struct plan *s, int id, const struct fo_op *o, int i,
 		if (pair[0] - '0' != i || in >= o->n)
 			continue;
 		struct fo_life *q = &s->u->life[s->u->life_of[s->u->arg_begin[id] + in]];
-		if (q->persists || q->moved || q->last != id || q->bytes != l->bytes || !whole(s->p, &o->arg[in]) || !whole(s->p, &o->arg[i]))
+		if (q->persists || q->moved || q->last != id || q->bytes != l->bytes || !whole(s->p, &o->arg[in]) ||
+		    !whole(s->p, &o->arg[i]))
 			continue;
 		l->offset = q->offset;
 		q->moved = true;
@@ -61,7 +67,7 @@ static void place(struct plan *s, int id, struct fo_life *l)
 		if (s->range[i].size >= need && (best < 0 || s->range[i].size < s->range[best].size))
 			best = i;
 	if (best < 0 && s->n && s->range[s->n - 1].offset + s->range[s->n - 1].size == s->top) {
-		best = s->n - 1;   /* the last range touches the top: grow it */
+		best = s->n - 1; /* the last range touches the top: grow it */
 		s->top += need - s->range[best].size;
 		s->range[best].size = need;
 	}
@@ -113,7 +119,8 @@ static void release(struct plan *s, const struct fo_life *l)
 void fo_plan(const struct fo_program *p, struct fo_unrolled *u)
 {
 	struct plan s = { .p = p, .u = u };
-	int *dies = fo_xmalloc((size_t)(u->n + 1) * sizeof *dies), *next = fo_xmalloc((size_t)(u->nlife + 1) * sizeof *next);
+	int *dies = fo_xmalloc((size_t)(u->n + 1) * sizeof *dies),
+	    *next = fo_xmalloc((size_t)(u->nlife + 1) * sizeof *next);
 	memset(dies, -1, (size_t)(u->n + 1) * sizeof *dies);
 	u->persistent_bytes = u->max_live_bytes = 0;
 	for (int i = 0; i < u->nlife; i++) {

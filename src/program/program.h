@@ -29,8 +29,15 @@ enum fo_op_kind {
 };
 enum fo_class { FO_CLASS_TENSOR, FO_CLASS_MEMORY, FO_CLASS_COMM, FO_CLASS_HOST };
 enum fo_category {
-	FO_CAT_MATMUL, FO_CAT_ATTENTION_FORWARD, FO_CAT_ATTENTION_BACKWARD, FO_CAT_ELEMENTWISE, FO_CAT_LOSS, FO_CAT_OPTIMIZER,
-	FO_CAT_COMMUNICATION, FO_CAT_HOST, FO_CAT_COUNT
+	FO_CAT_MATMUL,
+	FO_CAT_ATTENTION_FORWARD,
+	FO_CAT_ATTENTION_BACKWARD,
+	FO_CAT_ELEMENTWISE,
+	FO_CAT_LOSS,
+	FO_CAT_OPTIMIZER,
+	FO_CAT_COMMUNICATION,
+	FO_CAT_HOST,
+	FO_CAT_COUNT
 };
 extern const char *const fo_class_name[], *const fo_category_name[FO_CAT_COUNT];
 
@@ -42,16 +49,19 @@ static inline bool fo_access_writes(int a) { return a == FO_DEF || a == FO_PART 
 static inline bool fo_access_reads(int a) { return a == FO_READ || a == FO_UPDATE || a == FO_TAKE; }
 extern const char *const fo_access_name[];
 
-enum { FO_MAX_OPERANDS = 10 };   /* the most that a row of ops.def has */
+enum { FO_MAX_OPERANDS = 10 }; /* the most that a row of ops.def has */
 struct fo_op_info {
 	const char *name, *operands, *inplace, *doc;
 	enum fo_class cls;
 	enum fo_category category;
 	int min_operands, max_operands;
-	struct { char name[12]; uint8_t modes; } operand[FO_MAX_OPERANDS];   /* modes: bit set of 1 << fo_access */
+	struct {
+		char name[12];
+		uint8_t modes;
+	} operand[FO_MAX_OPERANDS]; /* modes: bit set of 1 << fo_access */
 };
 const struct fo_op_info *fo_op_info(enum fo_op_kind kind);
-int fo_op_kind_find(const char *name);       /* -1: no such operation */
+int fo_op_kind_find(const char *name); /* -1: no such operation */
 
 /* ---- data types, layouts, places ---- */
 
@@ -66,14 +76,33 @@ enum fo_layout { FO_ROW_MAJOR, FO_LAYOUT_COUNT };
 /* ACT and GRAD live in the planned arena; PARAM, STATE and CONST persist from step to step. */
 enum fo_home { FO_HOME_ACT, FO_HOME_GRAD, FO_HOME_PARAM, FO_HOME_STATE, FO_HOME_CONST, FO_HOME_COUNT };
 static inline bool fo_home_persists(int h) { return h >= FO_HOME_PARAM; }
-enum { FO_PER_LAYER = 1, FO_PER_MICRO_BATCH = 2 };             /* loop indices that a buffer carries */
-enum fo_axis { FO_AXIS_ONE, FO_AXIS_TOKENS, FO_AXIS_HIDDEN, FO_AXIS_Q, FO_AXIS_KV, FO_AXIS_FFN, FO_AXIS_VOCAB, FO_AXIS_HEADS, FO_AXIS_COUNT };
+enum { FO_PER_LAYER = 1, FO_PER_MICRO_BATCH = 2 }; /* loop indices that a buffer carries */
+enum fo_axis {
+	FO_AXIS_ONE,
+	FO_AXIS_TOKENS,
+	FO_AXIS_HIDDEN,
+	FO_AXIS_Q,
+	FO_AXIS_KV,
+	FO_AXIS_FFN,
+	FO_AXIS_VOCAB,
+	FO_AXIS_HEADS,
+	FO_AXIS_COUNT
+};
 
 /* In-order queues. CPU engines give each used lane a thread, CUDA a stream. Point-to-point transfers have one lane for each
  * direction and end: a receive waiting in front of a send on one lane deadlocks 1F1B. */
 enum fo_lane {
-	FO_LANE_COMPUTE, FO_LANE_HOST, FO_LANE_COPY, FO_LANE_TP, FO_LANE_GATHER, FO_LANE_REDUCE,
-	FO_LANE_RECV_FORWARD, FO_LANE_SEND_FORWARD, FO_LANE_RECV_BACKWARD, FO_LANE_SEND_BACKWARD, FO_LANE_COUNT
+	FO_LANE_COMPUTE,
+	FO_LANE_HOST,
+	FO_LANE_COPY,
+	FO_LANE_TP,
+	FO_LANE_GATHER,
+	FO_LANE_REDUCE,
+	FO_LANE_RECV_FORWARD,
+	FO_LANE_SEND_FORWARD,
+	FO_LANE_RECV_BACKWARD,
+	FO_LANE_SEND_BACKWARD,
+	FO_LANE_COUNT
 };
 extern const char *const fo_lane_name[FO_LANE_COUNT];
 
@@ -82,39 +111,68 @@ extern const char *const fo_phase_name[FO_PHASE_COUNT];
 
 /* ---- the program ---- */
 
-struct fo_operand { int16_t buf; int8_t dlayer; uint8_t access; int32_t r0, nr, c0, nc; };  /* rectangle of buf[layer + dlayer][mb] */
+struct fo_operand {
+	int16_t buf;
+	int8_t dlayer;
+	uint8_t access;
+	int32_t r0, nr, c0, nc;
+}; /* rectangle of buf[layer + dlayer][mb] */
 
 /* What an operation needs beside its operands; zero where it means nothing. Never dimensions. */
 struct fo_attr {
-	uint8_t ta, tb;        /* matmul: first, second operand transposed */
-	int8_t sign;           /* rope: +1 forward, -1 backward */
-	uint8_t port;          /* host_in, host_out: enum fo_port */
-	int32_t head_dim;      /* attention, rope: columns of one head */
-	double value;          /* rmsnorm*: eps; attention*: score scale; adamw: 1 where weight decay applies, else 0 */
+	uint8_t ta, tb;   /* matmul: first, second operand transposed */
+	int8_t sign;      /* rope: +1 forward, -1 backward */
+	uint8_t port;     /* host_in, host_out: enum fo_port */
+	int32_t head_dim; /* attention, rope: columns of one head */
+	double value;     /* rmsnorm*: eps; attention*: score scale; adamw: 1 where weight decay applies, else 0 */
 };
 enum fo_port { FO_PORT_NONE, FO_PORT_BATCH, FO_PORT_HYPER, FO_PORT_LOSS, FO_PORT_LOGITS, FO_PORT_COUNT };
 extern const char *const fo_port_name[FO_PORT_COUNT];
 
 /* Columns of the hyper buffer, (1, FO_HYPER_COUNT) f64: what varies from step to step. */
 enum fo_hyper {
-	FO_HYPER_LR, FO_HYPER_BETA1, FO_HYPER_BETA2, FO_HYPER_EPS, FO_HYPER_DECAY,
-	FO_HYPER_CORR1, FO_HYPER_CORR2,     /* 1 - beta1^t, 1 - beta2^t */
-	FO_HYPER_CLIP, FO_HYPER_INV_TOKENS, /* global-norm bound (0: none); 1 / targets of the global batch */
+	FO_HYPER_LR,
+	FO_HYPER_BETA1,
+	FO_HYPER_BETA2,
+	FO_HYPER_EPS,
+	FO_HYPER_DECAY,
+	FO_HYPER_CORR1,
+	FO_HYPER_CORR2, /* 1 - beta1^t, 1 - beta2^t */
+	FO_HYPER_CLIP,
+	FO_HYPER_INV_TOKENS, /* global-norm bound (0: none); 1 / targets of the global batch */
 	FO_HYPER_COUNT
 };
 
 struct fo_op {
-	uint32_t id, origin;           /* fresh per inserted op; id of the op it was cloned or merged from (its own otherwise) */
+	uint32_t id, origin; /* fresh per inserted op; id of the op it was cloned or merged from (its own otherwise) */
 	uint8_t kind, phase, lane, group, n;
 	struct fo_attr attr;
 	struct fo_operand arg[FO_MAX_OPERANDS];
 };
-enum fo_role { FO_ROLE_FORWARD, FO_ROLE_BACKWARD, FO_ROLE_WGRAD, FO_ROLE_OPTIMIZER, FO_ROLE_GATHER, FO_ROLE_REDUCE, FO_ROLE_P2P, FO_ROLE_HOST, FO_ROLE_COUNT };
+enum fo_role {
+	FO_ROLE_FORWARD,
+	FO_ROLE_BACKWARD,
+	FO_ROLE_WGRAD,
+	FO_ROLE_OPTIMIZER,
+	FO_ROLE_GATHER,
+	FO_ROLE_REDUCE,
+	FO_ROLE_P2P,
+	FO_ROLE_HOST,
+	FO_ROLE_COUNT
+};
 enum fo_unit { FO_UNIT_EMBED, FO_UNIT_LAYER, FO_UNIT_HEAD, FO_UNIT_STEP, FO_UNIT_COUNT };
 extern const char *const fo_role_name[FO_ROLE_COUNT], *const fo_unit_name[FO_UNIT_COUNT];
 
-struct fo_block { char name[24]; uint8_t role, unit; int n, cap; struct fo_op *op; };
-struct fo_slot { int16_t block, layer; int32_t mb; };
+struct fo_block {
+	char name[24];
+	uint8_t role, unit;
+	int n, cap;
+	struct fo_op *op;
+};
+struct fo_slot {
+	int16_t block, layer;
+	int32_t mb;
+};
 struct fo_buffer {
 	char name[24];
 	uint8_t dtype, layout, home, axes, row_axis, col_axis;
@@ -123,21 +181,26 @@ struct fo_buffer {
 /* One logical parameter tensor: which rectangle of which buffer holds which part of the global tensor. Checkpoints,
  * initialisation and weight-decay groups use it; merging and sharding only edit it. */
 struct fo_param {
-	char name[64];                  /* Hugging Face name; "{}" stands for the layer where per_layer */
-	int64_t rows, cols;             /* logical, global */
+	char name[64];      /* Hugging Face name; "{}" stands for the layer where per_layer */
+	int64_t rows, cols; /* logical, global */
 	bool per_layer, decay;
-	double init_std;                /* 0: ones (norm weights) */
-	int16_t weight, master, m, v, grad;  /* buffers; master -1 when the weight itself is the master copy */
-	int32_t r0, c0, nr, nc;         /* rectangle in the buffers */
+	double init_std;                    /* 0: ones (norm weights) */
+	int16_t weight, master, m, v, grad; /* buffers; master -1 when the weight itself is the master copy */
+	int32_t r0, c0, nr, nc;             /* rectangle in the buffers */
 	int64_t global_r0, global_c0;
 };
 
-enum fo_numerics { FO_PRECISION_F32, FO_PRECISION_BF16, FO_PRECISION_F64, FO_PRECISION_COUNT };  /* BF16: fp32 master, m, v, gradients. F64: tests */
+enum fo_numerics {
+	FO_PRECISION_F32,
+	FO_PRECISION_BF16,
+	FO_PRECISION_F64,
+	FO_PRECISION_COUNT
+}; /* BF16: fp32 master, m, v, gradients. F64: tests */
 extern const char *const fo_numerics_name[FO_PRECISION_COUNT];
-enum fo_mode { FO_MODE_TRAIN, FO_MODE_EVAL, FO_MODE_LOGITS };   /* whole step; forward and loss; forward and logits out */
+enum fo_mode { FO_MODE_TRAIN, FO_MODE_EVAL, FO_MODE_LOGITS }; /* whole step; forward and loss; forward and logits out */
 
 struct fo_lowering {
-	int64_t seq, rows, micro_batches;     /* rows of `seq` tokens per micro-batch: T = rows x seq */
+	int64_t seq, rows, micro_batches; /* rows of `seq` tokens per micro-batch: T = rows x seq */
 	enum fo_numerics precision;
 	enum fo_mode mode;
 };
@@ -145,13 +208,21 @@ struct fo_lowering {
 struct fo_program {
 	struct fo_model model;
 	struct fo_lowering run;
-	int64_t tokens;                       /* T: per micro-batch */
-	int32_t rank, ranks;                  /* coordinates; 0 of 1 until shard passes exist */
-	int32_t layer_begin, layer_end;       /* layers that live on this rank */
-	struct fo_buffer *buf; int nbuf;  size_t buf_cap;
-	struct fo_block *block; int nblock; size_t block_cap;
-	struct fo_slot *slot; int nslot;  size_t slot_cap;
-	struct fo_param *param; int nparam; size_t param_cap;
+	int64_t tokens;                 /* T: per micro-batch */
+	int32_t rank, ranks;            /* coordinates; 0 of 1 until shard passes exist */
+	int32_t layer_begin, layer_end; /* layers that live on this rank */
+	struct fo_buffer *buf;
+	int nbuf;
+	size_t buf_cap;
+	struct fo_block *block;
+	int nblock;
+	size_t block_cap;
+	struct fo_slot *slot;
+	int nslot;
+	size_t slot_cap;
+	struct fo_param *param;
+	int nparam;
+	size_t param_cap;
 	uint32_t next_id;
 };
 
@@ -159,8 +230,9 @@ FO_CHECKED fo_status fo_program_lower(struct fo_program *p, const struct fo_mode
 void fo_program_fini(struct fo_program *p);
 
 /* Building blocks for lowering and passes. Indices are returned; dimensions default to the whole buffer. */
-int fo_buffer_add(struct fo_program *p, const char *name, int dtype, int home, int axes, int64_t rows, int row_axis, int64_t cols, int col_axis);
-int fo_buffer_find(const struct fo_program *p, const char *name);           /* -1: none */
+int fo_buffer_add(struct fo_program *p, const char *name, int dtype, int home, int axes, int64_t rows, int row_axis,
+		  int64_t cols, int col_axis);
+int fo_buffer_find(const struct fo_program *p, const char *name); /* -1: none */
 int fo_block_add(struct fo_program *p, const char *name, int role, int unit);
 int fo_block_find(const struct fo_program *p, const char *name);
 int fo_block_clone(struct fo_program *p, int from, const char *name);
@@ -173,36 +245,42 @@ int64_t fo_buffer_bytes(const struct fo_buffer *b);
 /* Reads and writes programs as text (docs/formats.md). Reading validates and verifies; `where` names it in errors. */
 void fo_program_dump(const struct fo_program *p, struct fo_str *out);
 FO_CHECKED fo_status fo_program_parse(struct fo_program *p, const char *text, size_t len, const char *where);
-uint64_t fo_program_hash(const struct fo_program *p);   /* of the dump: stored beside timelines */
+uint64_t fo_program_hash(const struct fo_program *p); /* of the dump: stored beside timelines */
 
 /* ---- accounting ---- */
 
-struct fo_cost { double model, model_causal, exec, bytes, wire; };   /* FLOP needed by rule mfu, mfu_causal; FLOP run; bytes moved, sent */
+struct fo_cost {
+	double model, model_causal, exec, bytes, wire;
+}; /* FLOP needed by rule mfu, mfu_causal; FLOP run; bytes moved, sent */
 /* pairs: attention pairs (query, key) in the micro-batch; < 0 stands for unbroken rows: rows x seq (seq + 1) / 2. */
 struct fo_cost fo_op_cost(const struct fo_program *p, const struct fo_op *o, double pairs);
-struct fo_cost fo_program_cost(const struct fo_program *p, double pairs);    /* whole step; per block once, times its slots */
+struct fo_cost fo_program_cost(const struct fo_program *p,
+			       double pairs); /* whole step; per block once, times its slots */
 struct fo_cost fo_program_category_cost(const struct fo_program *p, enum fo_category c, double pairs);
 
 /* ---- unrolling: instances, live ranges, waits ---- */
 
-struct fo_life {           /* one generation of one buffer instance */
+struct fo_life { /* one generation of one buffer instance */
 	int32_t buf, layer, mb;
-	int32_t first, last;   /* instances of its first write and last use */
+	int32_t first, last; /* instances of its first write and last use */
 	int32_t last_on_lane[FO_LANE_COUNT];
-	int64_t bytes, offset; /* offset: in the arena, or in the persistent area */
+	int64_t bytes, offset;       /* offset: in the arena, or in the persistent area */
 	bool persists, taken, moved; /* moved: its bytes went on to an output in place */
 	int32_t reads;
 };
 struct fo_unrolled {
-	int n;                                   /* instances, in issue order */
-	int32_t *slot; uint16_t *op;             /* instance -> slot, index of the op in its block */
-	int32_t (*wait)[FO_LANE_COUNT];          /* newest instance on each lane that must have finished; -1 none */
-	int32_t *arg_begin;                      /* n + 1: instance -> first entry of life_of */
-	int32_t *life_of;                        /* per operand: its life */
-	uint32_t *first;                         /* bit i: operand i is stored, not added to (DEF, PART, the first ACC) */
-	struct fo_life *life; int nlife; size_t life_cap;
-	int32_t *slot_begin;                     /* nslot + 1: first instance of a slot */
-	int64_t arena_bytes, persistent_bytes, max_live_bytes;   /* set by fo_plan */
+	int n; /* instances, in issue order */
+	int32_t *slot;
+	uint16_t *op;                   /* instance -> slot, index of the op in its block */
+	int32_t (*wait)[FO_LANE_COUNT]; /* newest instance on each lane that must have finished; -1 none */
+	int32_t *arg_begin;             /* n + 1: instance -> first entry of life_of */
+	int32_t *life_of;               /* per operand: its life */
+	uint32_t *first;                /* bit i: operand i is stored, not added to (DEF, PART, the first ACC) */
+	struct fo_life *life;
+	int nlife;
+	size_t life_cap;
+	int32_t *slot_begin;                                   /* nslot + 1: first instance of a slot */
+	int64_t arena_bytes, persistent_bytes, max_live_bytes; /* set by fo_plan */
 	int dead_stores;
 };
 /* FO_EBUG (naming block, op, buffer) when the program is not well formed: this is the verifier's core. */

@@ -6,47 +6,71 @@
 
 #define R struct fo_run
 const struct fo_opt fo_run_options[] = {
-	FO_OPT_TEXT(R, model, "model.name", "NAME", "flatout-134m", "preset (flatout flops --list), config.json or a folder with one"),
-	FO_OPT_INT(R, layers, "model.layers", "N", "0", 0, 10000, "layers", "overrides the model; 0: as the model says"),
-	FO_OPT_INT(R, hidden, "model.hidden", "N", "0", 0, 1 << 20, "columns", "width of the residual stream; 0: as the model says"),
+	FO_OPT_TEXT(R, model, "model.name", "NAME", "flatout-134m",
+		    "preset (flatout flops --list), config.json or a folder with one"),
+	FO_OPT_INT(R, layers, "model.layers", "N", "0", 0, 10000, "layers",
+		   "overrides the model; 0: as the model says"),
+	FO_OPT_INT(R, hidden, "model.hidden", "N", "0", 0, 1 << 20, "columns",
+		   "width of the residual stream; 0: as the model says"),
 	FO_OPT_INT(R, heads, "model.heads", "N", "0", 0, 65536, "heads", "query heads; 0: as the model says"),
-	FO_OPT_INT(R, kv_heads, "model.kv-heads", "N", "0", 0, 65536, "heads", "key and value heads; 0: as the model says"),
-	FO_OPT_INT(R, head_dim, "model.head-dim", "N", "0", 0, 4096, "columns", "columns of one head; 0: as the model says"),
-	FO_OPT_INT(R, ffn, "model.ffn", "N", "0", 0, 1 << 22, "columns", "width of the feed-forward; 0: as the model says"),
+	FO_OPT_INT(R, kv_heads, "model.kv-heads", "N", "0", 0, 65536, "heads",
+		   "key and value heads; 0: as the model says"),
+	FO_OPT_INT(R, head_dim, "model.head-dim", "N", "0", 0, 4096, "columns",
+		   "columns of one head; 0: as the model says"),
+	FO_OPT_INT(R, ffn, "model.ffn", "N", "0", 0, 1 << 22, "columns",
+		   "width of the feed-forward; 0: as the model says"),
 	FO_OPT_INT(R, vocab, "model.vocab", "N", "0", 0, 1 << 22, "tokens", "vocabulary; 0: as the model says"),
 	FO_OPT_ENUM(R, tied, "model.tied", "model", "whether the head shares the embedding's weights", "model|yes|no"),
-	FO_OPT_TEXT(R, data, "data.path", "PATH", "", "text to train on: a file, or a folder whose files are documents"),
-	FO_OPT_TEXT(R, tokenizer, "data.tokenizer", "PATH", "", "tokenizer.json; empty: train a byte-level BPE on the text"),
-	FO_OPT_INT(R, tokenizer_vocab, "data.vocab", "N", "0", 0, 1 << 20, "tokens", "size of the tokenizer to train; 0: the model's vocabulary"),
+	FO_OPT_TEXT(R, data, "data.path", "PATH", "",
+		    "text to train on: a file, or a folder whose files are documents"),
+	FO_OPT_TEXT(R, tokenizer, "data.tokenizer", "PATH", "",
+		    "tokenizer.json; empty: train a byte-level BPE on the text"),
+	FO_OPT_INT(R, tokenizer_vocab, "data.vocab", "N", "0", 0, 1 << 20, "tokens",
+		   "size of the tokenizer to train; 0: the model's vocabulary"),
 	FO_OPT_INT(R, seq, "data.seq", "N", "2048", 2, 1 << 20, "tokens", "length of one row"),
-	FO_OPT_ENUM(R, packing, "data.packing", "packed", "documents packed into full rows, or one per padded row", "packed|padded"),
-	FO_OPT_INT(R, holdout, "data.holdout", "N", "50", 2, 1000000, "documents", "one document in N is held out for evaluation"),
+	FO_OPT_ENUM(R, packing, "data.packing", "packed", "documents packed into full rows, or one per padded row",
+		    "packed|padded"),
+	FO_OPT_INT(R, holdout, "data.holdout", "N", "50", 2, 1000000, "documents",
+		   "one document in N is held out for evaluation"),
 	FO_OPT_TEXT(R, dir, "run.dir", "PATH", "run", "where shards, logs and checkpoints go; the same folder resumes"),
 	FO_OPT_INT(R, seed, "run.seed", "N", "1", 0, 9e15, "", "initial weights and order of documents"),
-	FO_OPT_INT(R, threads, "run.threads", "N", "0", 0, 1024, "threads", "of the compute lane; 0: all this process may use"),
+	FO_OPT_INT(R, threads, "run.threads", "N", "0", 0, 1024, "threads",
+		   "of the compute lane; 0: all this process may use"),
 	FO_OPT_INT(R, steps, "train.steps", "N", "1000", 1, 1e9, "steps", "optimizer steps of the whole run"),
 	FO_OPT_INT(R, rows, "train.rows", "N", "1", 1, 65536, "rows", "rows in a micro-batch"),
-	FO_OPT_INT(R, micro_batches, "train.micro-batches", "N", "4", 1, 65536, "", "micro-batches accumulated in a step"),
+	FO_OPT_INT(R, micro_batches, "train.micro-batches", "N", "4", 1, 65536, "",
+		   "micro-batches accumulated in a step"),
 	FO_OPT_ENUM(R, precision, "train.precision", "bf16", "bf16 with fp32 master weights, or fp32", "bf16|fp32"),
 	FO_OPT_REAL(R, lr, "optim.lr", "X", "6e-4", 0, 10, "", "peak learning rate of AdamW"),
-	FO_OPT_ENUM(R, schedule, "optim.schedule", "cosine", "how the learning rate falls after warm-up", "cosine|linear|wsd|constant"),
-	FO_OPT_INT(R, warmup, "optim.warmup", "N", "100", 0, 1e9, "steps", "linear warm-up; at most a tenth of train.steps unless given"),
+	FO_OPT_ENUM(R, schedule, "optim.schedule", "cosine", "how the learning rate falls after warm-up",
+		    "cosine|linear|wsd|constant"),
+	FO_OPT_INT(R, warmup, "optim.warmup", "N", "100", 0, 1e9, "steps",
+		   "linear warm-up; at most a tenth of train.steps unless given"),
 	FO_OPT_REAL(R, final_lr, "optim.final-lr", "X", "0.1", 0, 1, "", "last learning rate as a share of the peak"),
-	FO_OPT_REAL(R, decay_share, "optim.decay-share", "X", "0.2", 0, 1, "", "wsd: share of the run over which the rate falls"),
+	FO_OPT_REAL(R, decay_share, "optim.decay-share", "X", "0.2", 0, 1, "",
+		    "wsd: share of the run over which the rate falls"),
 	FO_OPT_REAL(R, beta1, "optim.beta1", "X", "0.9", 0, 0.9999999, "", "AdamW: decay of the first moment"),
 	FO_OPT_REAL(R, beta2, "optim.beta2", "X", "0.95", 0, 0.9999999, "", "AdamW: decay of the second moment"),
 	FO_OPT_REAL(R, eps, "optim.eps", "X", "1e-8", 0, 1, "", "AdamW: added to the root of the second moment"),
 	FO_OPT_REAL(R, weight_decay, "optim.weight-decay", "X", "0.1", 0, 10, "", "AdamW: decoupled decay of matrices"),
 	FO_OPT_REAL(R, clip, "optim.clip", "X", "1.0", 0, 1e9, "", "bound on the global gradient norm; 0: none"),
-	FO_OPT_INT(R, eval_every, "eval.every", "N", "100", 0, 1e9, "steps", "held-out loss every N steps and at the end; 0: never"),
-	FO_OPT_INT(R, eval_batches, "eval.batches", "N", "8", 1, 1e6, "micro-batches", "how much held-out text each evaluation reads"),
-	FO_OPT_INT(R, ckpt_every, "checkpoint.every", "N", "500", 0, 1e9, "steps", "checkpoint every N steps and at the end; 0: only at the end"),
+	FO_OPT_INT(R, eval_every, "eval.every", "N", "100", 0, 1e9, "steps",
+		   "held-out loss every N steps and at the end; 0: never"),
+	FO_OPT_INT(R, eval_batches, "eval.batches", "N", "8", 1, 1e6, "micro-batches",
+		   "how much held-out text each evaluation reads"),
+	FO_OPT_INT(R, ckpt_every, "checkpoint.every", "N", "500", 0, 1e9, "steps",
+		   "checkpoint every N steps and at the end; 0: only at the end"),
 	FO_OPT_INT(R, ckpt_keep, "checkpoint.keep", "N", "2", 0, 1e6, "", "newest checkpoints to keep; 0: all"),
-	FO_OPT_INT(R, log_every, "log.every", "N", "1", 1, 1e9, "steps", "a line every N steps where the output is no terminal"),
-	FO_OPT_TEXT(R, prompt, "sample.prompt", "TEXT", "", "what the sample at the end begins with; empty: the start of a document"),
-	FO_OPT_INT(R, sample_tokens, "sample.tokens", "N", "0", 0, 4096, "tokens", "length of a sample generated at the end; 0: none"),
-	FO_OPT_BYTES(R, memory_limit, "memory.limit", "SIZE", NULL, 0, 0x1p53, "refuse a run that plans more; unset or 0: what this machine has free"),
-	FO_OPT_TEXT(R, program_file, "program.file", "PATH", "", "run this dumped step program instead of lowering the model"),
+	FO_OPT_INT(R, log_every, "log.every", "N", "1", 1, 1e9, "steps",
+		   "a line every N steps where the output is no terminal"),
+	FO_OPT_TEXT(R, prompt, "sample.prompt", "TEXT", "",
+		    "what the sample at the end begins with; empty: the start of a document"),
+	FO_OPT_INT(R, sample_tokens, "sample.tokens", "N", "0", 0, 4096, "tokens",
+		   "length of a sample generated at the end; 0: none"),
+	FO_OPT_BYTES(R, memory_limit, "memory.limit", "SIZE", NULL, 0, 0x1p53,
+		     "refuse a run that plans more; unset or 0: what this machine has free"),
+	FO_OPT_TEXT(R, program_file, "program.file", "PATH", "",
+		    "run this dumped step program instead of lowering the model"),
 	FO_OPT_END
 };
 #undef R
@@ -60,9 +84,11 @@ fo_status fo_run_check(struct fo_opt_set *s, const struct fo_run *r)
 		fo_opt_set_text(s, "optim.warmup", text, FO_ORIGIN_DEFAULT, "");
 	}
 	if (r->warmup > r->steps)
-		fo_opt_problem(s, "optim.warmup is %lld steps, longer than train.steps (%lld): shorten the warm-up", (long long)r->warmup, (long long)r->steps);
+		fo_opt_problem(s, "optim.warmup is %lld steps, longer than train.steps (%lld): shorten the warm-up",
+			       (long long)r->warmup, (long long)r->steps);
 	if (r->rows * r->seq > 1 << 28)
-		fo_opt_problem(s, "train.rows x data.seq is %lld tokens, at most 2^28 fit into a micro-batch", (long long)(r->rows * r->seq));
+		fo_opt_problem(s, "train.rows x data.seq is %lld tokens, at most 2^28 fit into a micro-batch",
+			       (long long)(r->rows * r->seq));
 	return fo_opt_finish(s);
 }
 
@@ -79,9 +105,13 @@ void fo_run_options_with(struct fo_opt *rows, const struct fo_opt *extra)
 fo_status fo_run_model(const struct fo_run *r, struct fo_model *m)
 {
 	FO_TRY(fo_model_load(r->model, m));
-	const struct { int64_t value; int64_t *field; } over[] = {
-		{ r->layers, &m->layers }, { r->hidden, &m->hidden }, { r->heads, &m->heads }, { r->kv_heads, &m->kv_heads },
-		{ r->head_dim, &m->head_dim }, { r->ffn, &m->ffn }, { r->vocab, &m->vocab },
+	const struct {
+		int64_t value;
+		int64_t *field;
+	} over[] = {
+		{ r->layers, &m->layers },     { r->hidden, &m->hidden },     { r->heads, &m->heads },
+		{ r->kv_heads, &m->kv_heads }, { r->head_dim, &m->head_dim }, { r->ffn, &m->ffn },
+		{ r->vocab, &m->vocab },
 	};
 	bool changed = r->tied != 0;
 	for (size_t i = 0; i < sizeof over / sizeof *over; i++)
@@ -109,19 +139,26 @@ fo_status fo_run_model(const struct fo_run *r, struct fo_model *m)
 		       fo_str_visible(shown, sizeof shown, r->model), text);
 }
 
-enum fo_numerics fo_run_precision(const struct fo_run *r) { return r->precision == 0 ? FO_PRECISION_BF16 : FO_PRECISION_F32; }
+enum fo_numerics fo_run_precision(const struct fo_run *r)
+{
+	return r->precision == 0 ? FO_PRECISION_BF16 : FO_PRECISION_F32;
+}
 
 struct fo_lowering fo_run_lowering(const struct fo_run *r, enum fo_mode mode)
 {
-	return (struct fo_lowering){ .seq = r->seq, .rows = r->rows, .micro_batches = mode == FO_MODE_TRAIN ? r->micro_batches : 1,
-				     .precision = fo_run_precision(r), .mode = mode };
+	return (struct fo_lowering){ .seq = r->seq,
+				     .rows = r->rows,
+				     .micro_batches = mode == FO_MODE_TRAIN ? r->micro_batches : 1,
+				     .precision = fo_run_precision(r),
+				     .mode = mode };
 }
 
 double fo_run_lr(const struct fo_run *r, int64_t step)
 {
 	if (step < r->warmup)
 		return r->lr * (double)(step + 1) / (double)r->warmup;
-	double span = (double)(r->steps - r->warmup), at = span > 1 ? (double)(step - r->warmup) / (span - 1) : 1, low = r->lr * r->final_lr;
+	double span = (double)(r->steps - r->warmup), at = span > 1 ? (double)(step - r->warmup) / (span - 1) : 1,
+	       low = r->lr * r->final_lr;
 	if (at > 1)
 		at = 1;
 	switch ((enum fo_schedule)r->schedule) {
@@ -129,7 +166,8 @@ double fo_run_lr(const struct fo_run *r, int64_t step)
 	case FO_SCHEDULE_LINEAR: return r->lr + (low - r->lr) * at;
 	case FO_SCHEDULE_WSD: {
 		double begin = 1 - r->decay_share;
-		return at <= begin || r->decay_share == 0 ? r->lr : r->lr + (low - r->lr) * (at - begin) / r->decay_share;
+		return at <= begin || r->decay_share == 0 ? r->lr
+							  : r->lr + (low - r->lr) * (at - begin) / r->decay_share;
 	}
 	case FO_SCHEDULE_CONSTANT: break;
 	}

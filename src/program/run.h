@@ -10,14 +10,14 @@ enum fo_schedule { FO_SCHEDULE_COSINE, FO_SCHEDULE_LINEAR, FO_SCHEDULE_WSD, FO_S
 
 struct fo_run {
 	const char *model;
-	int64_t layers, hidden, heads, kv_heads, head_dim, ffn, vocab;   /* 0: as the model says */
-	int tied;                                                         /* 0 as the model says, 1 yes, 2 no */
+	int64_t layers, hidden, heads, kv_heads, head_dim, ffn, vocab; /* 0: as the model says */
+	int tied;                                                      /* 0 as the model says, 1 yes, 2 no */
 	const char *data, *tokenizer;
 	int64_t tokenizer_vocab, seq, holdout;
-	int packing;                                                      /* 0 packed, 1 padded: enum fo_packing */
+	int packing; /* 0 packed, 1 padded: enum fo_packing */
 	const char *dir;
 	int64_t seed, steps, rows, micro_batches, threads;
-	int precision;                                                    /* 0 bf16, 1 fp32 */
+	int precision; /* 0 bf16, 1 fp32 */
 	double lr, final_lr, decay_share, beta1, beta2, eps, weight_decay, clip;
 	int schedule;
 	int64_t warmup;

@@ -8,15 +8,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct access { int32_t op, r0, r1, c0, c1, next; uint8_t lane, writes; };
+struct access {
+	int32_t op, r0, r1, c0, c1, next;
+	uint8_t lane, writes;
+};
 
 struct walk {
 	const struct fo_program *p;
 	struct fo_unrolled *u;
-	int *base;              /* per buffer: its first instance */
-	int *life, *head;       /* per buffer instance: live generation, newest access; -1 none */
-	struct access *pool; size_t pool_cap; int pool_n, free_list;
-	int slot, op;           /* where we are, for messages */
+	int *base;        /* per buffer: its first instance */
+	int *life, *head; /* per buffer instance: live generation, newest access; -1 none */
+	struct access *pool;
+	size_t pool_cap;
+	int pool_n, free_list;
+	int slot, op; /* where we are, for messages */
 };
 
 static int instance_count(const struct fo_program *p, const struct fo_buffer *b)
@@ -31,7 +36,8 @@ static fo_status bad(const struct walk *w, const struct fo_operand *a, const cha
 	const struct fo_slot *s = &p->slot[w->slot];
 	const struct fo_block *b = &p->block[s->block];
 	return fo_fail(FO_EBUG, "block '%s' op %d %s (layer %d, micro-batch %d): %s%s%s", b->name, w->op,
-		       fo_op_info(b->op[w->op].kind)->name, s->layer, s->mb, a ? p->buf[a->buf].name : "", a ? " " : "", what);
+		       fo_op_info(b->op[w->op].kind)->name, s->layer, s->mb, a ? p->buf[a->buf].name : "", a ? " " : "",
+		       what);
 }
 
 /* The buffer instance an operand names, -1 when its layer or micro-batch does not exist. */
@@ -63,8 +69,14 @@ static void begin_life(struct walk *w, int inst, int id, const struct fo_operand
 	const struct fo_buffer *b = &w->p->buf[a->buf];
 	fo_array_room(&u->life, &u->life_cap, (size_t)u->nlife, sizeof *u->life);
 	struct fo_life *l = &u->life[w->life[inst] = u->nlife++];
-	*l = (struct fo_life){ .buf = a->buf, .layer = layer, .mb = mb, .first = id, .last = id, .bytes = fo_buffer_bytes(b),
-			       .offset = -1, .persists = fo_home_persists(b->home) };
+	*l = (struct fo_life){ .buf = a->buf,
+			       .layer = layer,
+			       .mb = mb,
+			       .first = id,
+			       .last = id,
+			       .bytes = fo_buffer_bytes(b),
+			       .offset = -1,
+			       .persists = fo_home_persists(b->home) };
 	for (int i = 0; i < FO_LANE_COUNT; i++)
 		l->last_on_lane[i] = -1;
 	drop_accesses(w, inst);
@@ -86,10 +98,14 @@ static bool covered(const struct walk *w, int x, const struct fo_operand *a)
 		const struct access *e = &w->pool[x];
 		if (!e->writes || !overlap(e, a))
 			continue;
-		int32_t a1 = a->r0 + a->nr, c1 = a->c0 + a->nc, r0 = e->r0 > a->r0 ? e->r0 : a->r0, r1 = e->r1 < a1 ? e->r1 : a1;
-		const struct fo_operand above = { .r0 = a->r0, .nr = r0 - a->r0, .c0 = a->c0, .nc = a->nc }, below = { .r0 = r1, .nr = a1 - r1, .c0 = a->c0, .nc = a->nc },
-					left = { .r0 = r0, .nr = r1 - r0, .c0 = a->c0, .nc = e->c0 - a->c0 }, right = { .r0 = r0, .nr = r1 - r0, .c0 = e->c1, .nc = c1 - e->c1 };
-		return covered(w, e->next, &above) && covered(w, e->next, &below) && covered(w, e->next, &left) && covered(w, e->next, &right);
+		int32_t a1 = a->r0 + a->nr, c1 = a->c0 + a->nc, r0 = e->r0 > a->r0 ? e->r0 : a->r0,
+			r1 = e->r1 < a1 ? e->r1 : a1;
+		const struct fo_operand above = { .r0 = a->r0, .nr = r0 - a->r0, .c0 = a->c0, .nc = a->nc },
+					below = { .r0 = r1, .nr = a1 - r1, .c0 = a->c0, .nc = a->nc },
+					left = { .r0 = r0, .nr = r1 - r0, .c0 = a->c0, .nc = e->c0 - a->c0 },
+					right = { .r0 = r0, .nr = r1 - r0, .c0 = e->c1, .nc = c1 - e->c1 };
+		return covered(w, e->next, &above) && covered(w, e->next, &below) && covered(w, e->next, &left) &&
+		       covered(w, e->next, &right);
 	}
 	return false;
 }
@@ -103,8 +119,14 @@ static void push_access(struct walk *w, int inst, int id, const struct fo_operan
 		x = w->pool_n++;
 		fo_array_room(&w->pool, &w->pool_cap, (size_t)x, sizeof *w->pool);
 	}
-	w->pool[x] = (struct access){ .op = id, .r0 = a->r0, .r1 = a->r0 + a->nr, .c0 = a->c0, .c1 = a->c0 + a->nc,
-				      .next = w->head[inst], .lane = (uint8_t)lane, .writes = writes };
+	w->pool[x] = (struct access){ .op = id,
+				      .r0 = a->r0,
+				      .r1 = a->r0 + a->nr,
+				      .c0 = a->c0,
+				      .c1 = a->c0 + a->nc,
+				      .next = w->head[inst],
+				      .lane = (uint8_t)lane,
+				      .writes = writes };
 	w->head[inst] = x;
 }
 
@@ -113,17 +135,21 @@ static fo_status visit_operand(struct walk *w, int id, const struct fo_op *o, in
 	struct fo_unrolled *u = w->u;
 	const struct fo_operand *a = &o->arg[i];
 	const struct fo_buffer *b = &w->p->buf[a->buf];
-	bool persists = fo_home_persists(b->home), writes = fo_access_writes(a->access), reads = fo_access_reads(a->access);
+	bool persists = fo_home_persists(b->home), writes = fo_access_writes(a->access),
+	     reads = fo_access_reads(a->access);
 	int layer, mb, inst = find_instance(w, a, &layer, &mb);
 	if (inst < 0)
 		return bad(w, a, "has no such layer or micro-batch");
 	if ((a->access == FO_DEF && !persists) || w->life[inst] < 0) {
 		if (!persists && a->access != FO_DEF && a->access != FO_ACC)
-			return bad(w, a, a->access == FO_PART ? "is partly written before it is defined" : "is read before it is defined");
+			return bad(w, a,
+				   a->access == FO_PART ? "is partly written before it is defined"
+							: "is read before it is defined");
 		begin_life(w, inst, id, a, layer, mb);
 	}
 	struct fo_life *l = &u->life[w->life[inst]];
-	bool written = false, listed = false, whole = (!reads && a->access != FO_ACC) || persists || covered(w, w->head[inst], a);
+	bool written = false, listed = false,
+	     whole = (!reads && a->access != FO_ACC) || persists || covered(w, w->head[inst], a);
 	for (int x = w->head[inst]; x >= 0; x = w->pool[x].next) {
 		struct access *e = &w->pool[x];
 		if (!overlap(e, a))
@@ -131,15 +157,17 @@ static fo_status visit_operand(struct walk *w, int id, const struct fo_op *o, in
 		if ((writes || e->writes) && e->op != id && u->wait[id][e->lane] < e->op)
 			u->wait[id][e->lane] = e->op;
 		written |= e->writes;
-		if (e->lane == o->lane && e->writes == writes && e->r0 == a->r0 && e->r1 == a->r0 + a->nr && e->c0 == a->c0 && e->c1 == a->c0 + a->nc) {
-			e->op = id;   /* the same rectangle again on the same lane: the newer stands for both */
+		if (e->lane == o->lane && e->writes == writes && e->r0 == a->r0 && e->r1 == a->r0 + a->nr &&
+		    e->c0 == a->c0 && e->c1 == a->c0 + a->nc) {
+			e->op = id; /* the same rectangle again on the same lane: the newer stands for both */
 			listed = true;
 		}
 	}
 	if (a->access == FO_DEF || a->access == FO_PART || (a->access == FO_ACC && !written && !persists))
 		u->first[id] |= 1u << i;
 	if (!whole && (reads || written))
-		return bad(w, a, reads ? "is read where it was not written" : "is added to where only a part was written");
+		return bad(w, a,
+			   reads ? "is read where it was not written" : "is added to where only a part was written");
 	if (!listed)
 		push_access(w, inst, id, a, o->lane, writes);
 	l->last = id;
@@ -196,8 +224,10 @@ static fo_status visit_all(struct walk *w)
 	for (int s = 0; s < p->nslot; s++) {
 		const struct fo_block *b = &p->block[p->slot[s].block];
 		w->slot = s;
-		if (p->slot[s].layer < 0 || p->slot[s].layer > p->model.layers || p->slot[s].mb < 0 || p->slot[s].mb >= p->run.micro_batches)
-			return fo_fail(FO_EBUG, "block '%s': no layer %d or no micro-batch %d", b->name, p->slot[s].layer, p->slot[s].mb);
+		if (p->slot[s].layer < 0 || p->slot[s].layer > p->model.layers || p->slot[s].mb < 0 ||
+		    p->slot[s].mb >= p->run.micro_batches)
+			return fo_fail(FO_EBUG, "block '%s': no layer %d or no micro-batch %d", b->name,
+				       p->slot[s].layer, p->slot[s].mb);
 		u->slot_begin[s] = id;
 		for (int i = 0; i < b->n; i++, id++) {
 			w->op = i;
@@ -217,7 +247,8 @@ static fo_status visit_all(struct walk *w)
 	for (int i = 0; i < u->nlife; i++) {
 		const struct fo_life *l = &u->life[i];
 		if (p->buf[l->buf].home == FO_HOME_GRAD && !l->taken)
-			return fo_fail(FO_EBUG, "gradient '%s' of layer %d is accumulated and never taken", p->buf[l->buf].name, l->layer);
+			return fo_fail(FO_EBUG, "gradient '%s' of layer %d is accumulated and never taken",
+				       p->buf[l->buf].name, l->layer);
 		if (!l->persists && !l->reads)
 			u->dead_stores++;
 	}
@@ -256,12 +287,12 @@ void fo_prune_waits(const struct fo_program *p, struct fo_unrolled *u)
 {
 	/* known[l]: the newest instance of each lane that is certain to have finished once lane l has reached the present. at[i]:
 	 * the same once instance i has finished. */
-	int32_t (*at)[FO_LANE_COUNT] = fo_xmalloc((size_t)(u->n + 1) * sizeof *at), known[FO_LANE_COUNT][FO_LANE_COUNT];
+	int32_t(*at)[FO_LANE_COUNT] = fo_xmalloc((size_t)(u->n + 1) * sizeof *at), known[FO_LANE_COUNT][FO_LANE_COUNT];
 	memset(known, -1, sizeof known);
 	for (int i = 0; i < u->n; i++) {
 		int lane = fo_instance_op(p, u, i)->lane;
 		int32_t *k = known[lane];
-		u->wait[i][lane] = -1;   /* lanes are in order */
+		u->wait[i][lane] = -1; /* lanes are in order */
 		/* The newest producer first: what it knows may make the others superfluous. */
 		for (;;) {
 			int best = -1;
@@ -276,7 +307,7 @@ void fo_prune_waits(const struct fo_program *p, struct fo_unrolled *u)
 					k[l] = d[l];
 			if (k[best] < u->wait[i][best])
 				k[best] = u->wait[i][best];
-			u->wait[i][best] = -2 - u->wait[i][best];   /* marked as needed */
+			u->wait[i][best] = -2 - u->wait[i][best]; /* marked as needed */
 		}
 		for (int l = 0; l < FO_LANE_COUNT; l++)
 			u->wait[i][l] = u->wait[i][l] <= -2 ? -2 - u->wait[i][l] : -1;

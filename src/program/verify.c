@@ -7,7 +7,7 @@
 /* Two optimizer operations must not own the same element: with areas that add up this makes the cover exact. */
 static bool same_layer_used(const struct fo_program *p, int a, int b, bool per_layer)
 {
-	uint8_t *seen = fo_xmalloc((size_t)INT16_MAX + 1);   /* by layer; a weight without layers counts as layer 0 */
+	uint8_t *seen = fo_xmalloc((size_t)INT16_MAX + 1); /* by layer; a weight without layers counts as layer 0 */
 	bool twice = false;
 	for (int round = 0; round < 2; round++)
 		for (int s = 0; s < p->nslot && !(round && a == b); s++) {
@@ -29,13 +29,17 @@ static fo_status check_disjoint(const struct fo_program *p)
 				for (int k = a == b ? i : 0; k < p->block[b].n; k++) {
 					const struct fo_op *x = &p->block[a].op[i], *y = &p->block[b].op[k];
 					const struct fo_operand *u = &x->arg[5], *v = &y->arg[5];
-					if (x->kind != FO_OP_adamw || y->kind != FO_OP_adamw || u->buf != v->buf || u->r0 >= v->r0 + v->nr || v->r0 >= u->r0 + u->nr ||
+					if (x->kind != FO_OP_adamw || y->kind != FO_OP_adamw || u->buf != v->buf ||
+					    u->r0 >= v->r0 + v->nr || v->r0 >= u->r0 + u->nr ||
 					    u->c0 >= v->c0 + v->nc || v->c0 >= u->c0 + u->nc)
 						continue;
 					/* The same slot, or two slots of one layer (any two where the weight has no layers). */
-					if ((a == b && i != k) || same_layer_used(p, a, b, p->buf[u->buf].axes & FO_PER_LAYER))
-						return fo_fail(FO_EBUG, "elements of '%s' are updated twice, in blocks '%s' and '%s'", p->buf[u->buf].name, p->block[a].name,
-							       p->block[b].name);
+					if ((a == b && i != k) ||
+					    same_layer_used(p, a, b, p->buf[u->buf].axes & FO_PER_LAYER))
+						return fo_fail(
+							FO_EBUG,
+							"elements of '%s' are updated twice, in blocks '%s' and '%s'",
+							p->buf[u->buf].name, p->block[a].name, p->block[b].name);
 				}
 	return FO_OK;
 }
@@ -54,8 +58,10 @@ static fo_status check_owners(const struct fo_program *p)
 			const struct fo_operand *w = &b->op[i].arg[5];
 			for (int q = 0; q < p->nparam; q++) {
 				const struct fo_param *pr = &p->param[q];
-				int64_t r0 = pr->r0 > w->r0 ? pr->r0 : w->r0, r1 = pr->r0 + pr->nr < w->r0 + w->nr ? pr->r0 + pr->nr : w->r0 + w->nr;
-				int64_t c0 = pr->c0 > w->c0 ? pr->c0 : w->c0, c1 = pr->c0 + pr->nc < w->c0 + w->nc ? pr->c0 + pr->nc : w->c0 + w->nc;
+				int64_t r0 = pr->r0 > w->r0 ? pr->r0 : w->r0,
+					r1 = pr->r0 + pr->nr < w->r0 + w->nr ? pr->r0 + pr->nr : w->r0 + w->nr;
+				int64_t c0 = pr->c0 > w->c0 ? pr->c0 : w->c0,
+					c1 = pr->c0 + pr->nc < w->c0 + w->nc ? pr->c0 + pr->nc : w->c0 + w->nc;
 				int l = pr->per_layer ? p->slot[s].layer + w->dlayer : 0;
 				if (pr->weight == w->buf && r0 < r1 && c0 < c1 && l >= 0 && l < layers)
 					area[q * layers + l] += (r1 - r0) * (c1 - c0);
@@ -65,8 +71,11 @@ static fo_status check_owners(const struct fo_program *p)
 	for (int q = 0; q < p->nparam && st == FO_OK; q++)
 		for (int l = 0; l < (p->param[q].per_layer ? layers : 1) && st == FO_OK; l++)
 			if (area[q * layers + l] != (int64_t)p->param[q].nr * p->param[q].nc)
-				st = fo_fail(FO_EBUG, "parameter '%s' of layer %d: the optimizer updates %lld of its %lld elements", p->param[q].name, l,
-					     (long long)area[q * layers + l], (long long)p->param[q].nr * p->param[q].nc);
+				st = fo_fail(
+					FO_EBUG,
+					"parameter '%s' of layer %d: the optimizer updates %lld of its %lld elements",
+					p->param[q].name, l, (long long)area[q * layers + l],
+					(long long)p->param[q].nr * p->param[q].nc);
 	free(area);
 	return st;
 }
@@ -75,15 +84,20 @@ static fo_status check_owners(const struct fo_program *p)
 static fo_status check_homes(const struct fo_program *p)
 {
 	for (int i = 0; i < p->nbuf; i++)
-		if (p->buf[i].home == FO_HOME_CONST && ((p->buf[i].dtype != FO_F32 && p->buf[i].dtype != FO_F64) || p->buf[i].cols % 2))
-			return fo_fail(FO_EBUG, "table '%s' must be f32 or f64 with an even number of columns", p->buf[i].name);
+		if (p->buf[i].home == FO_HOME_CONST &&
+		    ((p->buf[i].dtype != FO_F32 && p->buf[i].dtype != FO_F64) || p->buf[i].cols % 2))
+			return fo_fail(FO_EBUG, "table '%s' must be f32 or f64 with an even number of columns",
+				       p->buf[i].name);
 	for (int q = 0; q < p->nparam; q++) {
 		const struct fo_param *pr = &p->param[q];
 		const int16_t buf[] = { pr->weight, pr->master, pr->m, pr->v, pr->grad };
 		for (int k = 0; k < 5; k++) {
 			int home = k == 0 ? FO_HOME_PARAM : k < 4 ? FO_HOME_STATE : FO_HOME_GRAD;
 			if (buf[k] < 0 ? k == 0 : p->buf[buf[k]].home != home || p->buf[buf[k]].dtype == FO_I32)
-				return fo_fail(FO_EBUG, "parameter '%s': its weight, state or gradient has no buffer, or one of another kind", pr->name);
+				return fo_fail(FO_EBUG,
+					       "parameter '%s': its weight, state or gradient has no buffer, or one of "
+					       "another kind",
+					       pr->name);
 		}
 	}
 	return FO_OK;
@@ -117,6 +131,7 @@ fo_status fo_program_verify(const struct fo_program *p, const char *after)
 	double want = f.mfu * (double)p->tokens * (double)p->run.micro_batches / (p->run.mode == FO_MODE_TRAIN ? 1 : 3);
 	double have = fo_program_cost(p, -1).model;
 	if (p->ranks == 1 && fabs(have - want) > 1e-12 * want)
-		return fo_fail(FO_EBUG, "program after %s: model FLOP are %.17g, the closed formula says %.17g", after, have, want);
+		return fo_fail(FO_EBUG, "program after %s: model FLOP are %.17g, the closed formula says %.17g", after,
+			       have, want);
 	return FO_OK;
 }

@@ -7,7 +7,8 @@
 #include <xxhash.h>
 
 const char *const fo_part_name[FO_PART_COUNT] = {
-	"matmul", "attention_forward", "attention_backward", "elementwise", "loss", "optimizer", "communication", "data", "unattributed",
+	"matmul", "attention_forward", "attention_backward", "elementwise", "loss", "optimizer", "communication",
+	"data",   "unattributed",
 };
 
 fo_status fo_timeline_init(struct fo_timeline *t, const struct fo_program *p, const struct fo_unrolled *u, int steps)
@@ -15,7 +16,7 @@ fo_status fo_timeline_init(struct fo_timeline *t, const struct fo_program *p, co
 	uint32_t per_step[FO_LANE_COUNT] = { 0 };
 	*t = (struct fo_timeline){ 0 };
 	for (int i = 0; i < u->n; i++)
-		per_step[fo_instance_op(p, u, i)->lane] += 2;   /* the operation and a wait before it */
+		per_step[fo_instance_op(p, u, i)->lane] += 2; /* the operation and a wait before it */
 	size_t spans = 0;
 	for (int l = 0; l < FO_LANE_COUNT; l++)
 		spans += (size_t)per_step[l] * (size_t)steps;
@@ -54,8 +55,9 @@ static enum fo_part part_of_category(enum fo_category c)
 	return FO_PART_UNATTRIBUTED;
 }
 
-void fo_profile_add_step(struct fo_profile *f, const struct fo_timeline *t, const struct fo_program *p, const struct fo_unrolled *u, int32_t step,
-			 int64_t begin_ns, int64_t end_ns, int64_t loader_wait_ns)
+void fo_profile_add_step(struct fo_profile *f, const struct fo_timeline *t, const struct fo_program *p,
+			 const struct fo_unrolled *u, int32_t step, int64_t begin_ns, int64_t end_ns,
+			 int64_t loader_wait_ns)
 {
 	const struct fo_ring *r = &t->lane[FO_LANE_COMPUTE];
 	double covered = 0, wall = (double)(end_ns - begin_ns);
@@ -67,7 +69,7 @@ void fo_profile_add_step(struct fo_profile *f, const struct fo_timeline *t, cons
 		double d = (double)(s->end_ns - s->begin_ns);
 		int id = s->instance >= 0 ? s->instance : ~s->instance;
 		if (id >= u->n)
-			continue;   /* spans read from a file may belong to another program */
+			continue; /* spans read from a file may belong to another program */
 		const struct fo_op *o = fo_instance_op(p, u, id);
 		enum fo_part part = part_of_category(fo_op_info(o->kind)->category);
 		/* A wait for a compute operation of another lane is idle time by dependency, not compute. */
@@ -84,7 +86,8 @@ void fo_profile_add_step(struct fo_profile *f, const struct fo_timeline *t, cons
 
 /* ---- meter ---- */
 
-struct fo_mfu fo_mfu_of_step(const struct fo_program *p, double tokens, double pairs, double seconds, double peak_flop_s)
+struct fo_mfu fo_mfu_of_step(const struct fo_program *p, double tokens, double pairs, double seconds,
+			     double peak_flop_s)
 {
 	const struct fo_model *m = &p->model;
 	struct fo_flop f = fo_model_flop_per_token(m, p->run.seq);
@@ -105,7 +108,11 @@ struct fo_mfu fo_mfu_of_step(const struct fo_program *p, double tokens, double p
 #define MAGIC "FOTIMEL1"
 enum { MAX_SPANS = 1 << 28 };
 
-struct header { char magic[8]; uint64_t program_hash, checksum; uint64_t spans[FO_LANE_COUNT]; };
+struct header {
+	char magic[8];
+	uint64_t program_hash, checksum;
+	uint64_t spans[FO_LANE_COUNT];
+};
 
 fo_status fo_timeline_write(const struct fo_timeline *t, const struct fo_program *p, const char *path)
 {
@@ -137,12 +144,13 @@ static fo_status check_file(const struct fo_map *m, const char *path, struct hea
 	uint64_t spans = 0;
 	for (int l = 0; l < FO_LANE_COUNT; l++) {
 		if (h->spans[l] > MAX_SPANS)
-			return fo_fail(FO_EFORMAT, "timeline '%s' claims %llu spans on one lane, more than 2^28", path, (unsigned long long)h->spans[l]);
+			return fo_fail(FO_EFORMAT, "timeline '%s' claims %llu spans on one lane, more than 2^28", path,
+				       (unsigned long long)h->spans[l]);
 		spans += h->spans[l];
 	}
 	if (m->len - sizeof *h != spans * sizeof(struct fo_span))
-		return fo_fail(FO_EFORMAT, "timeline '%s' is cut off: got %zu bytes of spans, expected %llu", path, m->len - sizeof *h,
-			       (unsigned long long)(spans * sizeof(struct fo_span)));
+		return fo_fail(FO_EFORMAT, "timeline '%s' is cut off: got %zu bytes of spans, expected %llu", path,
+			       m->len - sizeof *h, (unsigned long long)(spans * sizeof(struct fo_span)));
 	if (XXH3_64bits(m->data + sizeof *h, m->len - sizeof *h) != h->checksum)
 		return fo_fail(FO_EFORMAT, "timeline '%s' is damaged: its checksum does not match", path);
 	return FO_OK;
@@ -167,8 +175,10 @@ fo_status fo_timeline_read(struct fo_timeline_file *f, const char *path)
 			f->t.lane[l] = (struct fo_ring){ at, (uint32_t)h.spans[l], h.spans[l] };
 			for (uint64_t i = 0; i < h.spans[l] && st == FO_OK; i++)
 				if (at[i].end_ns < at[i].begin_ns || (i && at[i].begin_ns < at[i - 1].begin_ns))
-					st = fo_fail(FO_EFORMAT, "timeline '%s': span %llu of lane %s ends before it begins or is out of order", path,
-						     (unsigned long long)i, fo_lane_name[l]);
+					st = fo_fail(FO_EFORMAT,
+						     "timeline '%s': span %llu of lane %s ends before it begins or is "
+						     "out of order",
+						     path, (unsigned long long)i, fo_lane_name[l]);
 			at += h.spans[l];
 		}
 	}

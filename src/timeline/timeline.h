@@ -13,19 +13,29 @@
 #include <stdint.h>
 
 /* instance >= 0: an operation ran. instance < 0: the lane waited; ~instance is the instance it waited for. */
-struct fo_span { int64_t begin_ns, end_ns; int32_t step, instance; };
+struct fo_span {
+	int64_t begin_ns, end_ns;
+	int32_t step, instance;
+};
 
-struct fo_ring { struct fo_span *span; uint32_t cap; uint64_t n; };   /* n spans ever written; the newest cap are there */
+struct fo_ring {
+	struct fo_span *span;
+	uint32_t cap;
+	uint64_t n;
+}; /* n spans ever written; the newest cap are there */
 struct fo_timeline {
-	struct fo_ring lane[FO_LANE_COUNT];   /* lanes that the program uses; cap 0 elsewhere */
-	int64_t origin_ns;                    /* monotonic time that file times count from */
-	void *memory; size_t bytes;
+	struct fo_ring lane[FO_LANE_COUNT]; /* lanes that the program uses; cap 0 elsewhere */
+	int64_t origin_ns;                  /* monotonic time that file times count from */
+	void *memory;
+	size_t bytes;
 };
 
 /* Rings that hold at least `steps` steps of this program. Freed with fo_timeline_fini. */
-FO_CHECKED fo_status fo_timeline_init(struct fo_timeline *t, const struct fo_program *p, const struct fo_unrolled *u, int steps);
+FO_CHECKED fo_status fo_timeline_init(struct fo_timeline *t, const struct fo_program *p, const struct fo_unrolled *u,
+				      int steps);
 void fo_timeline_fini(struct fo_timeline *t);
-static inline void fo_timeline_record(struct fo_timeline *t, int lane, int32_t step, int32_t instance, int64_t begin_ns, int64_t end_ns)
+static inline void fo_timeline_record(struct fo_timeline *t, int lane, int32_t step, int32_t instance, int64_t begin_ns,
+				      int64_t end_ns)
 {
 	struct fo_ring *r = &t->lane[lane];
 	r->span[r->n++ % r->cap] = (struct fo_span){ begin_ns, end_ns, step, instance };
@@ -34,39 +44,55 @@ static inline void fo_timeline_record(struct fo_timeline *t, int lane, int32_t s
 /* ---- the step profile: parts of the step time that sum to 100 % ---- */
 
 enum fo_part {
-	FO_PART_MATMUL, FO_PART_ATTENTION_FORWARD, FO_PART_ATTENTION_BACKWARD, FO_PART_ELEMENTWISE, FO_PART_LOSS, FO_PART_OPTIMIZER,
-	FO_PART_COMMUNICATION,      /* exposed: the compute lane waited for a communication lane */
-	FO_PART_DATA,               /* waited for the loader or the host lane */
-	FO_PART_UNATTRIBUTED,       /* dispatch between operations: step time that no span covers */
+	FO_PART_MATMUL,
+	FO_PART_ATTENTION_FORWARD,
+	FO_PART_ATTENTION_BACKWARD,
+	FO_PART_ELEMENTWISE,
+	FO_PART_LOSS,
+	FO_PART_OPTIMIZER,
+	FO_PART_COMMUNICATION, /* exposed: the compute lane waited for a communication lane */
+	FO_PART_DATA,          /* waited for the loader or the host lane */
+	FO_PART_UNATTRIBUTED,  /* dispatch between operations: step time that no span covers */
 	FO_PART_COUNT
 };
 extern const char *const fo_part_name[FO_PART_COUNT];
 
 struct fo_profile {
 	double part_ns[FO_PART_COUNT];
-	double total_ns;            /* = sum of part_ns */
+	double total_ns; /* = sum of part_ns */
 	int64_t steps;
 };
 /* Adds one step: its spans in the rings of t and its wall time [begin, end), which includes loader_wait_ns spent waiting for
  * the loader. Exact by construction: what no span of the compute lane covers is unattributed. */
-void fo_profile_add_step(struct fo_profile *f, const struct fo_timeline *t, const struct fo_program *p, const struct fo_unrolled *u, int32_t step,
-			 int64_t begin_ns, int64_t end_ns, int64_t loader_wait_ns);
+void fo_profile_add_step(struct fo_profile *f, const struct fo_timeline *t, const struct fo_program *p,
+			 const struct fo_unrolled *u, int32_t step, int64_t begin_ns, int64_t end_ns,
+			 int64_t loader_wait_ns);
 
 /* ---- the meter ---- */
 
 /* A denominator: dense FLOP/s of everything the run uses, and where the number comes from. */
-struct fo_peak { double flop_s, median_flop_s; char source[160]; char dtype[8]; };
+struct fo_peak {
+	double flop_s, median_flop_s;
+	char source[160];
+	char dtype[8];
+};
 
-struct fo_mfu { double mfu, mfu_causal, mfu_6n, mfu_document, hfu; };   /* fractions of the peak */
+struct fo_mfu {
+	double mfu, mfu_causal, mfu_6n, mfu_document, hfu;
+}; /* fractions of the peak */
 /* tokens of the step without padding, attention pairs summed over its micro-batches, and its time. mfu* take
  * the closed formulas per token (docs/metrics.md); mfu_document uses the true pairs: 6 N_mm + 12 L H Q pairs / tokens; hfu sums what the
  * program executed. */
-struct fo_mfu fo_mfu_of_step(const struct fo_program *p, double tokens, double pairs, double seconds, double peak_flop_s);
+struct fo_mfu fo_mfu_of_step(const struct fo_program *p, double tokens, double pairs, double seconds,
+			     double peak_flop_s);
 
 /* ---- the file (docs/formats.md): header, then per lane its spans ---- */
 
 FO_CHECKED fo_status fo_timeline_write(const struct fo_timeline *t, const struct fo_program *p, const char *path);
-struct fo_timeline_file { uint64_t program_hash; struct fo_timeline t; };
+struct fo_timeline_file {
+	uint64_t program_hash;
+	struct fo_timeline t;
+};
 /* Reads and validates: magic, sizes, lanes, spans ordered and not negative. */
 FO_CHECKED fo_status fo_timeline_read(struct fo_timeline_file *f, const char *path);
 

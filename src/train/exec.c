@@ -8,20 +8,24 @@
 #include <string.h>
 
 /* What is known about an operation of a block before any instance runs. */
-struct prepared { const struct fo_kernel *kernel; enum fo_isa isa; struct fo_call call; };
+struct prepared {
+	const struct fo_kernel *kernel;
+	enum fo_isa isa;
+	struct fo_call call;
+};
 
 struct lane {
 	struct fo_exec *e;
 	int id;
 	pthread_t thread;
 	bool started;
-	int *instance, n;          /* its instances, in order */
+	int *instance, n; /* its instances, in order */
 	void *ws;
 	size_t ws_bytes;
 	int threads;
-	_Atomic int32_t done;      /* newest instance that has finished in this step */
-	_Atomic int32_t wanted;    /* oldest instance that a sleeper waits for; INT32_MAX: nobody sleeps on this lane */
-	uint64_t delays;           /* random delays drawn so far */
+	_Atomic int32_t done;   /* newest instance that has finished in this step */
+	_Atomic int32_t wanted; /* oldest instance that a sleeper waits for; INT32_MAX: nobody sleeps on this lane */
+	uint64_t delays;        /* random delays drawn so far */
 };
 
 struct fo_exec {
@@ -32,8 +36,8 @@ struct fo_exec {
 	void *ctx;
 	struct fo_unrolled u;
 	struct fo_timeline timeline;
-	struct prepared **op;      /* [block][op] */
-	void **data;               /* per life: where it lies */
+	struct prepared **op; /* [block][op] */
+	void **data;          /* per life: where it lies */
 	unsigned char *arena;
 	size_t arena_bytes;
 	bool owns_arena;
@@ -41,12 +45,12 @@ struct fo_exec {
 	/* Lanes sleep on `wake` until what they wait for has moved. */
 	pthread_mutex_t lock;
 	pthread_cond_t wake;
-	int32_t step;              /* guarded by lock */
-	int64_t generation;        /* steps begun; guarded by lock */
-	int running;               /* helper lanes still in this step; guarded by lock */
+	int32_t step;       /* guarded by lock */
+	int64_t generation; /* steps begun; guarded by lock */
+	int running;        /* helper lanes still in this step; guarded by lock */
 	bool quit;
 	_Atomic bool failed;
-	struct fo_err error;       /* guarded by lock */
+	struct fo_err error; /* guarded by lock */
 };
 
 /* ---- one instance ---- */
@@ -60,7 +64,8 @@ static void poison(struct fo_exec *e, int id, const struct fo_op *o)
 		for (int k = 0; k < o->n; k++)
 			shared |= k != i && e->data[life_of[k]] == e->data[life_of[i]];
 		if (!l->persists && l->first == id && !shared)
-			memset(e->data[life_of[i]], 0xff, (size_t)l->bytes);   /* NaN in every floating-point type, -1 as an index */
+			memset(e->data[life_of[i]], 0xff,
+			       (size_t)l->bytes); /* NaN in every floating-point type, -1 as an index */
 	}
 }
 
@@ -73,7 +78,8 @@ static fo_status run_instance(struct fo_exec *e, struct lane *ln, int id)
 	for (int i = 0; i < o->n; i++) {
 		const struct fo_operand *a = &o->arg[i];
 		int64_t at = a->r0 * c.arg[i].ld + a->c0;
-		c.arg[i].data = (unsigned char *)e->data[e->u.life_of[e->u.arg_begin[id] + i]] + at * (int64_t)fo_dtype_bytes(c.arg[i].dtype);
+		c.arg[i].data = (unsigned char *)e->data[e->u.life_of[e->u.arg_begin[id] + i]] +
+				at * (int64_t)fo_dtype_bytes(c.arg[i].dtype);
 	}
 	if (e->o.poison)
 		poison(e, id, o);
@@ -123,7 +129,7 @@ static void finished(struct fo_exec *e, struct lane *ln, int32_t id)
 	atomic_store(&ln->done, id);
 	if (id >= atomic_load(&ln->wanted)) {
 		pthread_mutex_lock(&e->lock);
-		atomic_store(&ln->wanted, INT32_MAX);   /* who still waits for more says so again */
+		atomic_store(&ln->wanted, INT32_MAX); /* who still waits for more says so again */
 		pthread_cond_broadcast(&e->wake);
 		pthread_mutex_unlock(&e->lock);
 	}
@@ -132,7 +138,7 @@ static void finished(struct fo_exec *e, struct lane *ln, int32_t id)
 static void random_delay(struct fo_exec *e, struct lane *ln)
 {
 	uint64_t r = fo_rng_u64(e->o.delay_seed + (uint64_t)ln->id, ln->delays++);
-	if (r % 4 == 0) {   /* a quarter of the operations start up to 0.1 ms late */
+	if (r % 4 == 0) { /* a quarter of the operations start up to 0.1 ms late */
 		struct timespec t = { .tv_nsec = (long)(r >> 8 & 0xffff) * 100000 / 0xffff };
 		nanosleep(&t, NULL);
 	}
@@ -230,10 +236,15 @@ static void prepare_ops(struct fo_exec *e)
 			const struct fo_op *o = &p->block[b].op[i];
 			struct prepared *pr = &e->op[b][i];
 			struct lane *ln = &e->lane[o->lane];
-			pr->call = (struct fo_call){ .kind = o->kind, .n = o->n, .attr = o->attr, .threads = ln->threads };
+			pr->call = (struct fo_call){
+				.kind = o->kind, .n = o->n, .attr = o->attr, .threads = ln->threads
+			};
 			for (int k = 0; k < o->n; k++) {
 				const struct fo_operand *a = &o->arg[k];
-				pr->call.arg[k] = (struct fo_tensor){ .rows = a->nr, .cols = a->nc, .ld = p->buf[a->buf].cols, .dtype = p->buf[a->buf].dtype };
+				pr->call.arg[k] = (struct fo_tensor){ .rows = a->nr,
+								      .cols = a->nc,
+								      .ld = p->buf[a->buf].cols,
+								      .dtype = p->buf[a->buf].dtype };
 			}
 			if (fo_op_info(o->kind)->cls == FO_CLASS_HOST)
 				continue;
@@ -259,9 +270,10 @@ static fo_status place_lives(struct fo_exec *e)
 		}
 		e->data[i] = fo_store_find(e->store, b->name, l->layer, &have);
 		/* A shorter table (fewer positions) is a prefix of a longer one. */
-		if (!e->data[i] || have->dtype != b->dtype || have->cols != b->cols || (have->rows != b->rows && (b->home != FO_HOME_CONST || have->rows < b->rows)))
-			return fo_fail(FO_EBUG, "the store has no buffer '%s' (%s, %lld x %lld) of layer %d", b->name, fo_dtype_name[b->dtype], (long long)b->rows,
-				       (long long)b->cols, l->layer);
+		if (!e->data[i] || have->dtype != b->dtype || have->cols != b->cols ||
+		    (have->rows != b->rows && (b->home != FO_HOME_CONST || have->rows < b->rows)))
+			return fo_fail(FO_EBUG, "the store has no buffer '%s' (%s, %lld x %lld) of layer %d", b->name,
+				       fo_dtype_name[b->dtype], (long long)b->rows, (long long)b->cols, l->layer);
 	}
 	return FO_OK;
 }
@@ -320,15 +332,15 @@ static fo_status set_up(struct fo_exec *e, struct fo_exec *share)
 	return start_lanes(e);
 }
 
-fo_status fo_exec_new(struct fo_exec **out, const struct fo_program *p, struct fo_store *s, const struct fo_exec_options *o,
-		      fo_port_fn *port, void *ctx, struct fo_exec *share)
+fo_status fo_exec_new(struct fo_exec **out, const struct fo_program *p, struct fo_store *s,
+		      const struct fo_exec_options *o, fo_port_fn *port, void *ctx, struct fo_exec *share)
 {
 	struct fo_exec *e = fo_xmalloc(sizeof *e);
 	e->p = p;
 	e->store = s;
 	e->o = *o;
 #ifdef FO_DEBUG
-	e->o.poison = true;   /* a value that is used before it is written shows as NaN */
+	e->o.poison = true; /* a value that is used before it is written shows as NaN */
 #endif
 	e->port = port;
 	e->ctx = ctx;
@@ -375,7 +387,8 @@ struct fo_timeline *fo_exec_timeline(struct fo_exec *e) { return &e->timeline; }
 
 struct fo_memory fo_exec_memory(const struct fo_exec *e)
 {
-	struct fo_memory m = { .arena = (int64_t)fo_pages_size((size_t)e->u.arena_bytes), .persistent = (int64_t)fo_pages_size((size_t)fo_store_bytes(e->store)),
+	struct fo_memory m = { .arena = (int64_t)fo_pages_size((size_t)e->u.arena_bytes),
+			       .persistent = (int64_t)fo_pages_size((size_t)fo_store_bytes(e->store)),
 			       .max_live = e->u.max_live_bytes };
 	for (int l = 0; l < FO_LANE_COUNT; l++)
 		m.workspace += e->lane[l].ws_bytes ? (int64_t)fo_pages_size(e->lane[l].ws_bytes) : 0;

@@ -24,7 +24,13 @@ void *fo_store_find(const struct fo_store *s, const char *buffer, int layer, con
 void fo_store_init(struct fo_store *s, const struct fo_program *p, uint64_t seed);
 /* Visits each logical tensor of each layer: weight, master, m, v. name has the layer's number filled in. which: 0 weight, 1
  * master, 2 m, 3 v; data is the rectangle's first element, ld its row length in elements. */
-struct fo_store_tensor { char name[80]; int which; int64_t rows, cols, ld; uint8_t dtype; void *data; };
+struct fo_store_tensor {
+	char name[80];
+	int which;
+	int64_t rows, cols, ld;
+	uint8_t dtype;
+	void *data;
+};
 typedef fo_status fo_store_visit_fn(void *ctx, const struct fo_store_tensor *t);
 FO_CHECKED fo_status fo_store_visit(struct fo_store *s, const struct fo_program *p, fo_store_visit_fn *fn, void *ctx);
 
@@ -35,19 +41,19 @@ typedef fo_status fo_port_fn(void *ctx, enum fo_port port, int mb, const struct 
 
 struct fo_exec_options {
 	enum fo_isa isa;
-	bool null_kernels;      /* every kernel returns at once: loops and schedules without arithmetic */
-	int threads;            /* of the compute lane's kernels; other lanes' kernels use one */
-	bool poison;            /* fill each new generation with NaN first (tests, debug builds) */
-	uint64_t delay_seed;    /* not 0: random delays before operations (tests) */
-	double *mac;            /* not NULL: `ref` counts multiply-accumulates here (tests) */
-	int timeline_steps;     /* steps that the span rings hold; 0: 64 */
+	bool null_kernels;   /* every kernel returns at once: loops and schedules without arithmetic */
+	int threads;         /* of the compute lane's kernels; other lanes' kernels use one */
+	bool poison;         /* fill each new generation with NaN first (tests, debug builds) */
+	uint64_t delay_seed; /* not 0: random delays before operations (tests) */
+	double *mac;         /* not NULL: `ref` counts multiply-accumulates here (tests) */
+	int timeline_steps;  /* steps that the span rings hold; 0: 64 */
 };
 
 struct fo_exec;
 /* The program, store and options must outlive it. `share` (may be NULL): an executor that never runs at the same time;
  * its arena is used when it is large enough. */
-FO_CHECKED fo_status fo_exec_new(struct fo_exec **out, const struct fo_program *p, struct fo_store *s, const struct fo_exec_options *o,
-				 fo_port_fn *port, void *ctx, struct fo_exec *share);
+FO_CHECKED fo_status fo_exec_new(struct fo_exec **out, const struct fo_program *p, struct fo_store *s,
+				 const struct fo_exec_options *o, fo_port_fn *port, void *ctx, struct fo_exec *share);
 void fo_exec_free(struct fo_exec *e);
 FO_CHECKED fo_status fo_exec_step(struct fo_exec *e, int32_t step);
 /* Runs the instances in this order (a permutation) on the calling thread, ignoring waits: how tests prove that waits matter. */
@@ -56,7 +62,9 @@ FO_CHECKED fo_status fo_exec_step_in_order(struct fo_exec *e, const int *order);
 const struct fo_unrolled *fo_exec_unrolled(const struct fo_exec *e);
 struct fo_timeline *fo_exec_timeline(struct fo_exec *e);
 /* What the memory plan promises, in bytes, rounded up to the huge pages it takes. */
-struct fo_memory { int64_t arena, persistent, workspace, max_live; };
+struct fo_memory {
+	int64_t arena, persistent, workspace, max_live;
+};
 struct fo_memory fo_exec_memory(const struct fo_exec *e);
 /* Which set runs how many of the step's instances: index by fo_isa. */
 void fo_exec_kernels(const struct fo_exec *e, int count[FO_ISA_COUNT]);

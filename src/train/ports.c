@@ -7,14 +7,13 @@ fo_status fo_ports_serve(void *ctx, enum fo_port port, int mb, const struct fo_t
 	struct fo_ports *p = ctx;
 	switch (port) {
 	case FO_PORT_BATCH: {
-		const int32_t *const from[] = { p->batch->token, p->batch->target, p->batch->position, p->batch->doc_start };
+		const int32_t *const from[] = { p->batch->token, p->batch->target, p->batch->position,
+						p->batch->doc_start };
 		for (int i = 0; i < n && i < 4; i++)
 			memcpy(arg[i].data, from[i] + mb * arg[i].rows, (size_t)arg[i].rows * sizeof(int32_t));
 		return FO_OK;
 	}
-	case FO_PORT_HYPER:
-		memcpy(arg[0].data, p->hyper, sizeof p->hyper);
-		return FO_OK;
+	case FO_PORT_HYPER: memcpy(arg[0].data, p->hyper, sizeof p->hyper); return FO_OK;
 	case FO_PORT_LOSS:
 		memcpy(p->loss, arg[0].data, (size_t)arg[0].cols * sizeof(double));
 		if (n > 1)
@@ -23,8 +22,9 @@ fo_status fo_ports_serve(void *ctx, enum fo_port port, int mb, const struct fo_t
 	case FO_PORT_LOGITS:
 		for (int64_t i = 0; i < arg[0].cols; i++) {
 			int64_t at = p->logits_row * arg[0].ld + i;
-			p->logits[i] = arg[0].dtype == FO_BF16 ? fo_bf16_to_f32(((const uint16_t *)arg[0].data)[at])
-				     : arg[0].dtype == FO_F64 ? (float)((const double *)arg[0].data)[at] : ((const float *)arg[0].data)[at];
+			p->logits[i] = arg[0].dtype == FO_BF16  ? fo_bf16_to_f32(((const uint16_t *)arg[0].data)[at])
+				       : arg[0].dtype == FO_F64 ? (float)((const double *)arg[0].data)[at]
+								: ((const float *)arg[0].data)[at];
 		}
 		return FO_OK;
 	case FO_PORT_NONE:

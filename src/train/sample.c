@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CONTEXT 256       /* tokens of the forward program; a longer run.seq buys nothing for a short sample */
+#define CONTEXT 256 /* tokens of the forward program; a longer run.seq buys nothing for a short sample */
 #define TEMPERATURE 0.8
 #define TOP_K 40
 
@@ -44,7 +44,8 @@ static void fill_window(struct fo_batch *b, const int32_t *ids, size_t n, int64_
 	*last = (int64_t)(n - begin) - 1;
 }
 
-static fo_status generate(struct fo_session *s, struct fo_exec *e, struct fo_ports *ports, struct fo_batch *b, int64_t seq, char **text)
+static fo_status generate(struct fo_session *s, struct fo_exec *e, struct fo_ports *ports, struct fo_batch *b,
+			  int64_t seq, char **text)
 {
 	int32_t *ids = NULL;
 	size_t n = 0, cap = 0;
@@ -52,7 +53,7 @@ static fo_status generate(struct fo_session *s, struct fo_exec *e, struct fo_por
 	ids[n++] = fo_tokenizer_bos(s->corpus.tokenizer);
 	fo_status st = fo_tokenizer_encode(s->corpus.tokenizer, s->r->prompt, strlen(s->r->prompt), &ids, &n, &cap);
 	int64_t vocab = fo_tokenizer_vocab(s->corpus.tokenizer);
-	size_t skip = 1;   /* BOS is not text */
+	size_t skip = 1; /* BOS is not text */
 	for (int64_t i = 0; i < s->r->sample_tokens && st == FO_OK; i++) {
 		fill_window(b, ids, n, seq, &ports->logits_row);
 		st = fo_exec_step(e, (int32_t)i);
@@ -84,7 +85,10 @@ fo_status fo_session_sample(struct fo_session *s, char **text)
 	struct fo_exec *e = NULL;
 	FO_TRY(fo_program_lower(&p, &s->model, &low));
 	int32_t *memory = fo_xmalloc((size_t)low.seq * 4 * sizeof *memory);
-	struct fo_batch b = { .token = memory, .target = memory + low.seq, .position = memory + 2 * low.seq, .doc_start = memory + 3 * low.seq };
+	struct fo_batch b = { .token = memory,
+			      .target = memory + low.seq,
+			      .position = memory + 2 * low.seq,
+			      .doc_start = memory + 3 * low.seq };
 	struct fo_ports ports = { .batch = &b, .logits = fo_xmalloc((size_t)s->model.vocab * sizeof(float)) };
 	fo_status st = fo_exec_new(&e, &p, s->store, &s->options, fo_ports_serve, &ports, s->exec);
 	if (st == FO_OK)

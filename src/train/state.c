@@ -8,7 +8,12 @@ static fo_status collect(void *ctx, const struct fo_store_tensor *t)
 {
 	static const char *const prefix[] = { "", "master.", "m.", "v." };
 	struct fo_session *s = ctx;
-	struct fo_st_tensor x = { .dtype = t->dtype, .vector = t->rows == 1, .rows = t->rows, .cols = t->cols, .ld = t->ld, .data = t->data };
+	struct fo_st_tensor x = { .dtype = t->dtype,
+				  .vector = t->rows == 1,
+				  .rows = t->rows,
+				  .cols = t->cols,
+				  .ld = t->ld,
+				  .data = t->data };
 	snprintf(x.name, sizeof x.name, "%s%s", prefix[t->which], t->name);
 	if (t->which == 0) {
 		fo_array_room(&s->weight, &s->weight_cap, s->weights, sizeof x);
@@ -25,8 +30,14 @@ fo_status fo_session_tensors(struct fo_session *s) { return fo_store_visit(s->st
 fo_status fo_session_save(struct fo_session *s, char *path, size_t size)
 {
 	struct fo_ckpt_content c = {
-		.model = &s->model, .weight_dtype = s->program.run.precision == FO_PRECISION_BF16 ? "bfloat16" : "float32", .tokenizer = s->corpus.tokenizer,
-		.weight = s->weight, .weights = s->weights, .state = s->state, .states = s->states, .run_config_json = s->run_json,
+		.model = &s->model,
+		.weight_dtype = s->program.run.precision == FO_PRECISION_BF16 ? "bfloat16" : "float32",
+		.tokenizer = s->corpus.tokenizer,
+		.weight = s->weight,
+		.weights = s->weights,
+		.state = s->state,
+		.states = s->states,
+		.run_config_json = s->run_json,
 	};
 	int64_t t0 = fo_now_ns();
 	FO_TRY(fo_ckpt_save(s->ckpt_dir, &c, &s->meta, (int)s->r->ckpt_keep));
@@ -46,19 +57,29 @@ fo_status fo_session_resume(struct fo_session *s)
 		return FO_OK;
 	FO_TRY(fo_ckpt_open(path, &m));
 	if (strcmp(m.precision, s->meta.precision))
-		return fo_hint(fo_fail(FO_EARG, "checkpoint '%s' was trained in %s, this run asks for %s", path, m.precision, s->meta.precision),
+		return fo_hint(fo_fail(FO_EARG, "checkpoint '%s' was trained in %s, this run asks for %s", path,
+				       m.precision, s->meta.precision),
 			       "set train.precision=%s or choose another run.dir", m.precision);
 	if (m.tokenizer_checksum != s->meta.tokenizer_checksum || m.loader.shard_checksum != s->corpus.train.checksum)
-		return fo_hint(fo_fail(FO_EARG, "checkpoint '%s' was trained on other data or with another tokenizer than '%s/data' holds", path, s->r->dir),
+		return fo_hint(fo_fail(FO_EARG,
+				       "checkpoint '%s' was trained on other data or with another tokenizer than "
+				       "'%s/data' holds",
+				       path, s->r->dir),
 			       "restore that folder or choose another run.dir");
 	/* The batch of a step depends on the shape: another one would go on in the middle of other text. */
 	if (m.seq != s->meta.seq || m.rows_per_step != s->meta.rows_per_step || m.packing != s->meta.packing)
-		return fo_hint(fo_fail(FO_EARG, "checkpoint '%s' was trained on %lld rows of %lld tokens per step (%s), this run asks for %lld of %lld (%s)", path,
-				       (long long)m.rows_per_step, (long long)m.seq, m.packing ? "padded" : "packed", (long long)s->meta.rows_per_step,
-				       (long long)s->meta.seq, s->meta.packing ? "padded" : "packed"),
-			       "keep data.seq, data.packing and train.rows x train.micro-batches, or choose another run.dir");
+		return fo_hint(
+			fo_fail(FO_EARG,
+				"checkpoint '%s' was trained on %lld rows of %lld tokens per step (%s), this run asks "
+				"for %lld of %lld (%s)",
+				path, (long long)m.rows_per_step, (long long)m.seq, m.packing ? "padded" : "packed",
+				(long long)s->meta.rows_per_step, (long long)s->meta.seq,
+				s->meta.packing ? "padded" : "packed"),
+			"keep data.seq, data.packing and train.rows x train.micro-batches, or choose another run.dir");
 	if (m.loader.seed != s->meta.loader.seed)
-		return fo_hint(fo_fail(FO_EARG, "checkpoint '%s' was trained with another run.seed than %lld", path, (long long)s->r->seed), "keep the seed or choose another run.dir");
+		return fo_hint(fo_fail(FO_EARG, "checkpoint '%s' was trained with another run.seed than %lld", path,
+				       (long long)s->r->seed),
+			       "keep the seed or choose another run.dir");
 	FO_TRY(fo_ckpt_read(path, s->weight, s->weights, s->state, s->states));
 	s->meta = m;
 	return FO_OK;

@@ -7,8 +7,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct entry { struct fo_buffer buf; int layers; int64_t offset, stride; };
-struct fo_store { struct entry *entry; int n; unsigned char *memory; int64_t bytes; };
+struct entry {
+	struct fo_buffer buf;
+	int layers;
+	int64_t offset, stride;
+};
+struct fo_store {
+	struct entry *entry;
+	int n;
+	unsigned char *memory;
+	int64_t bytes;
+};
 
 /* table(seq, head_dim): cos in the first half of a row, sin in the second (ops.def, rope). */
 static void fill_rope(const struct fo_program *p, const struct fo_buffer *b, void *table)
@@ -37,7 +46,9 @@ fo_status fo_store_new(struct fo_store **out, const struct fo_program *p)
 		if (!fo_home_persists(b->home))
 			continue;
 		struct entry *e = &s->entry[s->n++];
-		*e = (struct entry){ .buf = *b, .layers = b->axes & FO_PER_LAYER ? (int)p->model.layers : 1, .offset = s->bytes,
+		*e = (struct entry){ .buf = *b,
+				     .layers = b->axes & FO_PER_LAYER ? (int)p->model.layers : 1,
+				     .offset = s->bytes,
 				     .stride = (fo_buffer_bytes(b) + 63) & ~(int64_t)63 };
 		s->bytes += e->stride * e->layers;
 	}
@@ -99,12 +110,15 @@ void fo_store_init(struct fo_store *s, const struct fo_program *p, uint64_t seed
 			void *w = fo_store_find(s, p->buf[pr->weight].name, l, &bw);
 			void *m = pr->master >= 0 ? fo_store_find(s, p->buf[pr->master].name, l, &bm) : NULL;
 			uint64_t stream = seed * 0x9e3779b97f4a7c15u + (uint64_t)q * 65536 + (uint64_t)l;
-			#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static)
 			for (int64_t r = 0; r < pr->nr; r++)
 				for (int64_t c = 0; c < pr->nc; c++) {
-					uint64_t global = (uint64_t)((pr->global_r0 + r) * pr->cols + pr->global_c0 + c);
+					uint64_t global = (uint64_t)((pr->global_r0 + r) * pr->cols + pr->global_c0 +
+								     c);
 					/* Rounded to float first: every precision starts from the same weights. */
-					double v = pr->init_std > 0 ? (float)(pr->init_std * fo_rng_normal(stream, global)) : 1;
+					double v = pr->init_std > 0
+							   ? (float)(pr->init_std * fo_rng_normal(stream, global))
+							   : 1;
 					put(w, bw->dtype, (pr->r0 + r) * bw->cols + pr->c0 + c, v);
 					if (m)
 						put(m, bm->dtype, (pr->r0 + r) * bm->cols + pr->c0 + c, v);
@@ -131,10 +145,13 @@ fo_status fo_store_visit(struct fo_store *s, const struct fo_program *p, fo_stor
 		for (int l = 0; l < (pr->per_layer ? (int)p->model.layers : 1); l++)
 			for (int which = 0; which < 4; which++) {
 				const struct fo_buffer *b;
-				unsigned char *data = buf[which] >= 0 ? fo_store_find(s, p->buf[buf[which]].name, l, &b) : NULL;
+				unsigned char *data = buf[which] >= 0 ? fo_store_find(s, p->buf[buf[which]].name, l, &b)
+								      : NULL;
 				if (!data)
 					continue;
-				struct fo_store_tensor t = { .which = which, .rows = pr->nr, .cols = pr->nc, .ld = b->cols, .dtype = b->dtype };
+				struct fo_store_tensor t = {
+					.which = which, .rows = pr->nr, .cols = pr->nc, .ld = b->cols, .dtype = b->dtype
+				};
 				t.data = data + (pr->r0 * b->cols + pr->c0) * (int64_t)fo_dtype_bytes(b->dtype);
 				tensor_name(t.name, sizeof t.name, pr, l);
 				FO_TRY(fn(ctx, &t));

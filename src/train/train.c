@@ -13,7 +13,7 @@
 
 #define CALIBRATION_SECONDS 1.0
 #define TIMELINE_STEPS 32
-#define MEDIAN_STEPS (1 << 20)   /* the medians are of the newest million steps: 16 MiB */
+#define MEDIAN_STEPS (1 << 20) /* the medians are of the newest million steps: 16 MiB */
 
 /* ---- setting up ---- */
 
@@ -27,11 +27,15 @@ static fo_status make_programs(struct fo_session *s)
 		FO_TRY(fo_fs_read(&s->arena, s->r->program_file, (size_t)256 << 20, &text, &len));
 		FO_TRY(fo_program_parse(&s->program, text, len, s->r->program_file));
 		s->model = s->program.model;
-		if (s->program.run.seq != train.seq || s->program.run.rows != train.rows || s->program.run.micro_batches != train.micro_batches ||
+		if (s->program.run.seq != train.seq || s->program.run.rows != train.rows ||
+		    s->program.run.micro_batches != train.micro_batches ||
 		    s->program.run.precision != train.precision || s->program.run.mode != FO_MODE_TRAIN)
-			return fo_hint(fo_fail(FO_EARG, "the program in '%s' was made for %lld micro-batches x %lld rows x %lld tokens in %s, this run says otherwise",
-					       s->r->program_file, (long long)s->program.run.micro_batches, (long long)s->program.run.rows,
-					       (long long)s->program.run.seq, fo_numerics_name[s->program.run.precision]),
+			return fo_hint(fo_fail(FO_EARG,
+					       "the program in '%s' was made for %lld micro-batches x %lld rows x %lld "
+					       "tokens in %s, this run says otherwise",
+					       s->r->program_file, (long long)s->program.run.micro_batches,
+					       (long long)s->program.run.rows, (long long)s->program.run.seq,
+					       fo_numerics_name[s->program.run.precision]),
 				       "use the run.yaml it was dumped from");
 	} else {
 		FO_TRY(fo_program_lower(&s->program, &s->model, &train));
@@ -41,16 +45,25 @@ static fo_status make_programs(struct fo_session *s)
 
 static fo_status make_executors(struct fo_session *s)
 {
-	s->options = (struct fo_exec_options){ .threads = s->r->threads ? (int)s->r->threads : fo_cpu_threads(), .timeline_steps = TIMELINE_STEPS };
+	s->options = (struct fo_exec_options){ .threads = s->r->threads ? (int)s->r->threads : fo_cpu_threads(),
+					       .timeline_steps = TIMELINE_STEPS };
 	FO_TRY(fo_isa_choose(&s->options.isa));
 	FO_TRY(fo_store_new(&s->store, &s->program));
-	FO_TRY(fo_exec_new(&s->exec, &s->program, s->store, &s->options, fo_ports_serve, &s->ports, NULL));
-	return fo_exec_new(&s->eval, &s->eval_program, s->store, &s->options, fo_ports_serve, &s->eval_ports, s->exec);
+	fo_status st = fo_exec_new(&s->exec, &s->program, s->store, &s->options, fo_ports_serve, &s->ports, NULL);
+	if (st == FO_OK)
+		st = fo_exec_new(&s->eval, &s->eval_program, s->store, &s->options, fo_ports_serve, &s->eval_ports,
+				 s->exec);
+	/* A dumped program that names its buffers otherwise is the user's mistake, not ours. */
+	if (st == FO_EBUG && *s->r->program_file)
+		return fo_wrap(FO_EFORMAT, "the program in '%s' does not fit this run", s->r->program_file);
+	return st;
 }
 
 static struct fo_batch_shape batch_shape(const struct fo_session *s, int64_t micro_batches)
 {
-	return (struct fo_batch_shape){ .seq = s->r->seq, .rows = s->r->rows, .micro_batches = micro_batches,
+	return (struct fo_batch_shape){ .seq = s->r->seq,
+					.rows = s->r->rows,
+					.micro_batches = micro_batches,
 					.packing = s->r->packing ? FO_PACK_PADDED : FO_PACK_PACKED };
 }
 
@@ -58,33 +71,51 @@ static struct fo_batch_shape batch_shape(const struct fo_session *s, int64_t mic
  * the shared arena. */
 static int64_t other_bytes(const struct fo_session *s)
 {
-	int64_t step = s->program.tokens * s->program.run.micro_batches * 16, eval = s->eval_program.tokens * 16 * s->eval_batches;
+	int64_t step = s->program.tokens * s->program.run.micro_batches * 16,
+		eval = s->eval_program.tokens * 16 * s->eval_batches;
 	struct fo_memory m = fo_exec_memory(s->exec), e = fo_exec_memory(s->eval);
-	int64_t order = s->corpus.train.docs * 32;   /* two permutations and their prefix sums, 8 bytes each */
-	return (int64_t)fo_pages_size((size_t)(3 * step + order)) + eval + (int64_t)fo_pages_size(fo_exec_timeline(s->exec)->bytes) + (int64_t)fo_pages_size(fo_exec_timeline(s->eval)->bytes) +
-	       (e.arena > m.arena ? e.arena : 0) + e.workspace;
+	int64_t order = s->corpus.train.docs * 32; /* two permutations and their prefix sums, 8 bytes each */
+	return (int64_t)fo_pages_size((size_t)(3 * step + order)) + eval +
+	       (int64_t)fo_pages_size(fo_exec_timeline(s->exec)->bytes) +
+	       (int64_t)fo_pages_size(fo_exec_timeline(s->eval)->bytes) + (e.arena > m.arena ? e.arena : 0) +
+	       e.workspace;
 }
 
 static fo_status announce(struct fo_session *s)
 {
 	struct fo_train_plan p = {
-		.run = s->r, .program = &s->program, .memory = fo_exec_memory(s->exec), .memory_other = other_bytes(s), .memory_available = fo_memory_available(),
-		.peak = s->peak, .isa = s->options.isa, .threads = s->options.threads, .resumed_step = s->meta.step, .train_tokens = s->corpus.train.tokens,
-		.val_tokens = s->corpus.val.tokens, .params = fo_model_params(&s->model),
+		.run = s->r,
+		.program = &s->program,
+		.memory = fo_exec_memory(s->exec),
+		.memory_other = other_bytes(s),
+		.memory_available = fo_memory_available(),
+		.peak = s->peak,
+		.isa = s->options.isa,
+		.threads = s->options.threads,
+		.resumed_step = s->meta.step,
+		.train_tokens = s->corpus.train.tokens,
+		.val_tokens = s->corpus.val.tokens,
+		.params = fo_model_params(&s->model),
 	};
 	fo_exec_kernels(s->exec, p.kernels);
 	if (s->h->plan)
 		s->h->plan(s->h->ctx, &p);
-	int64_t need = p.memory.arena + p.memory.persistent + p.memory.workspace + p.memory_other, have = p.memory_available;
+	int64_t need = p.memory.arena + p.memory.persistent + p.memory.workspace + p.memory_other,
+		have = p.memory_available;
 	if (s->r->memory_limit && (s->r->memory_limit < have || !have))
 		have = s->r->memory_limit;
 	if (!have || need <= have)
 		return FO_OK;
 	char a[32], b[32], c[32];
-	fo_fail(FO_ENOMEM, "the run plans %s and may use %s", fo_str_bytes(a, (double)need), fo_str_bytes(b, (double)have));
-	return s->r->rows > 1 ? fo_hint(FO_ENOMEM, "activations take %s: halve train.rows and double train.micro-batches", fo_str_bytes(c, (double)p.memory.arena))
-			      : fo_hint(FO_ENOMEM, "activations take %s, weights and optimizer state %s: shorten data.seq or choose a smaller model",
-					fo_str_bytes(c, (double)p.memory.arena), fo_str_bytes(a, (double)p.memory.persistent));
+	fo_fail(FO_ENOMEM, "the run plans %s and may use %s", fo_str_bytes(a, (double)need),
+		fo_str_bytes(b, (double)have));
+	return s->r->rows > 1
+		       ? fo_hint(FO_ENOMEM, "activations take %s: halve train.rows and double train.micro-batches",
+				 fo_str_bytes(c, (double)p.memory.arena))
+		       : fo_hint(FO_ENOMEM,
+				 "activations take %s, weights and optimizer state %s: shorten data.seq or choose a "
+				 "smaller model",
+				 fo_str_bytes(c, (double)p.memory.arena), fo_str_bytes(a, (double)p.memory.persistent));
 }
 
 /* Evaluation reads the same held-out micro-batches each time: copied once, so that evaluating allocates nothing. */
@@ -108,7 +139,9 @@ static fo_status load_eval_batches(struct fo_session *s)
 		const int32_t *const from[] = { b->token, b->target, b->position, b->doc_start };
 		for (int k = 0; k < 4; k++)
 			memcpy(copy + k * T, from[k], (size_t)T * 4);
-		s->eval_batch[i] = (struct fo_batch){ .token = copy, .target = copy + T, .position = copy + 2 * T, .doc_start = copy + 3 * T };
+		s->eval_batch[i] = (struct fo_batch){
+			.token = copy, .target = copy + T, .position = copy + 2 * T, .doc_start = copy + 3 * T
+		};
 	}
 	fo_loader_close(l);
 	return st;
@@ -122,7 +155,7 @@ static fo_status open_data(struct fo_session *s)
 	int64_t most = s->corpus.val.tokens / s->eval_program.tokens;
 	if (s->eval_batches > most)
 		s->eval_batches = most > 0 ? most : s->corpus.val.tokens > 1;
-	s->rss_before = fo_memory_resident();   /* from here on everything is planned */
+	s->rss_before = fo_memory_resident(); /* from here on everything is planned */
 	return load_eval_batches(s);
 }
 
@@ -137,9 +170,11 @@ static fo_status lock_folder(struct fo_session *s)
 	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
 	if (fd < 0)
 		return fo_fail(FO_EIO, "cannot write '%s': %s", path, strerror(errno));
-	if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) {   /* a file system without locks does not stop a run */
+	if (flock(fd, LOCK_EX | LOCK_NB) &&
+	    errno == EWOULDBLOCK) { /* a file system without locks does not stop a run */
 		close(fd);
-		return fo_hint(fo_fail(FO_EIO, "another process is training in '%s'", s->r->dir), "stop that one or choose another run.dir");
+		return fo_hint(fo_fail(FO_EIO, "another process is training in '%s'", s->r->dir),
+			       "stop that one or choose another run.dir");
 	}
 	s->lock = fd;
 	return FO_OK;
@@ -150,7 +185,8 @@ static fo_status open_session(struct fo_session *s)
 	FO_TRY(make_programs(s));
 	if (!s->h->dry_run) {
 		FO_TRY(lock_folder(s));
-		fo_status st = fo_calibrate_peak(fo_run_precision(s->r) == FO_PRECISION_BF16 ? FO_BF16 : FO_F32, s->r->threads ? (int)s->r->threads : fo_cpu_threads(),
+		fo_status st = fo_calibrate_peak(fo_run_precision(s->r) == FO_PRECISION_BF16 ? FO_BF16 : FO_F32,
+						 s->r->threads ? (int)s->r->threads : fo_cpu_threads(),
 						 CALIBRATION_SECONDS, false, &s->calibration);
 		if (st == FO_OK)
 			fo_calibration_peak(&s->calibration, &s->peak);
@@ -159,8 +195,12 @@ static fo_status open_session(struct fo_session *s)
 		FO_TRY(open_data(s));
 	}
 	FO_TRY(make_executors(s));
-	s->meta = (struct fo_ckpt_meta){ .seed = (uint64_t)s->r->seed, .tokenizer_checksum = s->corpus.tokenizer ? fo_tokenizer_checksum(s->corpus.tokenizer) : 0 };
-	s->meta.loader = (struct fo_loader_state){ .seed = (uint64_t)s->r->seed, .shard_checksum = s->corpus.train.checksum };
+	s->meta = (struct fo_ckpt_meta){ .seed = (uint64_t)s->r->seed,
+					 .tokenizer_checksum = s->corpus.tokenizer
+								       ? fo_tokenizer_checksum(s->corpus.tokenizer)
+								       : 0 };
+	s->meta.loader = (struct fo_loader_state){ .seed = (uint64_t)s->r->seed,
+						   .shard_checksum = s->corpus.train.checksum };
 	s->meta.seq = s->r->seq;
 	s->meta.rows_per_step = s->r->rows * s->r->micro_batches;
 	s->meta.packing = s->r->packing;
@@ -180,7 +220,8 @@ static fo_status open_session(struct fo_session *s)
 	fo_store_init(s->store, &s->program, (uint64_t)s->r->seed);
 	FO_TRY(fo_session_resume(s));
 	struct fo_batch_shape shape = batch_shape(s, s->r->micro_batches);
-	FO_TRY(fo_loader_open(&s->loader, &s->corpus.train, &shape, &s->meta.loader, fo_tokenizer_eos(s->corpus.tokenizer)));
+	FO_TRY(fo_loader_open(&s->loader, &s->corpus.train, &shape, &s->meta.loader,
+			      fo_tokenizer_eos(s->corpus.tokenizer)));
 	int64_t steps = s->r->steps > s->meta.step ? s->r->steps - s->meta.step : 0;
 	s->steps_kept = steps < MEDIAN_STEPS ? steps + 1 : MEDIAN_STEPS;
 	s->step_seconds = fo_arena_alloc(&s->arena, (size_t)s->steps_kept * sizeof(double));
@@ -225,8 +266,13 @@ static void describe_run(struct fo_session *s, struct fo_str *out)
 	fo_json_text(&j, "peak_source", s->peak.source);
 	fo_json_close(&j);
 	fo_json_int(&j, "seed", s->r->seed);
-	const struct { const char *key; uint64_t v; } sum[] = { { "tokenizer_checksum", s->meta.tokenizer_checksum }, { "train_shard_checksum", s->corpus.train.checksum },
-		{ "val_shard_checksum", s->corpus.val.checksum }, { "program_hash", fo_program_hash(&s->program) } };
+	const struct {
+		const char *key;
+		uint64_t v;
+	} sum[] = { { "tokenizer_checksum", s->meta.tokenizer_checksum },
+		    { "train_shard_checksum", s->corpus.train.checksum },
+		    { "val_shard_checksum", s->corpus.val.checksum },
+		    { "program_hash", fo_program_hash(&s->program) } };
 	for (size_t i = 0; i < sizeof sum / sizeof *sum; i++) {
 		snprintf(hex, sizeof hex, "%016llx", (unsigned long long)sum[i].v);
 		fo_json_text(&j, sum[i].key, hex);
@@ -278,18 +324,28 @@ static fo_status one_step(struct fo_session *s, struct fo_train_result *out)
 	int64_t t1 = s->mark_ns = fo_now_ns();
 	if (st != FO_OK)
 		return fo_wrap(st, "step %lld", (long long)s->meta.step + 1);
-	fo_profile_add_step(&out->profile, fo_exec_timeline(s->exec), &s->program, fo_exec_unrolled(s->exec), (int32_t)s->meta.step, t0, t1, wait_ns);
+	fo_profile_add_step(&out->profile, fo_exec_timeline(s->exec), &s->program, fo_exec_unrolled(s->exec),
+			    (int32_t)s->meta.step, t0, t1, wait_ns);
 	for (int64_t m = 0; m < s->r->micro_batches; m++)
 		pairs += b->pairs[m];
-	struct fo_train_step t = { .step = s->meta.step + 1, .steps = s->r->steps, .loss = s->ports.loss[0], .grad_norm = s->ports.scale[1],
-				   .lr = s->ports.hyper[FO_HYPER_LR], .seconds = (double)(t1 - t0) * 1e-9, .loss_tokens = b->loss_tokens };
+	struct fo_train_step t = { .step = s->meta.step + 1,
+				   .steps = s->r->steps,
+				   .loss = s->ports.loss[0],
+				   .grad_norm = s->ports.scale[1],
+				   .lr = s->ports.hyper[FO_HYPER_LR],
+				   .seconds = (double)(t1 - t0) * 1e-9,
+				   .loss_tokens = b->loss_tokens };
 	t.tokens = s->program.tokens * s->r->micro_batches;
 	t.tokens_per_second = (double)t.loss_tokens / t.seconds;
 	/* Padding is not useful work: MFU counts real tokens only. */
-	t.mfu = fo_mfu_of_step(&s->program, (double)b->real_tokens, (double)pairs, t.seconds, s->peak.flop_s > 0 ? s->peak.flop_s : NAN);
+	t.mfu = fo_mfu_of_step(&s->program, (double)b->real_tokens, (double)pairs, t.seconds,
+			       s->peak.flop_s > 0 ? s->peak.flop_s : NAN);
 	if (!isfinite(t.loss) || !isfinite(t.grad_norm))
-		return fo_hint(fo_fail(FO_ENUMERIC, "step %lld: the loss is %g and the gradient norm %g", (long long)t.step, t.loss, t.grad_norm),
-			       "nothing was saved since the last checkpoint in '%s'; lower optim.lr or lengthen optim.warmup", s->ckpt_dir);
+		return fo_hint(
+			fo_fail(FO_ENUMERIC, "step %lld: the loss is %g and the gradient norm %g", (long long)t.step,
+				t.loss, t.grad_norm),
+			"nothing was saved since the last checkpoint in '%s'; lower optim.lr or lengthen optim.warmup",
+			s->ckpt_dir);
 	s->meta.step++;
 	s->meta.tokens += t.loss_tokens;
 	s->meta.loss = t.loss;
@@ -352,7 +408,8 @@ static fo_status run_loop(struct fo_session *s, struct fo_train_result *out)
 		}
 	}
 	if (stopped && s->meta.step < s->r->steps)
-		return fo_hint(fo_fail(FO_EINTERRUPT, "stopped after step %lld of %lld; the state is saved in '%s'", (long long)s->meta.step, (long long)s->r->steps, out->checkpoint),
+		return fo_hint(fo_fail(FO_EINTERRUPT, "stopped after step %lld of %lld; the state is saved in '%s'",
+				       (long long)s->meta.step, (long long)s->r->steps, out->checkpoint),
 			       "the same command goes on from there");
 	return FO_OK;
 }
@@ -372,7 +429,8 @@ static void summarise(struct fo_session *s, struct fo_train_result *out)
 		out->tokens_per_second = fo_stats_median(s->step_tokens, kept);
 		double seconds = fo_stats_median(s->step_seconds, kept), steps = (double)s->steps_here;
 		double tokens = (double)s->real_tokens / steps;
-		out->mfu = fo_mfu_of_step(&s->program, tokens, (double)s->pairs / steps, seconds, s->peak.flop_s > 0 ? s->peak.flop_s : NAN);
+		out->mfu = fo_mfu_of_step(&s->program, tokens, (double)s->pairs / steps, seconds,
+					  s->peak.flop_s > 0 ? s->peak.flop_s : NAN);
 		out->waste = 1 - (double)s->real_tokens / (double)s->stepped_tokens;
 		out->truncated = (double)s->truncated / (double)(s->stepped_tokens + s->truncated);
 	}
@@ -383,13 +441,15 @@ fo_status fo_train(const struct fo_run *r, const struct fo_train_hooks *h, struc
 	struct fo_session s = { .r = r, .h = h, .lock = -1 };
 	fo_status st;
 	*out = (struct fo_train_result){ .val_loss = NAN, .bigram_loss = NAN };
-	st = open_session(&s); /* the corpus makes the run directory, once it knows that there is something to train on */
+	st = open_session(
+		&s); /* the corpus makes the run directory, once it knows that there is something to train on */
 	if (st == FO_OK && !h->dry_run) {
 		FO_TRY_OR(st, write_run_files(&s), done);
 		st = run_loop(&s, out);
 		summarise(&s, out);
 		if (st == FO_OK || st == FO_EINTERRUPT) {
-			fo_status wt = fo_timeline_write(fo_exec_timeline(s.exec), &s.program, fo_arena_printf(&s.arena, "%s/timeline.fot", r->dir));
+			fo_status wt = fo_timeline_write(fo_exec_timeline(s.exec), &s.program,
+							 fo_arena_printf(&s.arena, "%s/timeline.fot", r->dir));
 			st = st == FO_OK ? wt : st;
 		}
 		if (st == FO_OK && r->sample_tokens)

@@ -22,10 +22,10 @@
 struct fo_train_plan {
 	const struct fo_run *run;
 	const struct fo_program *program;
-	struct fo_memory memory;          /* of the training step */
-	int64_t memory_other;             /* evaluation's arena beyond the step's, loader, recorder */
+	struct fo_memory memory; /* of the training step */
+	int64_t memory_other;    /* evaluation's arena beyond the step's, loader, recorder */
 	int64_t memory_available;
-	struct fo_peak peak;              /* flop_s 0: unknown, see peak.source */
+	struct fo_peak peak; /* flop_s 0: unknown, see peak.source */
 	enum fo_isa isa;
 	int threads;
 	int kernels[FO_ISA_COUNT];
@@ -35,24 +35,24 @@ struct fo_train_plan {
 };
 
 struct fo_train_step {
-	int64_t step, steps;              /* 1-based: steps done */
+	int64_t step, steps; /* 1-based: steps done */
 	double loss, grad_norm, lr, seconds;
-	int64_t loss_tokens, tokens;      /* useful; with padding */
-	double tokens_per_second;         /* useful */
+	int64_t loss_tokens, tokens; /* useful; with padding */
+	double tokens_per_second;    /* useful */
 	struct fo_mfu mfu;
 	double eta_seconds;
 };
 
 struct fo_train_hooks {
 	void *ctx;
-	fo_progress_fn *progress;                                        /* long preparations */
-	void (*plan)(void *ctx, const struct fo_train_plan *p);          /* before anything is allocated for good */
+	fo_progress_fn *progress;                               /* long preparations */
+	void (*plan)(void *ctx, const struct fo_train_plan *p); /* before anything is allocated for good */
 	void (*step)(void *ctx, const struct fo_train_step *s);
 	void (*eval)(void *ctx, int64_t step, double loss);
 	void (*checkpoint)(void *ctx, int64_t step, const char *path, double seconds);
-	volatile sig_atomic_t *stop;                                     /* not 0: checkpoint and return FO_EINTERRUPT */
-	bool dry_run;                                                    /* return after plan() */
-	const char *run_json;                                            /* JSON that goes into run.json: options, version; may be NULL */
+	volatile sig_atomic_t *stop; /* not 0: checkpoint and return FO_EINTERRUPT */
+	bool dry_run;                /* return after plan() */
+	const char *run_json;        /* JSON that goes into run.json: options, version; may be NULL */
 };
 
 struct fo_train_result {
@@ -64,20 +64,25 @@ struct fo_train_result {
 	struct fo_mfu mfu;                       /* mean tokens of a step over the median step's time */
 	struct fo_profile profile;
 	struct fo_peak peak;
-	int64_t planned_bytes, measured_bytes;   /* peak resident memory: promised and seen, both beyond what the process had before */
+	int64_t planned_bytes,
+		measured_bytes; /* peak resident memory: promised and seen, both beyond what the process had before */
 	char checkpoint[512];
-	char *sample;                            /* heap; NULL: none */
-	double waste, truncated;                 /* shares of processed tokens: padding; dropped by truncation */
+	char *sample;            /* heap; NULL: none */
+	double waste, truncated; /* shares of processed tokens: padding; dropped by truncation */
 };
 
 FO_CHECKED fo_status fo_train(const struct fo_run *r, const struct fo_train_hooks *h, struct fo_train_result *out);
 void fo_train_result_fini(struct fo_train_result *r);
 
-#define FO_EVAL_SEED 1   /* of the held-out rows: the same in every run, so that runs compare */
+#define FO_EVAL_SEED 1 /* of the held-out rows: the same in every run, so that runs compare */
 
 /* Makes sure DIR/data holds a tokenizer and shards of this text (made once, kept); opens them. */
-struct fo_corpus { struct fo_tokenizer *tokenizer; struct fo_shard train, val; };
-FO_CHECKED fo_status fo_corpus_open(struct fo_corpus *c, const struct fo_run *r, int64_t vocab, fo_progress_fn *progress, void *ctx);
+struct fo_corpus {
+	struct fo_tokenizer *tokenizer;
+	struct fo_shard train, val;
+};
+FO_CHECKED fo_status fo_corpus_open(struct fo_corpus *c, const struct fo_run *r, int64_t vocab,
+				    fo_progress_fn *progress, void *ctx);
 void fo_corpus_close(struct fo_corpus *c);
 
 #endif

@@ -9,11 +9,11 @@
 
 /* Serves the host operations of one executor. */
 struct fo_ports {
-	const struct fo_batch *batch;      /* the step's tokens */
+	const struct fo_batch *batch; /* the step's tokens */
 	double hyper[FO_HYPER_COUNT];
-	double loss[2], scale[2];          /* what came out */
-	int64_t logits_row;                /* which row to copy out */
-	float *logits;                     /* (V) */
+	double loss[2], scale[2]; /* what came out */
+	int64_t logits_row;       /* which row to copy out */
+	float *logits;            /* (V) */
 };
 fo_status fo_ports_serve(void *ctx, enum fo_port port, int mb, const struct fo_tensor *arg, int n);
 
@@ -29,7 +29,7 @@ struct fo_session {
 	struct fo_ports ports, eval_ports;
 	struct fo_corpus corpus;
 	struct fo_loader *loader;
-	struct fo_batch *eval_batch;       /* eval_batches single micro-batches */
+	struct fo_batch *eval_batch; /* eval_batches single micro-batches */
 	int64_t eval_batches;
 	struct fo_peak peak;
 	struct fo_calibration calibration;
@@ -38,16 +38,16 @@ struct fo_session {
 	size_t weights, states, weight_cap, state_cap;
 	char *ckpt_dir, *log_path, *run_json;
 	FILE *log;
-	struct fo_str line;                /* one log line; grows once */
-	double *step_seconds;              /* of this process, for the median */
+	struct fo_str line;   /* one log line; grows once */
+	double *step_seconds; /* of this process, for the median */
 	double *step_tokens;
-	int64_t steps_here, steps_kept;    /* the arrays are rings of steps_kept */
-	int lock;                          /* descriptor of DIR/lock, held while the run lives; -1: none */
+	int64_t steps_here, steps_kept; /* the arrays are rings of steps_kept */
+	int lock;                       /* descriptor of DIR/lock, held while the run lives; -1: none */
 	int64_t rss_before, rss_peak;
 	int64_t stepped_tokens, real_tokens, truncated, pairs;
-	double tail_loss;                  /* sum over the steps of the run's last tenth that this process did */
+	double tail_loss; /* sum over the steps of the run's last tenth that this process did */
 	int64_t tail_steps;
-	int64_t mark_ns;                   /* where the next step's time begins: the last one's end, evaluation and checkpoints left out */
+	int64_t mark_ns; /* where the next step's time begins: the last one's end, evaluation and checkpoints left out */
 };
 
 /* src/train/sample.c: appends tokens to the prompt by running a forward program over the whole text again and again (no KV

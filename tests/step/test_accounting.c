@@ -14,7 +14,8 @@ static void must(fo_status st)
 		fail_msg("%s", fo_err_text());
 }
 
-static void check_counted(const struct fo_model *m, const struct step_batch *b, enum fo_mode mode, enum fo_numerics precision)
+static void check_counted(const struct fo_model *m, const struct step_batch *b, enum fo_mode mode,
+			  enum fo_numerics precision)
 {
 	struct step_rig r;
 	double mac = 0;
@@ -24,9 +25,10 @@ static void check_counted(const struct fo_model *m, const struct step_batch *b, 
 	must(fo_exec_step(r.exec, 0));
 	double want = fo_program_cost(&r.program, b->pairs / (double)b->micro_batches).exec;
 	if (2 * mac != want)
-		fail_msg("%s %s mode %d: counted %.17g FLOP, the program says %.17g", m->name, fo_numerics_name[precision], (int)mode, 2 * mac, want);
+		fail_msg("%s %s mode %d: counted %.17g FLOP, the program says %.17g", m->name,
+			 fo_numerics_name[precision], (int)mode, 2 * mac, want);
 	mac = 0;
-	must(fo_exec_step(r.exec, 1));   /* every step the same */
+	must(fo_exec_step(r.exec, 1)); /* every step the same */
 	assert_true(2 * mac == want);
 	step_rig_free(&r);
 }
@@ -35,9 +37,11 @@ static void test_counted(void **state)
 {
 	(void)state;
 	struct fo_model model[] = {
-		step_model(2, 32, 4, 4, 48, 64, false), step_model(3, 32, 4, 2, 40, 50, true), step_model(1, 24, 2, 1, 33, 37, false),
+		step_model(2, 32, 4, 4, 48, 64, false),
+		step_model(3, 32, 4, 2, 40, 50, true),
+		step_model(1, 24, 2, 1, 33, 37, false),
 	};
-	model[2].head_dim = 10;   /* not hidden / heads */
+	model[2].head_dim = 10; /* not hidden / heads */
 	for (size_t i = 0; i < sizeof model / sizeof *model; i++)
 		for (int documents = 1; documents <= 4; documents += 3) {
 			struct step_batch b;
@@ -72,17 +76,24 @@ static void test_closed_formula(void **state)
 		for (int micro = 1; micro <= 3; micro += 2)
 			for (int mode = FO_MODE_TRAIN; mode <= FO_MODE_LOGITS; mode++) {
 				struct fo_program p;
-				struct fo_lowering low = { .seq = 2048, .rows = 2, .micro_batches = micro, .precision = FO_PRECISION_BF16, .mode = (enum fo_mode)mode };
+				struct fo_lowering low = { .seq = 2048,
+							   .rows = 2,
+							   .micro_batches = micro,
+							   .precision = FO_PRECISION_BF16,
+							   .mode = (enum fo_mode)mode };
 				double tokens = 2048.0 * 2 * micro, share = mode == FO_MODE_TRAIN ? 3 : 1;
 				must(fo_program_lower(&p, m, &low));
 				struct fo_cost c = fo_program_cost(&p, -1);
 				struct fo_flop f = fo_model_flop_per_token(m, 2048);
 				assert_true(c.model == closed(m, 2048, 2 * share, 4 * share) * tokens);
 				assert_true(c.model_causal == closed(m, 2048, 2 * share, 2 * share) * tokens);
-				assert_true(f.mfu == closed(m, 2048, 6, 12) && f.mfu_causal == closed(m, 2048, 6, 6) && f.mfu_6n == closed(m, 2048, 6, 0));
+				assert_true(f.mfu == closed(m, 2048, 6, 12) && f.mfu_causal == closed(m, 2048, 6, 6) &&
+					    f.mfu_6n == closed(m, 2048, 6, 0));
 				/* Backward recomputes the scores: a fifth product of visible pairs beside four. */
 				double pairs = 2.0 * 2048 * 2049 / 2 * micro, products = mode == FO_MODE_TRAIN ? 7 : 2;
-				assert_true(c.exec == closed(m, 2048, 2 * share, 0) * tokens + 2 * products * pairs * (double)(m->layers * m->heads * m->head_dim));
+				assert_true(c.exec == closed(m, 2048, 2 * share, 0) * tokens +
+							      2 * products * pairs *
+								      (double)(m->layers * m->heads * m->head_dim));
 				fo_program_fini(&p);
 			}
 	}
@@ -94,7 +105,9 @@ static void test_sums(void **state)
 {
 	(void)state;
 	struct fo_model m = step_model(3, 32, 4, 2, 40, 50, true);
-	struct fo_lowering low = { .seq = 16, .rows = 2, .micro_batches = 4, .precision = FO_PRECISION_BF16, .mode = FO_MODE_TRAIN };
+	struct fo_lowering low = {
+		.seq = 16, .rows = 2, .micro_batches = 4, .precision = FO_PRECISION_BF16, .mode = FO_MODE_TRAIN
+	};
 	struct fo_program p;
 	struct fo_unrolled u;
 	struct fo_cost all, each = { 0 }, parts = { 0 };
@@ -117,6 +130,7 @@ static void test_sums(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_counted), cmocka_unit_test(test_closed_formula), cmocka_unit_test(test_sums) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_counted), cmocka_unit_test(test_closed_formula),
+					    cmocka_unit_test(test_sums) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,14 +28,19 @@ static void test_round_trip(void **state)
 	const char *const name[] = { "tiny", "", "a name of words", "line\nbreak", "-x" };
 	for (int k = 0; k < 15; k++) {
 		struct fo_model m = step_model(1 + k % 3, 32, 4, 1 + k % 2, 48, 64, k % 2);
-		struct fo_lowering low = { .seq = 8, .rows = 1 + k % 2, .micro_batches = 1 + k % 4, .precision = (enum fo_numerics)(k % 3), .mode = (enum fo_mode)(k / 3 % 3) };
+		struct fo_lowering low = { .seq = 8,
+					   .rows = 1 + k % 2,
+					   .micro_batches = 1 + k % 4,
+					   .precision = (enum fo_numerics)(k % 3),
+					   .mode = (enum fo_mode)(k / 3 % 3) };
 		struct fo_program p, q;
 		struct fo_str a, b;
 		snprintf(m.name, sizeof m.name, "%s", name[k % 5]);
 		m.rope.type = k % 2 ? FO_ROPE_LLAMA3 : FO_ROPE_DEFAULT;
 		if (k % 2)
-			m.rope.factor = 8.1, m.rope.low_freq_factor = 1. / 3, m.rope.high_freq_factor = 4, m.rope.original_max_position = 8192;
-		m.norm_eps = 1e-5 / 3;   /* not a short decimal */
+			m.rope.factor = 8.1, m.rope.low_freq_factor = 1. / 3, m.rope.high_freq_factor = 4,
+			m.rope.original_max_position = 8192;
+		m.norm_eps = 1e-5 / 3; /* not a short decimal */
 		must(fo_program_lower(&p, &m, &low));
 		dump(&p, &a);
 		must(fo_program_parse(&q, a.data, a.len, "dump"));
@@ -118,26 +123,40 @@ static void splice(struct fo_str *out, const struct fo_str *s, size_t at, size_t
 
 static void damage(const struct fo_str *s, struct fo_str *out)
 {
-	static const char *const number[] = { "0", "-1", "1", "2", "3", "7", "2147483647", "-2147483648", "9223372036854775807", "99999999999999999999", "1e308", "nan", "inf", "0x10", "" };
+	static const char *const number[] = { "0",
+					      "-1",
+					      "1",
+					      "2",
+					      "3",
+					      "7",
+					      "2147483647",
+					      "-2147483648",
+					      "9223372036854775807",
+					      "99999999999999999999",
+					      "1e308",
+					      "nan",
+					      "inf",
+					      "0x10",
+					      "" };
 	size_t at = some_line(s), n = line_length(s, at);
 	char byte;
 	switch (draw(7)) {
-	case 0:   /* a byte */
+	case 0: /* a byte */
 		byte = (char)draw(256);
 		splice(out, s, draw(s->len), 1, &byte, 1);
 		return;
 	case 1: splice(out, s, at, n, "", 0); return;
 	case 2: splice(out, s, at, 0, s->data + at, n); return;
-	case 3: {   /* a line moves */
+	case 3: { /* a line moves */
 		size_t to = some_line(s);
 		splice(out, s, to, 0, s->data + at, n);
 		return;
 	}
-	case 4:   /* cut off */
+	case 4: /* cut off */
 		at = draw(s->len);
 		splice(out, s, at, s->len - at, "", 0);
 		return;
-	default: {   /* a word becomes a number, or a word from another line */
+	default: { /* a word becomes a number, or a word from another line */
 		size_t word = at, end, spaces = 0, pick;
 		for (size_t i = at; i < at + n; i++)
 			spaces += s->data[i] == ' ';
@@ -164,8 +183,8 @@ static void damage(const struct fo_str *s, struct fo_str *out)
 static bool same_run(const struct fo_program *p, const struct fo_program *q)
 {
 	const struct fo_model *a = &p->model, *b = &q->model;
-	return p->run.seq == q->run.seq && p->run.rows == q->run.rows && p->run.micro_batches == q->run.micro_batches && p->run.mode == q->run.mode &&
-	       a->layers == b->layers && a->vocab == b->vocab && a->hidden == b->hidden;
+	return p->run.seq == q->run.seq && p->run.rows == q->run.rows && p->run.micro_batches == q->run.micro_batches &&
+	       p->run.mode == q->run.mode && a->layers == b->layers && a->vocab == b->vocab && a->hidden == b->hidden;
 }
 
 static fo_status ports(void *ctx, enum fo_port port, int mb, const struct fo_tensor *arg, int n)
@@ -214,7 +233,7 @@ static void test_damaged(void **state)
 	int refused = 0, ran = 0;
 	for (int k = 0; k < 1500; k++) {
 		damage(&s, &bad);
-		if (k % 4 == 0) {   /* a second wound */
+		if (k % 4 == 0) { /* a second wound */
 			struct fo_str again;
 			damage(&bad, &again);
 			fo_str_fini(&bad);
@@ -241,6 +260,7 @@ static void test_damaged(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_round_trip), cmocka_unit_test(test_reloaded_runs), cmocka_unit_test(test_damaged) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_round_trip), cmocka_unit_test(test_reloaded_runs),
+					    cmocka_unit_test(test_damaged) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,7 +19,10 @@
 #define TIGHT_F64 4e-6
 #define TIGHT_F32 8e-6
 
-struct file { struct fo_st_file f; char path[512]; };
+struct file {
+	struct fo_st_file f;
+	char path[512];
+};
 
 static void must(fo_status st)
 {
@@ -48,7 +51,8 @@ static void *values(const struct file *f, const char *name, int64_t *n)
 	int dtype = !strcmp(e->dtype, "BF16") ? FO_BF16 : !strcmp(e->dtype, "F64") ? FO_F64 : FO_F32;
 	for (int64_t i = 0; i < *n; i++) {
 		unsigned char word[8];
-		memcpy(word, data + (size_t)i * fo_dtype_bytes(index ? FO_I32 : dtype), fo_dtype_bytes(index ? FO_I32 : dtype));
+		memcpy(word, data + (size_t)i * fo_dtype_bytes(index ? FO_I32 : dtype),
+		       fo_dtype_bytes(index ? FO_I32 : dtype));
 		if (index)
 			memcpy((int32_t *)v + i, word, 4);
 		else
@@ -58,7 +62,8 @@ static void *values(const struct file *f, const char *name, int64_t *n)
 }
 
 /* A batch from [.., rows, seq] tensors, beginning at row `first`; NULL positions: one document per row. */
-static void take_batch(struct step_batch *b, const struct file *f, int64_t rows, int64_t seq, int64_t mbs, int64_t first)
+static void take_batch(struct step_batch *b, const struct file *f, int64_t rows, int64_t seq, int64_t mbs,
+		       int64_t first)
 {
 	int64_t n;
 	int32_t *token = values(f, "tokens", &n), *target = values(f, "targets", &n), *position = NULL, *doc = NULL;
@@ -105,9 +110,13 @@ static double rms(const double *a, const double *b, int64_t n)
 	return sqrt(s / (double)n);
 }
 
-static struct fo_exec_options options(int isa) { return (struct fo_exec_options){ .isa = (enum fo_isa)isa, .threads = 2, .poison = true, .timeline_steps = 1 }; }
+static struct fo_exec_options options(int isa)
+{
+	return (struct fo_exec_options){ .isa = (enum fo_isa)isa, .threads = 2, .poison = true, .timeline_steps = 1 };
+}
 
-static void run_logits(struct step_rig *r, const struct fo_model *m, const struct step_batch *b, enum fo_numerics precision, int isa, const char *dir)
+static void run_logits(struct step_rig *r, const struct fo_model *m, const struct step_batch *b,
+		       enum fo_numerics precision, int isa, const char *dir)
 {
 	struct fo_exec_options o = options(isa);
 	struct fo_lowering low = step_lowering(b, precision, FO_MODE_LOGITS);
@@ -118,7 +127,8 @@ static void run_logits(struct step_rig *r, const struct fo_model *m, const struc
 }
 
 /* One training step that changes no weight and leaves the gradients in m. */
-static void run_gradients(struct step_rig *r, const struct fo_model *m, const struct step_batch *b, enum fo_numerics precision, int isa, const char *dir)
+static void run_gradients(struct step_rig *r, const struct fo_model *m, const struct step_batch *b,
+			  enum fo_numerics precision, int isa, const char *dir)
 {
 	struct fo_exec_options o = options(isa);
 	struct fo_lowering low = step_lowering(b, precision, FO_MODE_TRAIN);
@@ -130,7 +140,11 @@ static void run_gradients(struct step_rig *r, const struct fo_model *m, const st
 	must(fo_exec_step(r->exec, 0));
 }
 
-struct gradient { const char *name; double *v; int64_t n; };
+struct gradient {
+	const char *name;
+	double *v;
+	int64_t n;
+};
 
 static fo_status find_gradient(void *ctx, const struct fo_store_tensor *t)
 {
@@ -178,7 +192,8 @@ static void check_case(const char *dir, enum fo_numerics precision, int isa)
 	double *want = values(&e, "logits", &n), err = worst(r.logits, want, n);
 	assert_int_equal(n, b.rows * b.seq * m.vocab);
 	if (!(err <= tight))
-		fail_msg("%s %s %s: logits differ by %.3g of the largest, at most %.3g is allowed", dir, fo_numerics_name[precision], fo_isa_name[isa], err, tight);
+		fail_msg("%s %s %s: logits differ by %.3g of the largest, at most %.3g is allowed", dir,
+			 fo_numerics_name[precision], fo_isa_name[isa], err, tight);
 	free(want);
 	top = err;
 	step_rig_free(&r);
@@ -187,7 +202,8 @@ static void check_case(const char *dir, enum fo_numerics precision, int isa)
 	want = values(&e, "loss", &n);
 	err = fabs(r.loss[0] - want[0]) / want[0];
 	if (!(err <= tight))
-		fail_msg("%s %s %s: loss is %.9g, expected %.9g", dir, fo_numerics_name[precision], fo_isa_name[isa], r.loss[0], want[0]);
+		fail_msg("%s %s %s: loss is %.9g, expected %.9g", dir, fo_numerics_name[precision], fo_isa_name[isa],
+			 r.loss[0], want[0]);
 	free(want);
 	int compared = 0, weights = 0;
 	for (size_t i = 0; i < e.f.n; i++) {
@@ -198,14 +214,16 @@ static void check_case(const char *dir, enum fo_numerics precision, int isa)
 		double *have = gradient(&r, name + 5, n);
 		err = worst(have, want, n);
 		if (!(err <= tight))
-			fail_msg("%s %s %s: %s differs by %.3g of its largest value, at most %.3g is allowed", dir, fo_numerics_name[precision], fo_isa_name[isa], name, err, tight);
+			fail_msg("%s %s %s: %s differs by %.3g of its largest value, at most %.3g is allowed", dir,
+				 fo_numerics_name[precision], fo_isa_name[isa], name, err, tight);
 		top = fmax(top, err);
 		compared++;
 		free(want), free(have);
 	}
 	must(fo_store_visit(r.store, &r.program, count_weights, &weights));
 	assert_int_equal(compared, weights);
-	print_message("%-12s %s %-6s: worst error %.2e of a tensor's largest value (%d gradients)\n", dir, fo_numerics_name[precision], fo_isa_name[isa], top, compared);
+	print_message("%-12s %s %-6s: worst error %.2e of a tensor's largest value (%d gradients)\n", dir,
+		      fo_numerics_name[precision], fo_isa_name[isa], top, compared);
 	step_rig_free(&r);
 	step_batch_free(&b);
 	fo_st_close(&e.f);
@@ -234,9 +252,12 @@ static void test_config_v5(void **state)
 	memset(a.name, 0, sizeof a.name);
 	memset(b.name, 0, sizeof b.name);
 	assert_int_equal(a.rope.type, b.rope.type);
-	assert_true(a.rope.theta == b.rope.theta && a.rope.factor == b.rope.factor && a.rope.low_freq_factor == b.rope.low_freq_factor);
-	assert_true(a.rope.high_freq_factor == b.rope.high_freq_factor && a.rope.original_max_position == b.rope.original_max_position);
-	assert_true(a.layers == b.layers && a.hidden == b.hidden && a.heads == b.heads && a.kv_heads == b.kv_heads && a.ffn == b.ffn && a.vocab == b.vocab);
+	assert_true(a.rope.theta == b.rope.theta && a.rope.factor == b.rope.factor &&
+		    a.rope.low_freq_factor == b.rope.low_freq_factor);
+	assert_true(a.rope.high_freq_factor == b.rope.high_freq_factor &&
+		    a.rope.original_max_position == b.rope.original_max_position);
+	assert_true(a.layers == b.layers && a.hidden == b.hidden && a.heads == b.heads && a.kv_heads == b.kv_heads &&
+		    a.ffn == b.ffn && a.vocab == b.vocab);
 	assert_true(a.tied == b.tied && a.norm_eps == b.norm_eps);
 }
 
@@ -264,8 +285,9 @@ static void test_rope_tables(void **state)
 static void check_twice(const char *what, int isa, double ours, double theirs)
 {
 	print_message("bf16 %-6s: %s: ours %.3e, PyTorch's %.3e\n", fo_isa_name[isa], what, ours, theirs);
-	if (!(ours <= 2 * theirs))   /* a NaN fails too */
-		fail_msg("bf16 on %s: %s is %.3g from fp32, PyTorch's bf16 is %.3g; at most twice is allowed", fo_isa_name[isa], what, ours, theirs);
+	if (!(ours <= 2 * theirs)) /* a NaN fails too */
+		fail_msg("bf16 on %s: %s is %.3g from fp32, PyTorch's bf16 is %.3g; at most twice is allowed",
+			 fo_isa_name[isa], what, ours, theirs);
 }
 
 static void check_bf16(int isa)
@@ -301,7 +323,9 @@ static void check_bf16(int isa)
 		double *have = gradient(&r, name + 10, n);
 		double a = rms(have, f32, n), p = rms(bf16, f32, n);
 		if (!(a <= 2 * p))
-			fail_msg("bf16 on %s: gradient of %s has rms error %.3g, PyTorch's %.3g; at most twice is allowed", fo_isa_name[isa], name + 10, a, p);
+			fail_msg("bf16 on %s: gradient of %s has rms error %.3g, PyTorch's %.3g; at most twice is "
+				 "allowed",
+				 fo_isa_name[isa], name + 10, a, p);
 		ours = fmax(ours, a / p);
 		theirs = fmax(theirs, 1);
 		free(f32), free(bf16), free(have);
@@ -320,7 +344,11 @@ static void test_bf16(void **state)
 			check_bf16(isa);
 }
 
-struct final { const struct file *e; double worst; int compared; };
+struct final {
+	const struct file *e;
+	double worst;
+	int compared;
+};
 
 static fo_status compare_final(void *ctx, const struct fo_store_tensor *t)
 {
@@ -332,13 +360,16 @@ static fo_status compare_final(void *ctx, const struct fo_store_tensor *t)
 		return FO_OK;
 	double *want = values(f->e, name, &n);
 	for (int64_t i = 0; i < n; i++)
-		f->worst = isfinite(step_get(t->data, t->dtype, i)) ? fmax(f->worst, fabs(step_get(t->data, t->dtype, i) - want[i])) : INFINITY;
+		f->worst = isfinite(step_get(t->data, t->dtype, i))
+				   ? fmax(f->worst, fabs(step_get(t->data, t->dtype, i) - want[i]))
+				   : INFINITY;
 	f->compared++;
 	free(want);
 	return FO_OK;
 }
 
-static void train(enum fo_numerics precision, int isa, const struct file *e, double loss[10], double norm[10], struct final *final)
+static void train(enum fo_numerics precision, int isa, const struct file *e, double loss[10], double norm[10],
+		  struct final *final)
 {
 	struct fo_model m;
 	struct step_batch b[10];
@@ -380,7 +411,8 @@ static void test_ten_steps(void **state)
 	struct file e;
 	int64_t n;
 	open_file(&e, "train", "expected_train.safetensors");
-	double *l32 = values(&e, "loss_fp32", &n), *g32 = values(&e, "grad_norm_fp32", &n), *l16 = values(&e, "loss_bf16", &n), *g16 = values(&e, "grad_norm_bf16", &n);
+	double *l32 = values(&e, "loss_fp32", &n), *g32 = values(&e, "grad_norm_fp32", &n),
+	       *l16 = values(&e, "loss_bf16", &n), *g16 = values(&e, "grad_norm_bf16", &n);
 	assert_int_equal(n, 10);
 	for (int isa = 0; isa < FO_ISA_COUNT; isa++) {
 		double loss[10], norm[10];
@@ -388,7 +420,9 @@ static void test_ten_steps(void **state)
 		if (!fo_isa_have((enum fo_isa)isa))
 			continue;
 		train(FO_PRECISION_F32, isa, &e, loss, norm, &f);
-		print_message("fp32 %-6s: ten steps: losses within %.2e, norms within %.2e, final weights within %.2e\n", fo_isa_name[isa], furthest(loss, l32), furthest(norm, g32), f.worst);
+		print_message(
+			"fp32 %-6s: ten steps: losses within %.2e, norms within %.2e, final weights within %.2e\n",
+			fo_isa_name[isa], furthest(loss, l32), furthest(norm, g32), f.worst);
 		assert_true(furthest(loss, l32) <= 2e-5);
 		assert_true(furthest(norm, g32) <= 1e-4);
 		assert_int_equal(f.compared, 3);
@@ -404,8 +438,9 @@ static void test_ten_steps(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_transformers), cmocka_unit_test(test_config_v5), cmocka_unit_test(test_rope_tables),
-		cmocka_unit_test(test_bf16), cmocka_unit_test(test_ten_steps),
+		cmocka_unit_test(test_transformers), cmocka_unit_test(test_config_v5),
+		cmocka_unit_test(test_rope_tables),  cmocka_unit_test(test_bf16),
+		cmocka_unit_test(test_ten_steps),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

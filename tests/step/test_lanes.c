@@ -29,7 +29,9 @@ static void must(fo_status st)
 static struct fo_exec_options options(int isa, uint64_t delays)
 {
 	/* One thread: a kernel's bits may depend on its number of threads, and lanes beside compute have one. */
-	return (struct fo_exec_options){ .isa = (enum fo_isa)isa, .threads = 1, .poison = true, .delay_seed = delays, .timeline_steps = 1 };
+	return (struct fo_exec_options){
+		.isa = (enum fo_isa)isa, .threads = 1, .poison = true, .delay_seed = delays, .timeline_steps = 1
+	};
 }
 
 /* Host operations stay where they are: ports are served in order. */
@@ -59,7 +61,8 @@ static void rotate_again(struct fo_program *p)
 	must(fo_program_verify(p, "a second rotation"));
 }
 
-static void make(struct step_rig *r, const struct step_batch *b, const struct fo_model *m, enum fo_numerics precision, uint64_t seed, const struct fo_exec_options *o)
+static void make(struct step_rig *r, const struct step_batch *b, const struct fo_model *m, enum fo_numerics precision,
+		 uint64_t seed, const struct fo_exec_options *o)
 {
 	struct fo_program p;
 	struct fo_lowering low = step_lowering(b, precision, FO_MODE_TRAIN);
@@ -70,7 +73,10 @@ static void make(struct step_rig *r, const struct step_batch *b, const struct fo
 	step_rig_new(r, &p, b, o);
 }
 
-struct outcome { double loss[3]; uint64_t hash; };
+struct outcome {
+	double loss[3];
+	uint64_t hash;
+};
 
 static void run_steps(struct step_rig *r, struct outcome *out)
 {
@@ -100,7 +106,7 @@ static void test_scattered(void **state)
 		struct fo_exec_options o = options(isa, 0);
 		make(&r, &b, model, precision, 0, &o);
 		run_steps(&r, &plain);
-		assert_true(plain.loss[2] < plain.loss[0]);   /* it learns this batch: the numbers mean something */
+		assert_true(plain.loss[2] < plain.loss[0]); /* it learns this batch: the numbers mean something */
 		step_rig_free(&r);
 		for (uint64_t seed = 1; seed <= 20; seed++) {
 			o.delay_seed = seed;
@@ -108,7 +114,8 @@ static void test_scattered(void **state)
 			make(&r, &b, model, precision, seed % 5 ? seed : 0, &o);
 			run_steps(&r, &other);
 			if (memcmp(&plain, &other, sizeof plain))
-				fail_msg("case %d seed %d: losses %.17g %.17g, expected %.17g %.17g, or other weights", k, (int)seed, other.loss[0], other.loss[2], plain.loss[0], plain.loss[2]);
+				fail_msg("case %d seed %d: losses %.17g %.17g, expected %.17g %.17g, or other weights",
+					 k, (int)seed, other.loss[0], other.loss[2], plain.loss[0], plain.loss[2]);
 			step_rig_free(&r);
 		}
 	}
@@ -120,9 +127,13 @@ static void test_scattered(void **state)
 struct graph {
 	const struct fo_program *p;
 	const struct fo_unrolled *u;
-	int *previous;                       /* of the same lane; -1 none */
-	int (*before)[FO_LANE_COUNT];        /* the newest instance of each lane that is certain to have finished before i begins */
-	struct pair { int i, j; bool reuse, accumulate; } *pair;   /* must not change places */
+	int *previous; /* of the same lane; -1 none */
+	int (*before)
+		[FO_LANE_COUNT]; /* the newest instance of each lane that is certain to have finished before i begins */
+	struct pair {
+		int i, j;
+		bool reuse, accumulate;
+	} * pair; /* must not change places */
 	int pairs;
 	size_t cap;
 };
@@ -150,7 +161,10 @@ static void order_known(struct graph *g, int skip_at, int skip_lane)
 
 static bool ordered(const struct graph *g, const struct pair *x) { return g->before[x->j][lane_of(g, x->i)] >= x->i; }
 
-static const struct fo_life *life_of(const struct graph *g, int i, int k) { return &g->u->life[g->u->life_of[g->u->arg_begin[i] + k]]; }
+static const struct fo_life *life_of(const struct graph *g, int i, int k)
+{
+	return &g->u->life[g->u->life_of[g->u->arg_begin[i] + k]];
+}
 
 static bool rectangles_meet(const struct fo_operand *x, const struct fo_operand *y)
 {
@@ -169,7 +183,8 @@ static bool conflict(const struct graph *g, int i, int j, struct pair *out)
 				continue;
 			bool same = p->persists ? q->persists && p->buf == q->buf && p->layer == q->layer : p == q;
 			bool meet = same ? rectangles_meet(&a->arg[x], &b->arg[y])
-					 : !p->persists && !q->persists && p->offset < q->offset + q->bytes && q->offset < p->offset + p->bytes;
+					 : !p->persists && !q->persists && p->offset < q->offset + q->bytes &&
+						    q->offset < p->offset + p->bytes;
 			if (!meet)
 				continue;
 			found = true;
@@ -229,7 +244,8 @@ static void test_enough(void **state)
 		order_known(&g, -1, -1);
 		for (int k = 0; k < g.pairs; k++)
 			if (!ordered(&g, &g.pair[k]))
-				fail_msg("seed %d: instances %d and %d touch the same bytes and nothing orders them", (int)seed, g.pair[k].i, g.pair[k].j);
+				fail_msg("seed %d: instances %d and %d touch the same bytes and nothing orders them",
+					 (int)seed, g.pair[k].i, g.pair[k].j);
 		assert_true(g.pairs > u.n / 2);
 		graph_free(&g);
 		fo_unrolled_fini(&u);
@@ -263,7 +279,11 @@ static void worst_order(const struct graph *g, int j, int skip_at, int skip_lane
 	free(needed);
 }
 
-struct result { bool finished; double loss[2], scale[2]; uint64_t hash; };
+struct result {
+	bool finished;
+	double loss[2], scale[2];
+	uint64_t hash;
+};
 
 static void run_order(struct step_rig *r, const int *order, const void *start, struct result *out)
 {
@@ -281,17 +301,18 @@ static void run_order(struct step_rig *r, const int *order, const void *start, s
 }
 
 /* In a process of its own: an index that has not arrived yet may well lead outside. That, too, is noticed. */
-static bool same_numbers(struct step_rig *r, const int *order, const void *start, const struct result *want, struct result *shared)
+static bool same_numbers(struct step_rig *r, const int *order, const void *start, const struct result *want,
+			 struct result *shared)
 {
 	memset(shared, 0, sizeof *shared);
-	fflush(NULL);   /* or the child prints it again */
+	fflush(NULL); /* or the child prints it again */
 	pid_t child = fork();
 	if (child == 0) {
 		int null = open("/dev/null", O_WRONLY);
 		dup2(null, 1);
 		dup2(null, 2);
 		for (int s = 1; s < 32; s++)
-			signal(s, SIG_DFL);   /* cmocka's handlers would go on with the tests here */
+			signal(s, SIG_DFL); /* cmocka's handlers would go on with the tests here */
 		alarm(10);
 		run_order(r, order, start, shared);
 		_exit(0);
@@ -302,14 +323,17 @@ static bool same_numbers(struct step_rig *r, const int *order, const void *start
 	return !memcmp(shared, want, sizeof *want);
 }
 
-struct tally { int waits, data, reuse, idle, commuting; };
+struct tally {
+	int waits, data, reuse, idle, commuting;
+};
 
 static void drop_each(uint64_t seed, const struct fo_model *m, struct tally *t)
 {
 	struct step_batch b;
 	struct step_rig r;
 	struct graph g;
-	struct result want, *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct result want,
+		*shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	struct fo_exec_options o = options(FO_ISA_REF, 0);
 	step_batch_random(&b, 6, 2, 2, 24, 2, seed);
 	make(&r, &b, m, FO_PRECISION_F32, seed, &o);
@@ -332,7 +356,7 @@ static void drop_each(uint64_t seed, const struct fo_model *m, struct tally *t)
 			int k = 0;
 			while (k < g.pairs && ordered(&g, &g.pair[k]))
 				k++;
-			if (k == g.pairs) {   /* no two instances that it alone orders touch the same bytes */
+			if (k == g.pairs) { /* no two instances that it alone orders touch the same bytes */
 				t->idle++;
 				continue;
 			}
@@ -349,8 +373,10 @@ static void drop_each(uint64_t seed, const struct fo_model *m, struct tally *t)
 			t->reuse += !data;
 			t->commuting += !noticed && commutes;
 			if (!noticed && !commutes)
-				fail_msg("seed %d: instance %d (%s) may drop its wait for %d (%s): the numbers stay", (int)seed, i, fo_op_info(fo_instance_op(&r.program, u, i)->kind)->name,
-					 u->wait[i][l], fo_op_info(fo_instance_op(&r.program, u, u->wait[i][l])->kind)->name);
+				fail_msg("seed %d: instance %d (%s) may drop its wait for %d (%s): the numbers stay",
+					 (int)seed, i, fo_op_info(fo_instance_op(&r.program, u, i)->kind)->name,
+					 u->wait[i][l],
+					 fo_op_info(fo_instance_op(&r.program, u, u->wait[i][l])->kind)->name);
 		}
 	graph_free(&g);
 	free(order);
@@ -368,7 +394,9 @@ static void test_each_needed(void **state)
 	drop_each(1, &m, &t);
 	drop_each(2, &tied, &t);
 	drop_each(3, &tied, &t);
-	print_message("%d waits dropped one by one: noticed %d of data, %d of reused bytes; %d commuting sums, %d that order nothing\n", t.waits, t.data - t.commuting, t.reuse, t.commuting, t.idle);
+	print_message("%d waits dropped one by one: noticed %d of data, %d of reused bytes; %d commuting sums, %d that "
+		      "order nothing\n",
+		      t.waits, t.data - t.commuting, t.reuse, t.commuting, t.idle);
 	assert_true(t.data > 50 && t.reuse > 5);
 	/* A sum of doubles may come out the same in another order (the oracle of test_enough still misses its order). A free range carries the accesses of all the generations that it was made
 	 * of, so a small one placed there may wait for neighbours that it does not touch. Both must stay rare. */
@@ -378,6 +406,7 @@ static void test_each_needed(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_scattered), cmocka_unit_test(test_enough), cmocka_unit_test(test_each_needed) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_scattered), cmocka_unit_test(test_enough),
+					    cmocka_unit_test(test_each_needed) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

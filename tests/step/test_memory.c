@@ -29,7 +29,11 @@ static void test_no_overlap(void **state)
 	(void)state;
 	for (int k = 0; k < 6; k++) {
 		struct fo_model m = step_model(3, 32, 4, 2, 40, 50, k % 2);
-		struct fo_lowering low = { .seq = 12, .rows = 1, .micro_batches = 1 + k % 3, .precision = (enum fo_numerics)(k % 3), .mode = k == 5 ? FO_MODE_EVAL : FO_MODE_TRAIN };
+		struct fo_lowering low = { .seq = 12,
+					   .rows = 1,
+					   .micro_batches = 1 + k % 3,
+					   .precision = (enum fo_numerics)(k % 3),
+					   .mode = k == 5 ? FO_MODE_EVAL : FO_MODE_TRAIN };
 		struct fo_program p;
 		struct fo_unrolled u;
 		int64_t top = 0;
@@ -45,15 +49,18 @@ static void test_no_overlap(void **state)
 			top = a->offset + a->bytes > top ? a->offset + a->bytes : top;
 			for (int j = 0; j < u.nlife; j++) {
 				const struct fo_life *b = &u.life[j];
-				if (i == j || b->persists || a->first > b->first || b->first > a->last || (a->first == b->first && i > j))
+				if (i == j || b->persists || a->first > b->first || b->first > a->last ||
+				    (a->first == b->first && i > j))
 					continue;
 				bool meet = a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
 				shared += meet;
-				if (meet && !(a->moved && a->last == b->first && a->offset == b->offset && a->bytes == b->bytes))
-					fail_msg("lives of '%s' and '%s' lie on the same bytes", p.buf[a->buf].name, p.buf[b->buf].name);
+				if (meet && !(a->moved && a->last == b->first && a->offset == b->offset &&
+					      a->bytes == b->bytes))
+					fail_msg("lives of '%s' and '%s' lie on the same bytes", p.buf[a->buf].name,
+						 p.buf[b->buf].name);
 			}
 		}
-		assert_true(low.mode == FO_MODE_EVAL || shared > 0);   /* in-place pairs do occur */
+		assert_true(low.mode == FO_MODE_EVAL || shared > 0); /* in-place pairs do occur */
 		assert_true(top <= u.arena_bytes && u.max_live_bytes <= u.arena_bytes);
 		fo_unrolled_fini(&u);
 		fo_program_fini(&p);
@@ -81,10 +88,12 @@ static void test_measured(void **state)
 			same &= r.arena[k] == 0x5b;
 		touched += same ? 0 : 64;
 	}
-	print_message("arena: planned %zu bytes, touched %zu (%.2f %%)\n", planned, touched, 100.0 * (double)touched / (double)planned);
+	print_message("arena: planned %zu bytes, touched %zu (%.2f %%)\n", planned, touched,
+		      100.0 * (double)touched / (double)planned);
 	assert_true((double)touched >= 0.97 * (double)planned && touched <= planned + 63);
 	struct fo_memory mem = fo_exec_memory(r.exec);
-	assert_true(mem.persistent >= fo_store_bytes(r.store) && mem.arena >= (int64_t)planned && mem.max_live <= (int64_t)planned);
+	assert_true(mem.persistent >= fo_store_bytes(r.store) && mem.arena >= (int64_t)planned &&
+		    mem.max_live <= (int64_t)planned);
 	step_rig_free(&r);
 	step_batch_free(&b);
 }
@@ -101,7 +110,7 @@ static void test_no_allocation(void **state)
 	step_rig_lower(&r, &m, &low, &b, &o);
 	must(fo_exec_step(r.exec, 0));
 	uint64_t before = fo_mem_count();
-	for (int i = 1; i < 12; i++)   /* beyond what the span rings hold */
+	for (int i = 1; i < 12; i++) /* beyond what the span rings hold */
 		must(fo_exec_step(r.exec, i));
 	assert_true(fo_mem_count() == before);
 	step_rig_free(&r);
@@ -145,13 +154,14 @@ static void test_shared_arena(void **state)
 	struct fo_exec *borrower;
 	struct fo_exec_options o = options();
 	step_batch_random(&b, 16, 2, 2, 64, 2, 8);
-	struct fo_lowering low = step_lowering(&b, FO_PRECISION_F32, FO_MODE_TRAIN), eval = step_lowering(&b, FO_PRECISION_F32, FO_MODE_EVAL);
+	struct fo_lowering low = step_lowering(&b, FO_PRECISION_F32, FO_MODE_TRAIN),
+			   eval = step_lowering(&b, FO_PRECISION_F32, FO_MODE_EVAL);
 	step_rig_lower(&train, &m, &low, &b, &o);
 	must(fo_program_lower(&p, &m, &eval));
 	must(fo_exec_new(&borrower, &p, train.store, &o, NULL, NULL, train.exec));
 	assert_true(fo_exec_memory(borrower).arena <= fo_exec_memory(train.exec).arena);
 	fo_exec_free(borrower);
-	must(fo_exec_step(train.exec, 0));   /* the arena is still there */
+	must(fo_exec_step(train.exec, 0)); /* the arena is still there */
 	fo_program_fini(&p);
 	step_rig_free(&train);
 	step_batch_free(&b);
@@ -165,7 +175,9 @@ static void test_405b(void **state)
 	struct fo_program p;
 	struct fo_unrolled u;
 	must(fo_model_load("llama-3.1-405b", &m));
-	struct fo_lowering low = { .seq = 8192, .rows = 1, .micro_batches = 16, .precision = FO_PRECISION_BF16, .mode = FO_MODE_TRAIN };
+	struct fo_lowering low = {
+		.seq = 8192, .rows = 1, .micro_batches = 16, .precision = FO_PRECISION_BF16, .mode = FO_MODE_TRAIN
+	};
 	int64_t t0 = fo_now_ns();
 	must(fo_program_lower(&p, &m, &low));
 	must(fo_unroll(&p, &u));
@@ -173,13 +185,15 @@ static void test_405b(void **state)
 	fo_prune_waits(&p, &u);
 	double seconds = (double)(fo_now_ns() - t0) * 1e-9;
 	struct fo_params n = fo_model_params(&m);
-	print_message("405B, 16 micro-batches: %d instances, lowered, unrolled and planned in %.2f s; arena %.1f GB (%.3f of the most that lives at once), persistent %.1f GB\n", u.n, seconds, (double)u.arena_bytes * 1e-9,
-		      (double)u.arena_bytes / (double)u.max_live_bytes, (double)u.persistent_bytes * 1e-9);
+	print_message("405B, 16 micro-batches: %d instances, lowered, unrolled and planned in %.2f s; arena %.1f GB "
+		      "(%.3f of the most that lives at once), persistent %.1f GB\n",
+		      u.n, seconds, (double)u.arena_bytes * 1e-9, (double)u.arena_bytes / (double)u.max_live_bytes,
+		      (double)u.persistent_bytes * 1e-9);
 	assert_true(u.n > 70000);
 	/* bf16 weights, fp32 master, m and v: 14 bytes per parameter; the rest is the rope table and padding. */
 	assert_true((double)u.persistent_bytes >= 14 * n.total && (double)u.persistent_bytes < 14.01 * n.total);
-	assert_true((double)u.arena_bytes >= 4 * n.total);   /* fp32 gradients */
-	assert_true((double)u.arena_bytes <= 1.05 * (double)u.max_live_bytes);   /* best fit leaves few holes */
+	assert_true((double)u.arena_bytes >= 4 * n.total);                     /* fp32 gradients */
+	assert_true((double)u.arena_bytes <= 1.05 * (double)u.max_live_bytes); /* best fit leaves few holes */
 	assert_true(seconds < 20);
 	fo_unrolled_fini(&u);
 	fo_program_fini(&p);
@@ -202,9 +216,10 @@ static void test_null_kernels(void **state)
 	int64_t t0 = fo_now_ns();
 	for (int i = 1; i < 11; i++)
 		must(fo_exec_step(r.exec, i));
-	print_message("null kernels: %.0f ns per instance\n", (double)(fo_now_ns() - t0) / 10 / fo_exec_unrolled(r.exec)->n);
+	print_message("null kernels: %.0f ns per instance\n",
+		      (double)(fo_now_ns() - t0) / 10 / fo_exec_unrolled(r.exec)->n);
 	assert_true(step_rig_hash(&r) == hash);
-	assert_int_equal(r.calls, 11 * (1 + 4 + 1));   /* hyper, micro-batches, loss */
+	assert_int_equal(r.calls, 11 * (1 + 4 + 1)); /* hyper, micro-batches, loss */
 	step_rig_free(&r);
 	step_batch_free(&b);
 }
@@ -212,8 +227,10 @@ static void test_null_kernels(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_no_overlap), cmocka_unit_test(test_measured), cmocka_unit_test(test_no_allocation), cmocka_unit_test(test_poison),
-		cmocka_unit_test(test_shared_arena), cmocka_unit_test(test_405b), cmocka_unit_test(test_null_kernels),
+		cmocka_unit_test(test_no_overlap),    cmocka_unit_test(test_measured),
+		cmocka_unit_test(test_no_allocation), cmocka_unit_test(test_poison),
+		cmocka_unit_test(test_shared_arena),  cmocka_unit_test(test_405b),
+		cmocka_unit_test(test_null_kernels),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,7 +19,7 @@
 
 enum { STEPS = 8 };
 
-static char folder[256];   /* everything lies below it */
+static char folder[256]; /* everything lies below it */
 
 static void must(fo_status st)
 {
@@ -30,9 +30,9 @@ static void must(fo_status st)
 /* ---- a run and what its hooks saw ---- */
 
 struct watch {
-	double loss[STEPS + 1], norm[STEPS + 1], lr[STEPS + 1];   /* by step */
+	double loss[STEPS + 1], norm[STEPS + 1], lr[STEPS + 1]; /* by step */
 	uint64_t allocations[STEPS + 1];
-	int64_t stop_after;                  /* 0: never */
+	int64_t stop_after; /* 0: never */
 	volatile sig_atomic_t stop;
 	int steps, evals, plans;
 	struct fo_train_plan plan;
@@ -64,7 +64,11 @@ static void on_plan(void *ctx, const struct fo_train_plan *p)
 	w->plans++;
 }
 
-struct setup { struct fo_run run; struct fo_opt_set options; char dir[512], text[512], program[600]; };
+struct setup {
+	struct fo_run run;
+	struct fo_opt_set options;
+	char dir[512], text[512], program[600];
+};
 
 static void setup(struct setup *s, const char *name)
 {
@@ -125,7 +129,8 @@ static void assert_same_run(const struct setup *a, const struct watch *x, const 
 {
 	for (int i = 1; i <= STEPS; i++)
 		if (x->loss[i] != y->loss[i] || x->norm[i] != y->norm[i] || x->lr[i] != y->lr[i])
-			fail_msg("step %d: loss %.17g and %.17g, norm %.17g and %.17g", i, x->loss[i], y->loss[i], x->norm[i], y->norm[i]);
+			fail_msg("step %d: loss %.17g and %.17g, norm %.17g and %.17g", i, x->loss[i], y->loss[i],
+				 x->norm[i], y->norm[i]);
 	assert_same_file(a, b, "checkpoints/step-00000008/model.safetensors");
 	assert_same_file(a, b, "checkpoints/step-00000008/state.safetensors");
 }
@@ -145,8 +150,8 @@ static void test_resume(void **state)
 			char dir[32];
 			snprintf(dir, sizeof dir, "%s%d", name[i], k);
 			setup(s[i], dir);
-			s[i]->run.precision = k & 1;        /* bf16, fp32 */
-			s[i]->run.packing = k >> 1;         /* packed, padded */
+			s[i]->run.precision = k & 1; /* bf16, fp32 */
+			s[i]->run.packing = k >> 1;  /* packed, padded */
 			s[i]->run.tied = k == 3 ? 1 : 0;
 			s[i]->run.threads = k == 2 ? 2 : 1;
 			/* Evaluation between steps shares the step's memory and must leave no trace either. */
@@ -190,7 +195,11 @@ static void test_refusals(void **state)
 	fo_train_result_fini(&result);
 	w.stop_after = 0;
 	const struct fo_run good = s.run;
-	struct { const char *what; struct fo_run run; } bad[] = { { "precision", good }, { "seed", good }, { "width", good }, { "depth", good }, { "head", good }, { "shape", good } };
+	struct {
+		const char *what;
+		struct fo_run run;
+	} bad[] = { { "precision", good }, { "seed", good }, { "width", good },
+		    { "depth", good },     { "head", good }, { "shape", good } };
 	bad[0].run.precision = 1;
 	bad[1].run.seed = 2;
 	bad[2].run.ffn = 64;
@@ -202,7 +211,8 @@ static void test_refusals(void **state)
 		w.steps = 0;
 		fo_status st = train(&s, &w, &result);
 		if ((st != FO_EARG && st != FO_EFORMAT) || w.steps || !*fo_err_text())
-			fail_msg("another %s on resume: status %d after %d steps: %s", bad[i].what, (int)st, w.steps, fo_err_text());
+			fail_msg("another %s on resume: status %d after %d steps: %s", bad[i].what, (int)st, w.steps,
+				 fo_err_text());
 		fo_train_result_fini(&result);
 	}
 	s.run = good;
@@ -242,9 +252,11 @@ static void test_hostile_tensors(void **state)
 	for (int k = 0; k < tries; k++) {
 		memcpy(copy, good.data, good.len);
 		/* The length itself, then a byte or a run of bytes of the text. */
-		size_t at = k < 64 ? (size_t)k / 8 : 8 + fo_rng_u64(3, (uint64_t)k) % header, n = k % 3 == 0 ? 1 + fo_rng_u64(4, (uint64_t)k) % 12 : 1;
+		size_t at = k < 64 ? (size_t)k / 8 : 8 + fo_rng_u64(3, (uint64_t)k) % header,
+		       n = k % 3 == 0 ? 1 + fo_rng_u64(4, (uint64_t)k) % 12 : 1;
 		for (size_t i = at; i < at + n && i < good.len; i++)
-			copy[i] = k < 64 ? (unsigned char)(1u << k % 8 | copy[i]) : (unsigned char)evil[fo_rng_u64(5, (uint64_t)k + i) % (sizeof evil - 1)];
+			copy[i] = k < 64 ? (unsigned char)(1u << k % 8 | copy[i])
+					 : (unsigned char)evil[fo_rng_u64(5, (uint64_t)k + i) % (sizeof evil - 1)];
 		size_t len = k % 11 == 0 ? fo_rng_u64(6, (uint64_t)k) % good.len : good.len;
 		must(fo_fs_write_atomic(bad, copy, len));
 		struct fo_st_file f;
@@ -254,11 +266,21 @@ static void test_hostile_tensors(void **state)
 			refused++;
 			continue;
 		}
-		const struct { const char *name; int64_t rows, cols; } ask[] = { { "model.embed_tokens.weight", 280, 32 }, { "lm_head.weight", 280, 32 },
-			{ "model.norm.weight", 1, 32 }, { "model.layers.1.mlp.down_proj.weight", 32, 48 }, { "model.layers.0.self_attn.k_proj.weight", 16, 32 } };
+		const struct {
+			const char *name;
+			int64_t rows, cols;
+		} ask[] = { { "model.embed_tokens.weight", 280, 32 },
+			    { "lm_head.weight", 280, 32 },
+			    { "model.norm.weight", 1, 32 },
+			    { "model.layers.1.mlp.down_proj.weight", 32, 48 },
+			    { "model.layers.0.self_attn.k_proj.weight", 16, 32 } };
 		for (size_t i = 0; i < sizeof ask / sizeof *ask; i++) {
-			struct fo_st_tensor t = { .dtype = k & 1 ? FO_F32 : FO_BF16, .vector = ask[i].rows == 1, .rows = ask[i].rows, .cols = ask[i].cols,
-						  .ld = ask[i].cols, .data = target };
+			struct fo_st_tensor t = { .dtype = k & 1 ? FO_F32 : FO_BF16,
+						  .vector = ask[i].rows == 1,
+						  .rows = ask[i].rows,
+						  .cols = ask[i].cols,
+						  .ld = ask[i].cols,
+						  .data = target };
 			snprintf(t.name, sizeof t.name, "%s", ask[i].name);
 			fo_status st = fo_st_copy(&f, bad, &t);
 			assert_true(st == FO_OK || st == FO_EFORMAT || st == FO_EUNSUPPORTED);
@@ -290,7 +312,8 @@ static void test_no_allocation(void **state)
 		assert_int_equal(w.evals, STEPS / 2);
 		for (int i = 4; i <= STEPS; i++)
 			if (w.allocations[i] != w.allocations[3])
-				fail_msg("step %d: %llu allocations since step 3", i, (unsigned long long)(w.allocations[i] - w.allocations[3]));
+				fail_msg("step %d: %llu allocations since step 3", i,
+					 (unsigned long long)(w.allocations[i] - w.allocations[3]));
 		fo_opt_fini(&s.options);
 	}
 }
@@ -352,7 +375,7 @@ static void test_memory_plan(void **state)
 {
 	(void)state;
 #ifdef __SANITIZE_ADDRESS__
-	skip();   /* shadow memory and red zones are resident too */
+	skip(); /* shadow memory and red zones are resident too */
 #endif
 	struct setup s;
 	struct watch w = { 0 };
@@ -371,12 +394,17 @@ static void test_memory_plan(void **state)
 	assert_true(r.planned_bytes >= (int64_t)64 << 20);
 	double off = (double)r.measured_bytes / (double)r.planned_bytes - 1;
 	if (fabs(off) > 0.03)
-		fail_msg("planned %lld bytes, measured %lld: %+.1f %%", (long long)r.planned_bytes, (long long)r.measured_bytes, 100 * off);
+		fail_msg("planned %lld bytes, measured %lld: %+.1f %%", (long long)r.planned_bytes,
+			 (long long)r.measured_bytes, 100 * off);
 	fo_train_result_fini(&r);
 	fo_opt_fini(&s.options);
 }
 
-struct tail { volatile sig_atomic_t stop; int64_t stop_after; double last; };
+struct tail {
+	volatile sig_atomic_t stop;
+	int64_t stop_after;
+	double last;
+};
 
 static void on_tail_step(void *ctx, const struct fo_train_step *s)
 {
@@ -433,7 +461,8 @@ static void test_result(void **state)
 	assert_true(fabs(r.seconds - r.profile.total_ns * 1e-9) < 1e-9 * r.seconds);
 	assert_int_equal(r.profile.steps, STEPS);
 	if (r.peak.flop_s > 0)
-		assert_true(r.mfu.mfu > r.mfu.mfu_causal && r.mfu.mfu_causal > r.mfu.mfu_6n && r.mfu.mfu > r.mfu.mfu_document && r.mfu.mfu_document > r.mfu.mfu_6n);
+		assert_true(r.mfu.mfu > r.mfu.mfu_causal && r.mfu.mfu_causal > r.mfu.mfu_6n &&
+			    r.mfu.mfu > r.mfu.mfu_document && r.mfu.mfu_document > r.mfu.mfu_6n);
 	assert_non_null(r.sample);
 	fo_train_result_fini(&r);
 	/* Padding costs throughput and is reported. */
@@ -483,9 +512,15 @@ static int remove_folder(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_resume),       cmocka_unit_test(test_refusals),         cmocka_unit_test(test_no_allocation),
-		cmocka_unit_test(test_memory_limit), cmocka_unit_test(test_reloaded_program), cmocka_unit_test(test_result),
-		cmocka_unit_test(test_hostile_tensors), cmocka_unit_test(test_memory_plan), cmocka_unit_test(test_tail_after_resume),
+		cmocka_unit_test(test_resume),
+		cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_no_allocation),
+		cmocka_unit_test(test_memory_limit),
+		cmocka_unit_test(test_reloaded_program),
+		cmocka_unit_test(test_result),
+		cmocka_unit_test(test_hostile_tensors),
+		cmocka_unit_test(test_memory_plan),
+		cmocka_unit_test(test_tail_after_resume),
 	};
 	return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -1,4 +1,4 @@
-#define _GNU_SOURCE   /* memfd_create */
+#define _GNU_SOURCE /* memfd_create */
 #include "support/fuzz_targets.h"
 #include "ckpt/ckpt.h"
 #include "program/run.h"
@@ -40,7 +40,7 @@ static void program(const void *bytes, size_t n)
 	if (st != FO_OK)
 		return;
 	if (fo_unroll(&p, &u) != FO_OK)
-		abort();   /* it was verified */
+		abort(); /* it was verified */
 	fo_plan(&p, &u);
 	fo_prune_waits(&p, &u);
 	fo_unrolled_fini(&u);
@@ -60,12 +60,15 @@ static void safetensors(const void *bytes, size_t n)
 	explained(st);
 	for (size_t i = 0; st == FO_OK && i < f.n; i++) {
 		const struct fo_st_entry *e = &f.entry[i];
-		struct fo_st_tensor t = { .dtype = FO_F64, .vector = e->ndim == 1, .rows = e->ndim == 2 ? e->shape[0] : 1 };
+		struct fo_st_tensor t = { .dtype = FO_F64,
+					  .vector = e->ndim == 1,
+					  .rows = e->ndim == 2 ? e->shape[0] : 1 };
 		t.cols = t.ld = e->ndim == 2 ? e->shape[1] : e->ndim == 1 ? e->shape[0] : 1;
 		if (strlen(e->name) >= sizeof t.name)
 			continue;
 		snprintf(t.name, sizeof t.name, "%.95s", e->name);
-		if (t.rows > 0 && t.cols > 0 && t.rows * t.cols <= (int64_t)n) {   /* as many elements as bytes: no dtype is smaller */
+		if (t.rows > 0 && t.cols > 0 &&
+		    t.rows * t.cols <= (int64_t)n) { /* as many elements as bytes: no dtype is smaller */
 			t.data = malloc((size_t)(t.rows * t.cols) * sizeof(double));
 			if (fo_st_copy(&f, path, &t) != FO_OK)
 				explained(FO_EFORMAT);
@@ -173,7 +176,8 @@ static void timeline(const void *bytes, size_t n)
 }
 
 const struct fuzz_target fuzz_target[] = {
-	{ "program", program }, { "safetensors", safetensors }, { "config", config }, { "yaml", yaml }, { "tokenizer", tokenizer }, { "shard", shard },
+	{ "program", program },   { "safetensors", safetensors }, { "config", config },
+	{ "yaml", yaml },         { "tokenizer", tokenizer },     { "shard", shard },
 	{ "timeline", timeline },
 };
 const int fuzz_targets = sizeof fuzz_target / sizeof *fuzz_target;

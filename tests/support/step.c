@@ -11,10 +11,20 @@
 
 #include <cmocka.h>
 
-struct fo_model step_model(int64_t layers, int64_t hidden, int64_t heads, int64_t kv_heads, int64_t ffn, int64_t vocab, bool tied)
+struct fo_model step_model(int64_t layers, int64_t hidden, int64_t heads, int64_t kv_heads, int64_t ffn, int64_t vocab,
+			   bool tied)
 {
-	struct fo_model m = { .family = FO_FAMILY_LLAMA, .layers = layers, .hidden = hidden, .heads = heads, .kv_heads = kv_heads,
-			      .head_dim = hidden / heads, .ffn = ffn, .vocab = vocab, .tied = tied, .gated = true, .norm_eps = 1e-5,
+	struct fo_model m = { .family = FO_FAMILY_LLAMA,
+			      .layers = layers,
+			      .hidden = hidden,
+			      .heads = heads,
+			      .kv_heads = kv_heads,
+			      .head_dim = hidden / heads,
+			      .ffn = ffn,
+			      .vocab = vocab,
+			      .tied = tied,
+			      .gated = true,
+			      .norm_eps = 1e-5,
 			      .rope = { .theta = 10000, .type = FO_ROPE_DEFAULT } };
 	snprintf(m.name, sizeof m.name, "tiny");
 	return m;
@@ -22,7 +32,9 @@ struct fo_model step_model(int64_t layers, int64_t hidden, int64_t heads, int64_
 
 struct fo_lowering step_lowering(const struct step_batch *b, enum fo_numerics precision, enum fo_mode mode)
 {
-	return (struct fo_lowering){ .seq = b->seq, .rows = b->rows, .micro_batches = b->micro_batches, .precision = precision, .mode = mode };
+	return (struct fo_lowering){
+		.seq = b->seq, .rows = b->rows, .micro_batches = b->micro_batches, .precision = precision, .mode = mode
+	};
 }
 
 void step_batch_alloc(struct step_batch *b, int64_t seq, int64_t rows, int64_t micro_batches)
@@ -46,7 +58,8 @@ void step_batch_count(struct step_batch *b)
 	}
 }
 
-void step_batch_random(struct step_batch *b, int64_t seq, int64_t rows, int64_t micro_batches, int64_t vocab, int documents, uint64_t seed)
+void step_batch_random(struct step_batch *b, int64_t seq, int64_t rows, int64_t micro_batches, int64_t vocab,
+		       int documents, uint64_t seed)
 {
 	step_batch_alloc(b, seq, rows, micro_batches);
 	uint64_t k = 0;
@@ -75,7 +88,9 @@ void step_batch_free(struct step_batch *b)
 
 double step_get(const void *data, int dtype, int64_t i)
 {
-	return dtype == FO_F64 ? ((const double *)data)[i] : dtype == FO_BF16 ? (double)fo_bf16_to_f32(((const uint16_t *)data)[i]) : (double)((const float *)data)[i];
+	return dtype == FO_F64    ? ((const double *)data)[i]
+	       : dtype == FO_BF16 ? (double)fo_bf16_to_f32(((const uint16_t *)data)[i])
+				  : (double)((const float *)data)[i];
 }
 
 static fo_status serve(void *ctx, enum fo_port port, int mb, const struct fo_tensor *arg, int n)
@@ -86,7 +101,8 @@ static fo_status serve(void *ctx, enum fo_port port, int mb, const struct fo_ten
 	if (port == FO_PORT_BATCH) {
 		const int32_t *const from[] = { b->token, b->target, b->position, b->doc_start };
 		for (int i = 0; i < n && i < 4; i++)
-			memcpy(arg[i].data, from[i] + mb * b->seq * b->rows, (size_t)(b->seq * b->rows) * sizeof(int32_t));
+			memcpy(arg[i].data, from[i] + mb * b->seq * b->rows,
+			       (size_t)(b->seq * b->rows) * sizeof(int32_t));
 	} else if (port == FO_PORT_HYPER) {
 		const struct fo_unrolled *u = fo_exec_unrolled(r->exec);
 		memcpy(arg[0].data, r->hyper, sizeof r->hyper);
@@ -100,7 +116,8 @@ static fo_status serve(void *ctx, enum fo_port port, int mb, const struct fo_ten
 	} else if (port == FO_PORT_LOGITS) {
 		for (int64_t i = 0; i < arg[0].rows; i++)
 			for (int64_t k = 0; k < arg[0].cols; k++)
-				r->logits[((int64_t)mb * arg[0].rows + i) * arg[0].cols + k] = step_get(arg[0].data, arg[0].dtype, i * arg[0].ld + k);
+				r->logits[((int64_t)mb * arg[0].rows + i) * arg[0].cols + k] = step_get(
+					arg[0].data, arg[0].dtype, i * arg[0].ld + k);
 	} else {
 		return fo_fail(FO_EBUG, "no port %d here", (int)port);
 	}
@@ -123,18 +140,20 @@ void step_rig_at(struct step_rig *r, int64_t step)
 void step_rig_new(struct step_rig *r, struct fo_program *p, const struct step_batch *b, const struct fo_exec_options *o)
 {
 	*r = (struct step_rig){ .program = *p, .batch = b };
-	const double hyper[] = { [FO_HYPER_LR] = 1e-3, [FO_HYPER_BETA1] = 0.9, [FO_HYPER_BETA2] = 0.95, [FO_HYPER_EPS] = 1e-8,
-				 [FO_HYPER_DECAY] = 0.1, [FO_HYPER_CLIP] = 1 };
+	const double hyper[] = { [FO_HYPER_LR] = 1e-3,  [FO_HYPER_BETA1] = 0.9, [FO_HYPER_BETA2] = 0.95,
+				 [FO_HYPER_EPS] = 1e-8, [FO_HYPER_DECAY] = 0.1, [FO_HYPER_CLIP] = 1 };
 	memcpy(r->hyper, hyper, sizeof hyper);
 	step_rig_at(r, 1);
 	if (r->program.run.mode == FO_MODE_LOGITS)
-		r->logits = fo_xmalloc((size_t)(b->micro_batches * b->rows * b->seq * r->program.model.vocab) * sizeof(double));
+		r->logits = fo_xmalloc((size_t)(b->micro_batches * b->rows * b->seq * r->program.model.vocab) *
+				       sizeof(double));
 	must(fo_store_new(&r->store, &r->program));
 	fo_store_init(r->store, &r->program, 42);
 	must(fo_exec_new(&r->exec, &r->program, r->store, o, serve, r, NULL));
 }
 
-void step_rig_lower(struct step_rig *r, const struct fo_model *m, const struct fo_lowering *run, const struct step_batch *b, const struct fo_exec_options *o)
+void step_rig_lower(struct step_rig *r, const struct fo_model *m, const struct fo_lowering *run,
+		    const struct step_batch *b, const struct fo_exec_options *o)
 {
 	struct fo_program p;
 	must(fo_program_lower(&p, m, run));
@@ -149,14 +168,22 @@ void step_rig_free(struct step_rig *r)
 	free(r->logits);
 }
 
-struct loading { const struct fo_st_file *file; const char *path; };
+struct loading {
+	const struct fo_st_file *file;
+	const char *path;
+};
 
 static fo_status load_tensor(void *ctx, const struct fo_store_tensor *t)
 {
 	const struct loading *l = ctx;
 	if (t->which > 1)
 		return FO_OK;
-	struct fo_st_tensor x = { .dtype = t->dtype, .vector = t->rows == 1, .rows = t->rows, .cols = t->cols, .ld = t->ld, .data = t->data };
+	struct fo_st_tensor x = { .dtype = t->dtype,
+				  .vector = t->rows == 1,
+				  .rows = t->rows,
+				  .cols = t->cols,
+				  .ld = t->ld,
+				  .data = t->data };
 	snprintf(x.name, sizeof x.name, "%s", t->name);
 	return fo_st_copy(l->file, l->path, &x);
 }
@@ -174,7 +201,8 @@ static fo_status hash_tensor(void *ctx, const struct fo_store_tensor *t)
 {
 	uint64_t *h = ctx;
 	for (int64_t i = 0; i < t->rows; i++)
-		*h = XXH3_64bits_withSeed((const char *)t->data + (size_t)(i * t->ld) * fo_dtype_bytes(t->dtype), (size_t)t->cols * fo_dtype_bytes(t->dtype), *h);
+		*h = XXH3_64bits_withSeed((const char *)t->data + (size_t)(i * t->ld) * fo_dtype_bytes(t->dtype),
+					  (size_t)t->cols * fo_dtype_bytes(t->dtype), *h);
 	return FO_OK;
 }
 
@@ -185,7 +213,11 @@ uint64_t step_rig_hash(struct step_rig *r)
 	return h;
 }
 
-struct copying { unsigned char *at; size_t bytes; bool restore; };
+struct copying {
+	unsigned char *at;
+	size_t bytes;
+	bool restore;
+};
 
 static fo_status copy_tensor(void *ctx, const struct fo_store_tensor *t)
 {

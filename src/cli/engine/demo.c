@@ -10,23 +10,34 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct demo { const char *text, *dir; double minutes; bool json; };
+struct demo {
+	const char *text, *dir;
+	double minutes;
+	bool json;
+};
 static const struct fo_opt rows[] = {
-	FO_OPT_TEXT(struct demo, text, "demo.text", "PATH", "", "text to train on: a file or folder; empty: the POD files of Debian's perl-doc"),
-	FO_OPT_TEXT(struct demo, dir, "demo.dir", "PATH", "", "run directory; empty: runs/demo, replaced when it is an earlier demo's"),
-	FO_OPT_REAL(struct demo, minutes, "demo.minutes", "X", "2", 0.1, 60, "minutes", "how long to train; preparing takes some seconds more"),
-	FO_OPT_BOOL(struct demo, json, "demo.json", "false", "the result as JSON on standard output, progress on standard error"),
+	FO_OPT_TEXT(struct demo, text, "demo.text", "PATH", "",
+		    "text to train on: a file or folder; empty: the POD files of Debian's perl-doc"),
+	FO_OPT_TEXT(struct demo, dir, "demo.dir", "PATH", "",
+		    "run directory; empty: runs/demo, replaced when it is an earlier demo's"),
+	FO_OPT_REAL(struct demo, minutes, "demo.minutes", "X", "2", 0.1, 60, "minutes",
+		    "how long to train; preparing takes some seconds more"),
+	FO_OPT_BOOL(struct demo, json, "demo.json", "false",
+		    "the result as JSON on standard output, progress on standard error"),
 	FO_OPT_END
 };
 
 /* Models to choose from. A run of N weights that multiply a token learns best from about 20 N tokens (Hoffmann et al. 2022); a
  * short demo is content with TOKENS_PER_WEIGHT. Shapes keep the width-to-depth ratio of small Llamas. */
 #define TOKENS_PER_WEIGHT 1.0
-static const struct { int64_t layers, hidden, heads, ffn; } sizes[] = {
-	{ 2, 64, 2, 192 }, { 2, 96, 3, 256 }, { 3, 128, 4, 352 }, { 4, 192, 6, 512 }, { 6, 256, 8, 704 }, { 8, 384, 12, 1024 }, { 10, 512, 16, 1408 },
+static const struct {
+	int64_t layers, hidden, heads, ffn;
+} sizes[] = {
+	{ 2, 64, 2, 192 },  { 2, 96, 3, 256 },    { 3, 128, 4, 352 },    { 4, 192, 6, 512 },
+	{ 6, 256, 8, 704 }, { 8, 384, 12, 1024 }, { 10, 512, 16, 1408 },
 };
 enum { SIZES = sizeof sizes / sizeof *sizes };
-#define VOCAB 2048             /* small enough that the head does not outweigh a small model */
+#define VOCAB 2048 /* small enough that the head does not outweigh a small model */
 #define SEQ 256
 #define ROWS 4
 #define PROBE_SECONDS 5.0
@@ -48,7 +59,8 @@ static fo_status probe_port(void *ctx, enum fo_port port, int mb, const struct f
 	(void)ctx, (void)mb;
 	if (port == FO_PORT_BATCH)
 		for (int64_t i = 0; i < arg[0].rows; i++) {
-			((int32_t *)arg[0].data)[i] = ((int32_t *)arg[1].data)[i] = (int32_t)(fo_rng_u64(7, (uint64_t)i) % VOCAB);
+			((int32_t *)arg[0].data)[i] = ((int32_t *)arg[1].data)[i] =
+				(int32_t)(fo_rng_u64(7, (uint64_t)i) % VOCAB);
 			((int32_t *)arg[2].data)[i] = (int32_t)(i % SEQ);
 			((int32_t *)arg[3].data)[i] = (int32_t)(i - i % SEQ);
 		}
@@ -73,7 +85,7 @@ static fo_status time_steps(const struct fo_run *r, double seconds, double *toke
 	FO_TRY_OR(st, fo_store_new(&store, &p), done);
 	fo_store_init(store, &p, 1);
 	FO_TRY_OR(st, fo_exec_new(&e, &p, store, &o, probe_port, NULL, NULL), done);
-	FO_TRY_OR(st, fo_exec_step(e, 0), done);   /* touches every page */
+	FO_TRY_OR(st, fo_exec_step(e, 0), done); /* touches every page */
 	int64_t begin = fo_now_ns(), now = begin;
 	double steps = 0;
 	while (st == FO_OK && (double)(now - begin) < seconds * 1e9) {
@@ -106,12 +118,13 @@ static fo_status probe(struct fo_run *r, double seconds, FILE *out, double *toke
 			*tokens = rate * seconds;
 		}
 		/* Larger ones only get slower. */
-		if (rate * seconds < TOKENS_PER_WEIGHT * weights || (double)(fo_now_ns() - begin) > 2 * PROBE_SECONDS * 1e9)
+		if (rate * seconds < TOKENS_PER_WEIGHT * weights ||
+		    (double)(fo_now_ns() - begin) > 2 * PROBE_SECONDS * 1e9)
 			break;
 	}
 	set_size(r, best);
-	fprintf(out, "probe    %.1f s: this machine trains %lld layers of width %lld at %.0f tokens/s\n", (double)(fo_now_ns() - begin) * 1e-9, (long long)r->layers,
-		(long long)r->hidden, *tokens / seconds);
+	fprintf(out, "probe    %.1f s: this machine trains %lld layers of width %lld at %.0f tokens/s\n",
+		(double)(fo_now_ns() - begin) * 1e-9, (long long)r->layers, (long long)r->hidden, *tokens / seconds);
 	return FO_OK;
 }
 
@@ -126,22 +139,25 @@ static fo_status default_text(struct fo_arena *a, const char **text)
 		char *path = fo_arena_printf(a, "/usr/share/perl/%s/pod", e->d_name), **files;
 		size_t n;
 		/* perl itself ships perldiag.pod alone: a corpus has more files. */
-		if (e->d_name[0] != '.' && fo_fs_is_dir(path) && fo_fs_list(a, path, 100000, &files, &n) == FO_OK && n > 10)
+		if (e->d_name[0] != '.' && fo_fs_is_dir(path) && fo_fs_list(a, path, 100000, &files, &n) == FO_OK &&
+		    n > 10)
 			*text = path;
 	}
 	if (d)
 		closedir(d);
-	return *text ? FO_OK : fo_hint(fo_fail(FO_EIO, "the POD files of perl-doc are not in /usr/share/perl/VERSION/pod"),
-				       "install perl-doc, or name any text: flatout demo --text=PATH");
+	return *text ? FO_OK
+		     : fo_hint(fo_fail(FO_EIO, "the POD files of perl-doc are not in /usr/share/perl/VERSION/pod"),
+			       "install perl-doc, or name any text: flatout demo --text=PATH");
 }
 
-#define MARK "flatout-demo"   /* a file that says: this folder is ours to replace */
+#define MARK "flatout-demo" /* a file that says: this folder is ours to replace */
 
 static fo_status fresh_folder(struct fo_arena *a, const char *dir)
 {
 	char *mark = fo_arena_printf(a, "%s/%s", dir, MARK);
 	if (fo_fs_exists(dir) && !fo_fs_exists(mark))
-		return fo_hint(fo_fail(FO_EARG, "'%s' exists and is not an earlier demo's folder", dir), "choose another: flatout demo --dir=PATH");
+		return fo_hint(fo_fail(FO_EARG, "'%s' exists and is not an earlier demo's folder", dir),
+			       "choose another: flatout demo --dir=PATH");
 	FO_TRY(fo_fs_remove_tree(dir));
 	FO_TRY(fo_fs_mkdirs(dir));
 	return fo_fs_write_atomic(mark, "", 0);
@@ -182,17 +198,28 @@ static fo_status size_run(struct fo_opt_set *s, const struct fo_run *probed, dou
 	int64_t steps = (int64_t)(tokens / (double)(SEQ * ROWS));
 	if (steps < 20)
 		steps = 20;
-	const struct { const char *key; int64_t value; } row[] = {
-		{ "model.layers", probed->layers }, { "model.hidden", probed->hidden }, { "model.heads", probed->heads }, { "model.kv-heads", probed->kv_heads },
-		{ "model.head-dim", probed->head_dim }, { "model.ffn", probed->ffn }, { "train.steps", steps }, { "optim.warmup", steps / 20 },
-		{ "eval.every", steps / 4 + 1 }, { "log.every", steps / 10 + 1 },
+	const struct {
+		const char *key;
+		int64_t value;
+	} row[] = {
+		{ "model.layers", probed->layers },
+		{ "model.hidden", probed->hidden },
+		{ "model.heads", probed->heads },
+		{ "model.kv-heads", probed->kv_heads },
+		{ "model.head-dim", probed->head_dim },
+		{ "model.ffn", probed->ffn },
+		{ "train.steps", steps },
+		{ "optim.warmup", steps / 20 },
+		{ "eval.every", steps / 4 + 1 },
+		{ "log.every", steps / 10 + 1 },
 	};
 	for (size_t i = 0; i < sizeof row / sizeof *row; i++)
 		set(s, row[i].key, "%lld", (long long)row[i].value);
 	FO_TRY(fo_opt_finish(s));
 	struct fo_str yaml = { 0 };
 	fo_opt_sample_yaml(s, &yaml);
-	fo_status st = fo_fs_write_atomic(fo_arena_printf(a, "%s/run.yaml", ((struct fo_run *)s->target)->dir), yaml.data, yaml.len);
+	fo_status st = fo_fs_write_atomic(fo_arena_printf(a, "%s/run.yaml", ((struct fo_run *)s->target)->dir),
+					  yaml.data, yaml.len);
 	fo_str_fini(&yaml);
 	return st;
 }
@@ -201,18 +228,26 @@ static fo_status size_run(struct fo_opt_set *s, const struct fo_run *probed, dou
 
 /* Rows that a loader serves, as a shard in memory whose documents are the rows' pieces, each with the token that follows it:
  * the very predictions that the model was trained on or is judged by. */
-struct rows { struct fo_shard shard; uint32_t *ids; int64_t *at; };
+struct rows {
+	struct fo_shard shard;
+	uint32_t *ids;
+	int64_t *at;
+};
 
-static fo_status rows_open(struct rows *v, const struct fo_run *r, const struct fo_corpus *c, const struct fo_shard *from, uint64_t seed, int64_t steps)
+static fo_status rows_open(struct rows *v, const struct fo_run *r, const struct fo_corpus *c,
+			   const struct fo_shard *from, uint64_t seed, int64_t steps)
 {
 	struct fo_batch_shape shape = { .seq = r->seq, .rows = r->rows, .micro_batches = 1, .packing = FO_PACK_PACKED };
 	struct fo_loader_state state = { .seed = seed };
 	struct fo_loader *l;
 	int64_t width = r->rows * r->seq, wait;
 	FO_TRY(fo_loader_open(&l, from, &shape, &state, fo_tokenizer_eos(c->tokenizer)));
-	v->ids = fo_xmalloc((size_t)(2 * steps * width) * sizeof *v->ids);   /* a piece has at least one token, and one follows it */
+	v->ids = fo_xmalloc((size_t)(2 * steps * width) *
+			    sizeof *v->ids); /* a piece has at least one token, and one follows it */
 	v->at = fo_xmalloc((size_t)(steps * width + 1) * sizeof *v->at);
-	v->shard = (struct fo_shard){ .vocab = from->vocab, .tokenizer_checksum = from->tokenizer_checksum, .ids32 = v->ids, .doc_at = v->at };
+	v->shard = (struct fo_shard){
+		.vocab = from->vocab, .tokenizer_checksum = from->tokenizer_checksum, .ids32 = v->ids, .doc_at = v->at
+	};
 	fo_status st = FO_OK;
 	for (int64_t step = 0; step < steps && st == FO_OK; step++) {
 		const struct fo_batch *b;
@@ -243,7 +278,8 @@ static fo_status bigram(const struct fo_run *r, double *loss)
 	struct fo_corpus c;
 	struct rows seen = { 0 }, held = { 0 };
 	FO_TRY(fo_corpus_open(&c, r, VOCAB, NULL, NULL));
-	int64_t width = r->rows * r->seq, evals = c.val.tokens / width < r->eval_batches ? c.val.tokens / width : r->eval_batches;
+	int64_t width = r->rows * r->seq,
+		evals = c.val.tokens / width < r->eval_batches ? c.val.tokens / width : r->eval_batches;
 	bool part = r->steps * width < c.train.tokens;
 	fo_status st = rows_open(&held, r, &c, &c.val, FO_EVAL_SEED, evals > 0 ? evals : 1);
 	if (st == FO_OK && part)
@@ -256,7 +292,8 @@ static fo_status bigram(const struct fo_run *r, double *loss)
 	return st;
 }
 
-static fo_status train_sized(const struct demo *in, struct fo_opt_set *s, struct fo_run *r, struct fo_arena *a, struct fo_train_result *result)
+static fo_status train_sized(const struct demo *in, struct fo_opt_set *s, struct fo_run *r, struct fo_arena *a,
+			     struct fo_train_result *result)
 {
 	struct fo_screen screen;
 	struct fo_train_hooks hooks;
@@ -321,9 +358,16 @@ done:
 }
 
 const struct fo_command fo_cmd_demo = {
-	.name = "demo", .group = "train", .usage = "flatout demo [--text PATH] [--minutes X] [--dir PATH] [--json]", .summary = "train a small model on real text here, in minutes",
-	.text = "Measures for five seconds what this machine can train, picks the largest of seven small Llamas that still sees enough tokens "
-		"in the time given, trains a tokenizer and the model on the text, saves a checkpoint, prints a sample and one screen of "
-		"figures: losses beside a bigram model's, tokens/s, MFU by each rule, where the time went, memory planned and measured.\n",
-	.opts = rows, .run = run,
+	.name = "demo",
+	.group = "train",
+	.usage = "flatout demo [--text PATH] [--minutes X] [--dir PATH] [--json]",
+	.summary = "train a small model on real text here, in minutes",
+	.text = "Measures for five seconds what this machine can train, picks the largest of seven small Llamas that "
+		"still sees enough tokens "
+		"in the time given, trains a tokenizer and the model on the text, saves a checkpoint, prints a sample "
+		"and one screen of "
+		"figures: losses beside a bigram model's, tokens/s, MFU by each rule, where the time went, memory "
+		"planned and measured.\n",
+	.opts = rows,
+	.run = run,
 };

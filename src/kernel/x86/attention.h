@@ -20,10 +20,10 @@
 
 /* can: q, k, v, o (and the gradients) all f32 or all bf16, lse f32, doc_start i32, head_dim a multiple of 8 up to 256, columns
  * that are whole heads, H a multiple of K. One answer for both directions: by call->n. */
-#define FO_ATTENTION_DECLARE(isa) \
-	void fo_attention_##isa(const struct fo_call *c); \
-	void fo_attention_bwd_##isa(const struct fo_call *c); \
-	bool fo_attention_can_##isa(const struct fo_call *c); \
+#define FO_ATTENTION_DECLARE(isa)                              \
+	void fo_attention_##isa(const struct fo_call *c);      \
+	void fo_attention_bwd_##isa(const struct fo_call *c);  \
+	bool fo_attention_can_##isa(const struct fo_call *c);  \
 	size_t fo_attention_ws_##isa(const struct fo_call *c); \
 	size_t fo_attention_bwd_ws_##isa(const struct fo_call *c);
 

@@ -46,17 +46,20 @@ FO_INLINE int row_dtype(const struct fo_call *c, uint32_t operands)
 
 /* Calls f(c, ..., dtype) with a constant dtype where the operands agree, so that loops have no branch on it; with -1 elsewhere.
  * Used inside parallel regions: their bodies become functions before constants could reach them. */
-#define ROWS_BY_DTYPE(f, operands, c, ...) \
-	do { \
-		switch (row_dtype(c, operands)) { \
-		case FO_F32: f(c, __VA_ARGS__, FO_F32); break; \
+#define ROWS_BY_DTYPE(f, operands, c, ...)                       \
+	do {                                                     \
+		switch (row_dtype(c, operands)) {                \
+		case FO_F32: f(c, __VA_ARGS__, FO_F32); break;   \
 		case FO_BF16: f(c, __VA_ARGS__, FO_BF16); break; \
-		default: f(c, __VA_ARGS__, -1); break; \
-		} \
+		default: f(c, __VA_ARGS__, -1); break;           \
+		}                                                \
 	} while (0)
 
 /* A row and its dtype; w elements (FO_LANES, or fewer at the end) at column j. */
-struct row { char *p; int dtype; };
+struct row {
+	char *p;
+	int dtype;
+};
 FO_INLINE struct row row_of(const struct fo_tensor *t, int64_t r, int dtype)
 {
 	return (struct row){ row_at(t, r), dtype < 0 ? t->dtype : dtype };
@@ -74,17 +77,17 @@ FO_INLINE void row_put(struct row r, int64_t j, int w, vf v)
 }
 
 /* for each vector at j of [from, to): w is constant in the body of whole vectors. */
-#define ROWS_EACH(j, w, from, to, body) \
-	do { \
-		int64_t j = (from); \
+#define ROWS_EACH(j, w, from, to, body)                       \
+	do {                                                  \
+		int64_t j = (from);                           \
 		for (; j + FO_LANES <= (to); j += FO_LANES) { \
-			enum { w = FO_LANES }; \
-			body; \
-		} \
-		if (j < (to)) { \
-			const int w = (int)((to) - j); \
-			body; \
-		} \
+			enum { w = FO_LANES };                \
+			body;                                 \
+		}                                             \
+		if (j < (to)) {                               \
+			const int w = (int)((to)-j);          \
+			body;                                 \
+		}                                             \
 	} while (0)
 
 #endif

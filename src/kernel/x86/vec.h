@@ -34,7 +34,12 @@ FO_INLINE vf v_set1(float x)
 	return (vf){ x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x };
 #endif
 }
-FO_INLINE vf v_load(const float *p) { vf v; memcpy(&v, p, sizeof v); return v; }
+FO_INLINE vf v_load(const float *p)
+{
+	vf v;
+	memcpy(&v, p, sizeof v);
+	return v;
+}
 FO_INLINE void v_store(float *p, vf v) { memcpy(p, &v, sizeof v); }
 FO_INLINE vf v_fma(vf a, vf b, vf c) { return a * b + c; }
 FO_INLINE vf v_select(vi mask, vf a, vf b) { return (vf)(((vi)a & mask) | ((vi)b & ~mask)); }
@@ -82,7 +87,8 @@ FO_INLINE float v_hmax(vf v)
 FO_INLINE vf v_from_bf16(vh h)
 {
 #if FO_LANES == 8 && defined __AVX2__
-	return (vf)_mm256_slli_epi32(_mm256_cvtepu16_epi32((__m128i)h), 16);   /* GCC widens in two halves and joins them */
+	return (vf)_mm256_slli_epi32(_mm256_cvtepu16_epi32((__m128i)h),
+				     16); /* GCC widens in two halves and joins them */
 #elif FO_LANES == 16 && defined __AVX512F__
 	return (vf)_mm512_slli_epi32(_mm512_cvtepu16_epi32((__m256i)h), 16);
 #else
@@ -103,8 +109,17 @@ FO_INLINE vh v_to_bf16(vf v)
 	return __builtin_convertvector(((r & ~nan) | ((u | 1 << 22) & nan)) >> 16, vh);
 #endif
 }
-FO_INLINE vf v_load_bf16(const uint16_t *p) { vh h; memcpy(&h, p, sizeof h); return v_from_bf16(h); }
-FO_INLINE void v_store_bf16(uint16_t *p, vf v) { vh h = v_to_bf16(v); memcpy(p, &h, sizeof h); }
+FO_INLINE vf v_load_bf16(const uint16_t *p)
+{
+	vh h;
+	memcpy(&h, p, sizeof h);
+	return v_from_bf16(h);
+}
+FO_INLINE void v_store_bf16(uint16_t *p, vf v)
+{
+	vh h = v_to_bf16(v);
+	memcpy(p, &h, sizeof h);
+}
 
 /* Element i of an f32 or bf16 row as floats; n < FO_LANES reads (writes) that many elements, the rest are 0 (untouched). */
 FO_INLINE vf v_load_any(const void *row, int64_t i, int dtype)
@@ -148,10 +163,10 @@ FO_INLINE vf v_exp(vf x)
 	const float h2 = 0.12011325f, h4 = h2 * h2;
 	vi zero = x < v_set1(-87.0f);
 	x = v_min(v_set1(88.0f), v_max(v_set1(-87.0f), x));
-	const float magic = 12582912.0f;               /* 1.5 * 2^23: adding it rounds to an integer in the low bits */
+	const float magic = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer in the low bits */
 	vf z = x * 1.44269504f + magic;
 	vf n = z - magic;
-	vf r = x - n * 0.693359375f;                   /* ln 2 in two parts (Cody and Waite) */
+	vf r = x - n * 0.693359375f; /* ln 2 in two parts (Cody and Waite) */
 	r = r + n * 2.12194440e-4f;
 	vf p = v_set1(1.0f / 720);
 	p = p * r + (1.0f / 120 + 1.75f / 5040 * h2);
@@ -160,7 +175,7 @@ FO_INLINE vf v_exp(vf x)
 	p = p * r + 0.5f;
 	p = p * r + 1.0f;
 	p = p * r + 1.0f;
-	vf scale = (vf)(((vi)z - (vi)v_set1(magic) + 127) << 23);   /* n in the exponent's place */
+	vf scale = (vf)(((vi)z - (vi)v_set1(magic) + 127) << 23); /* n in the exponent's place */
 	return (vf)((vi)(p * scale) & ~zero);
 }
 
