@@ -1,34 +1,6 @@
 #!/bin/sh
 # flatout mfu: the worked examples, forms of input, contradictions.
-set -u
-: "${FLATOUT_BIN:=flatout}" "${FLATOUT_SOURCE:=.}"
-FLATOUT_DATA="$FLATOUT_SOURCE/data"
-export FLATOUT_DATA
-tmp=$(mktemp -d) || exit 1
-trap 'rm -rf "$tmp"' EXIT
-failed=0
-
-# expect STATUS PATTERN ARGUMENTS...: exit status and a fixed text in what is printed, on either stream.
-expect()
-{
-	status=$1 pattern=$2
-	shift 2
-	"$FLATOUT_BIN" "$@" >"$tmp/out" 2>&1 </dev/null
-	got=$?
-	if [ "$got" != "$status" ] || ! grep -qF -- "$pattern" "$tmp/out"; then
-		printf "FAILED: flatout %s\n  exit %s, expected %s and: %s\n" "$*" "$got" "$status" "$pattern"
-		sed "s/^/  | /" "$tmp/out"
-		failed=1
-	fi
-}
-# What the last command printed fits 80 columns.
-narrow()
-{
-	if LC_ALL=C grep -n "^.\{81,\}" "$tmp/out"; then
-		printf "FAILED: lines over 80 columns\n"
-		failed=1
-	fi
-}
+. "$(dirname "$0")/lib_expect.sh"
 
 B="mfu --model llama-3.1-8b --seq 8192 --device b200 --devices 1"
 H="mfu --params 7e9 --device h100 --devices 8"
