@@ -2,6 +2,7 @@
 #ifndef FO_TESTS_SUPPORT_FUZZ_TARGETS_H
 #define FO_TESTS_SUPPORT_FUZZ_TARGETS_H
 
+#include "ckpt/ckpt.h" /* the readers are of both halves: a build without the engine leaves these tests out */
 #include <stddef.h>
 
 struct fuzz_target {
