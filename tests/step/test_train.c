@@ -392,10 +392,12 @@ static void test_memory_plan(void **state)
 	s.run.eval_every = 4;
 	must(train(&s, &w, &r));
 	assert_true(r.planned_bytes >= (int64_t)64 << 20);
-	double off = (double)r.measured_bytes / (double)r.planned_bytes - 1;
-	if (fabs(off) > 0.03)
-		fail_msg("planned %lld bytes, measured %lld: %+.1f %%", (long long)r.planned_bytes,
-			 (long long)r.measured_bytes, 100 * off);
+	/* The plan counts whole huge pages of 2 MiB; where the system has none to give, the last one of each of up to eight regions
+	 * is only touched in part and less is measured. More than planned is never right. */
+	double planned = (double)r.planned_bytes, measured = (double)r.measured_bytes, granules = 8.0 * (2 << 20);
+	if (measured > 1.03 * planned || measured < 0.97 * planned - granules)
+		fail_msg("planned %.1f MiB, measured %.1f MiB: %+.1f %%", planned / 1048576, measured / 1048576,
+			 100 * (measured / planned - 1));
 	fo_train_result_fini(&r);
 	fo_opt_fini(&s.options);
 }
