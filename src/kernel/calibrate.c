@@ -129,17 +129,9 @@ static void measure(const struct fo_kernel_set *set, int dtype, int threads, dou
 
 static void measure_all(int dtype, int threads, double seconds, struct fo_calibration *c)
 {
-	static const struct fo_kernel_set *const sets[] = {
-		&fo_kernels_ref,
-#ifdef __x86_64__
-		&fo_kernels_avx2,
-		&fo_kernels_avx512,
-		&fo_kernels_amx,
-#endif
-	};
-	for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
-		if (sets[i]->peak_burst && sets[i]->have())
-			measure(sets[i], dtype, threads, seconds, c);
+	for (int i = 0; i < FO_ISA_COUNT; i++)
+		if (fo_kernel_sets[i] && fo_kernel_sets[i]->peak_burst && fo_kernel_sets[i]->have())
+			measure(fo_kernel_sets[i], dtype, threads, seconds, c);
 }
 
 /* ---- the cache ---- */

@@ -12,7 +12,7 @@ const char *const fo_isa_name[FO_ISA_COUNT] = { "ref", "avx2", "avx512", "amx" }
 #include <unistd.h>
 
 /* Sets by instruction set; a row that a set leaves out falls to the next lower one. */
-static const struct fo_kernel_set *const sets[FO_ISA_COUNT] = {
+const struct fo_kernel_set *const fo_kernel_sets[FO_ISA_COUNT] = {
 	&fo_kernels_ref,
 	&fo_kernels_avx2,
 	&fo_kernels_avx512,
@@ -55,7 +55,7 @@ static enum fo_isa detect(void)
 	return FO_ISA_AMX;
 }
 #else
-static const struct fo_kernel_set *const sets[FO_ISA_COUNT] = { &fo_kernels_ref };
+const struct fo_kernel_set *const fo_kernel_sets[FO_ISA_COUNT] = { &fo_kernels_ref };
 
 static enum fo_isa detect(void) { return FO_ISA_REF; }
 #endif
@@ -101,11 +101,11 @@ fo_status fo_isa_choose(enum fo_isa *out)
 const struct fo_kernel *fo_kernel_pick(enum fo_isa isa, const struct fo_call *shape, const struct fo_kernel_set **set)
 {
 	for (int i = isa; i > FO_ISA_REF; i--) {
-		const struct fo_kernel *k = sets[i] ? &sets[i]->kernel[shape->kind] : NULL;
+		const struct fo_kernel *k = fo_kernel_sets[i] ? &fo_kernel_sets[i]->kernel[shape->kind] : NULL;
 
 		if (k && k->run && (!k->can || k->can(shape))) {
 			if (set)
-				*set = sets[i];
+				*set = fo_kernel_sets[i];
 			return k;
 		}
 	}

@@ -58,6 +58,8 @@ struct fo_kernel_set {
 	double (*peak_burst)(int dtype, int64_t n);
 };
 extern const struct fo_kernel_set fo_kernels_ref, fo_kernels_null, fo_kernels_avx2, fo_kernels_avx512, fo_kernels_amx;
+/* The sets of this architecture by instruction set; NULL where the architecture has none (only ref is everywhere). */
+extern const struct fo_kernel_set *const fo_kernel_sets[FO_ISA_COUNT];
 
 /* The best instruction set this machine has, lowered by FLATOUT_ISA (ref, avx2, avx512, amx). FO_EUNSUPPORTED when the
  * variable asks for one that is not there; FO_EARG for an unknown name. */

@@ -48,14 +48,25 @@ fo_status fo_session_save(struct fo_session *s, char *path, size_t size)
 	return fo_session_log_checkpoint(s, s->meta.step, path, seconds);
 }
 
+fo_status fo_session_find(struct fo_session *s)
+{
+	FO_TRY(fo_ckpt_latest(&s->arena, s->ckpt_dir, &s->found_path));
+	fo_status st = s->found_path ? fo_ckpt_open(s->found_path, &s->found) : FO_OK;
+	if (st != FO_OK) {
+		fo_err_save(&s->found_error, st);
+		s->found = (struct fo_ckpt_meta){ 0 };
+	}
+	return FO_OK;
+}
+
 fo_status fo_session_resume(struct fo_session *s)
 {
-	char *path;
-	struct fo_ckpt_meta m;
-	FO_TRY(fo_ckpt_latest(&s->arena, s->ckpt_dir, &path));
+	const char *path = s->found_path;
+	const struct fo_ckpt_meta m = s->found;
 	if (!path)
 		return FO_OK;
-	FO_TRY(fo_ckpt_open(path, &m));
+	if (s->found_error.st != FO_OK)
+		return fo_err_raise(&s->found_error);
 	if (strcmp(m.precision, s->meta.precision))
 		return fo_hint(fo_fail(FO_EARG, "checkpoint '%s' was trained in %s, this run asks for %s", path,
 				       m.precision, s->meta.precision),

@@ -92,7 +92,7 @@ static fo_status announce(struct fo_session *s)
 		.peak = s->peak,
 		.isa = s->options.isa,
 		.threads = s->options.threads,
-		.resumed_step = s->meta.step,
+		.resumed_step = s->found.step,
 		.train_tokens = s->corpus.train.tokens,
 		.val_tokens = s->corpus.val.tokens,
 		.params = fo_model_params(&s->model),
@@ -209,14 +209,9 @@ static fo_status open_session(struct fo_session *s)
 	if (s->h->dry_run)
 		return announce(s);
 	FO_TRY(fo_session_tensors(s));
-	/* The newest checkpoint's step is part of what is announced, so it is looked up first and read after the memory check. */
-	char *path;
-	struct fo_ckpt_meta m;
-	FO_TRY(fo_ckpt_latest(&s->arena, s->ckpt_dir, &path));
-	if (path && fo_ckpt_open(path, &m) == FO_OK)
-		s->meta.step = m.step;
+	/* The newest checkpoint's step is part of what is announced; its tensors are read after the memory check. */
+	FO_TRY(fo_session_find(s));
 	FO_TRY(announce(s));
-	s->meta.step = 0;
 	fo_store_init(s->store, &s->program, (uint64_t)s->r->seed);
 	FO_TRY(fo_session_resume(s));
 	struct fo_batch_shape shape = batch_shape(s, s->r->micro_batches);

@@ -34,6 +34,9 @@ struct fo_session {
 	struct fo_peak peak;
 	struct fo_calibration calibration;
 	struct fo_ckpt_meta meta;
+	char *found_path;                 /* the newest checkpoint; NULL: none */
+	struct fo_ckpt_meta found;        /* its meta; zero when there is none or it is damaged */
+	struct fo_err found_error;        /* st FO_OK, or why it cannot be resumed from */
 	struct fo_st_tensor *weight, *state;
 	size_t weights, states, weight_cap, state_cap;
 	char *ckpt_dir, *log_path, *run_json;
@@ -56,6 +59,9 @@ FO_CHECKED fo_status fo_session_sample(struct fo_session *s, char **text);
 /* src/train/state.c: tensors of the store by name, checkpoint and resume. */
 FO_CHECKED fo_status fo_session_tensors(struct fo_session *s);
 FO_CHECKED fo_status fo_session_save(struct fo_session *s, char *path, size_t size);
+/* Looks up and checks the newest checkpoint, once: its files are hashed. What is wrong with it is told by fo_session_resume,
+ * after the plan was announced. */
+FO_CHECKED fo_status fo_session_find(struct fo_session *s);
 FO_CHECKED fo_status fo_session_resume(struct fo_session *s);
 /* src/train/log.c */
 FO_CHECKED fo_status fo_session_log_open(struct fo_session *s);

@@ -12,16 +12,6 @@
 
 enum { CASES = 256 };
 
-static const struct fo_kernel_set *const sets[] = {
-	&fo_kernels_ref,
-#ifdef __x86_64__
-	&fo_kernels_avx2,
-	&fo_kernels_avx512,
-	&fo_kernels_amx,
-#endif
-};
-enum { SETS = sizeof sets / sizeof *sets };
-
 static bool takes(const struct fo_kernel *k, const struct num_case *c)
 {
 	return k->run && (!k->can || k->can(&c->call));
@@ -34,24 +24,24 @@ static void check_dtype(int dtype)
 
 	assert_non_null(list);
 	assert_true(n <= CASES);
-	for (int s = 0; s < SETS; s++) {
+	for (int s = 0; s < FO_ISA_COUNT && fo_kernel_sets[s]; s++) {
 		int checked = 0;
 
-		if (!fo_isa_have(sets[s]->isa)) {
-			print_message("not checked: %s not on this machine\n", sets[s]->name);
+		if (!fo_isa_have(fo_kernel_sets[s]->isa)) {
+			print_message("not checked: %s not on this machine\n", fo_kernel_sets[s]->name);
 			continue;
 		}
-		assert_true(sets[s]->have());
+		assert_true(fo_kernel_sets[s]->have());
 		for (size_t i = 0; i < n; i++) {
 			char why[512];
 
-			if (!takes(&sets[s]->kernel[list[i].call.kind], &list[i]))
+			if (!takes(&fo_kernel_sets[s]->kernel[list[i].call.kind], &list[i]))
 				continue;
 			checked++;
-			if (!num_check(&list[i], &sets[s]->kernel[list[i].call.kind], why, sizeof why))
-				fail_msg("set %s: %s", sets[s]->name, why);
+			if (!num_check(&list[i], &fo_kernel_sets[s]->kernel[list[i].call.kind], why, sizeof why))
+				fail_msg("set %s: %s", fo_kernel_sets[s]->name, why);
 		}
-		print_message("%s: %d of %zu cases checked\n", sets[s]->name, checked, n);
+		print_message("%s: %d of %zu cases checked\n", fo_kernel_sets[s]->name, checked, n);
 		assert_true(s > 0 || checked == (int)n); /* ref takes everything */
 	}
 	free(list);
@@ -85,16 +75,16 @@ static void test_long_products(void **state)
 	};
 
 	(void)state;
-	for (int s = 1; s < SETS; s++)
-		for (size_t i = 0; i < sizeof shape / sizeof *shape && fo_isa_have(sets[s]->isa); i++) {
-			const struct fo_kernel *k = &sets[s]->kernel[FO_OP_matmul];
+	for (int s = 1; s < FO_ISA_COUNT && fo_kernel_sets[s]; s++)
+		for (size_t i = 0; i < sizeof shape / sizeof *shape && fo_isa_have(fo_kernel_sets[s]->isa); i++) {
+			const struct fo_kernel *k = &fo_kernel_sets[s]->kernel[FO_OP_matmul];
 			struct num_case c;
 			char why[512];
 
 			num_case_matmul(&c, shape[i].m, shape[i].n, shape[i].k, shape[i].ta, shape[i].tb, FO_BF16,
 					shape[i].cc, shape[i].access, false);
 			if (takes(k, &c) && !num_check(&c, k, why, sizeof why))
-				fail_msg("set %s: %s", sets[s]->name, why);
+				fail_msg("set %s: %s", fo_kernel_sets[s]->name, why);
 		}
 }
 
@@ -128,12 +118,12 @@ static void test_null(void **state)
 static void test_peak_burst(void **state)
 {
 	(void)state;
-	for (int s = 0; s < SETS; s++)
-		for (int dtype = FO_F32; dtype <= FO_F64 && fo_isa_have(sets[s]->isa) && sets[s]->peak_burst; dtype++) {
-			double flop = sets[s]->peak_burst(dtype, 100);
+	for (int s = 0; s < FO_ISA_COUNT && fo_kernel_sets[s]; s++)
+		for (int dtype = FO_F32; dtype <= FO_F64 && fo_isa_have(fo_kernel_sets[s]->isa) && fo_kernel_sets[s]->peak_burst; dtype++) {
+			double flop = fo_kernel_sets[s]->peak_burst(dtype, 100);
 
 			assert_true(flop >= 0);
-			assert_true(sets[s]->peak_burst(dtype, 200) == 2 * flop);
+			assert_true(fo_kernel_sets[s]->peak_burst(dtype, 200) == 2 * flop);
 		}
 }
 
