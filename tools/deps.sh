@@ -14,6 +14,9 @@ libjansson-dev|module jansson|jansson
 libyaml-dev|module yaml-0.1|libyaml
 libpcre2-dev|module libpcre2-8|PCRE2 (8 bit)
 libxxhash-dev|module libxxhash|xxHash
+zlib1g-dev|module zlib|zlib
+libzstd-dev|module libzstd|zstd
+libhwloc-dev|module hwloc|hwloc
 '
 FO_NEED_TEST='
 libcmocka-dev|module cmocka|cmocka
