@@ -9,32 +9,9 @@
 
 enum { MAX_DEPTH = sizeof(((struct fo_json *)0)->comma) / sizeof(bool) };
 
-/* Decodes one UTF-8 sequence of at most n bytes; returns its length, or 0 if it is broken. */
-static size_t decode(const unsigned char *s, size_t n, uint32_t *code)
-{
-	size_t len = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : s[0] < 0xf5 ? 4 : 0;
-	if (len == 0 || len > n)
-		return 0;
-	uint32_t c = len == 1 ? s[0] : s[0] & (0xffu >> (len + 1));
-	for (size_t i = 1; i < len; i++) {
-		if ((s[i] & 0xc0) != 0x80)
-			return 0;
-		c = c << 6 | (s[i] & 0x3f);
-	}
-	/* Overlong forms, surrogates and what lies above Unicode. */
-	if ((len == 3 && c < 0x800) || (len == 4 && (c < 0x10000 || c > 0x10ffff)) || (c >= 0xd800 && c <= 0xdfff))
-		return 0;
-	*code = c;
-	return len;
-}
-
-/* Characters that are legal in JSON but upset terminals (DEL, C1), JavaScript (U+2028, U+2029) or YAML readers (byte
- * order mark, non-characters): a JSON string of ours is also a YAML double-quoted scalar. */
-static bool wants_escape(uint32_t c)
-{
-	return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x2028 || c == 0x2029 || c == 0xfeff || c == 0xfffe ||
-	       c == 0xffff;
-}
+/* Beside what is unsafe anywhere: non-characters, which YAML readers refuse: a JSON string of ours is also a YAML
+ * double-quoted scalar. */
+static bool wants_escape(uint32_t c) { return fo_utf8_unsafe(c) || c == 0xfffe || c == 0xffff; }
 
 void fo_json_string(struct fo_str *out, const char *text, size_t len)
 {
@@ -43,7 +20,7 @@ void fo_json_string(struct fo_str *out, const char *text, size_t len)
 	fo_str_append(out, "\"", 1);
 	for (size_t i = 0; i < len;) {
 		uint32_t c;
-		size_t n = decode(s + i, len - i, &c);
+		size_t n = fo_utf8_decode(s + i, len - i, &c);
 		if (n == 0) {
 			fo_str_puts(out, "\xef\xbf\xbd"); /* U+FFFD */
 			i++;

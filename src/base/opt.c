@@ -63,14 +63,20 @@ char *fo_opt_env_name(char buf[128], const char *key)
 	return buf;
 }
 
+/* The distance where it can be below `least`: lengths alone rule most keys out, and a hostile file asks for thousands. */
+static int distance_below(const char *name, int len, const char *key, int least)
+{
+	return abs(len - (int)strlen(key)) < least ? fo_str_distance(name, key) : least;
+}
+
 const char *fo_opt_nearest(struct fo_opt_set *s, const char *name, bool sections)
 {
 	const char *best = NULL;
 	/* More than half of the letters wrong is no longer a typing mistake. */
-	int least = (int)strlen(name) / 2 + 1;
+	int len = (int)strlen(name), least = len / 2 + 1;
 	for (int i = 0; s->rows && s->rows[i].key; i++) {
 		const char *key = s->rows[i].key, *last = fo_opt_last_part(key), *dot = strchr(key, '.');
-		int whole = fo_str_distance(name, key), part = fo_str_distance(name, last);
+		int whole = distance_below(name, len, key, least), part = distance_below(name, len, last, least);
 		/* "steps" inside the wrong section is nearer than its spelling says. */
 		if (!strcmp(fo_opt_last_part(name), last))
 			part = 0;
@@ -81,7 +87,7 @@ const char *fo_opt_nearest(struct fo_opt_set *s, const char *name, bool sections
 		if (!sections || !dot)
 			continue;
 		char *section = fo_arena_printf(&s->arena, "%.*s", (int)(dot - key), key);
-		int d = fo_str_distance(name, section);
+		int d = distance_below(name, len, section, least);
 		if (d < least) {
 			least = d;
 			best = section;

@@ -105,37 +105,67 @@ char *fo_str_bytes(char buf[32], double bytes)
 	return buf;
 }
 
-/* Length of the valid UTF-8 sequence at s, 0 if it is broken. */
-static int utf8_length(const unsigned char *s)
+size_t fo_utf8_decode(const void *text, size_t n, uint32_t *code)
 {
-	if (s[0] < 0x80)
-		return 1;
-	int n = s[0] >= 0xc2 && s[0] <= 0xdf ? 2 : (s[0] & 0xf0) == 0xe0 ? 3 : s[0] >= 0xf0 && s[0] <= 0xf4 ? 4 : 0;
-	for (int i = 1; i < n; i++)
+	const unsigned char *s = text;
+	size_t len = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : s[0] < 0xf5 ? 4 : 0;
+	if (len == 0 || len > n)
+		return 0;
+	uint32_t c = len == 1 ? s[0] : s[0] & (0xffu >> (len + 1));
+	for (size_t i = 1; i < len; i++) {
 		if ((s[i] & 0xc0) != 0x80)
 			return 0;
-	if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) || (s[0] == 0xf0 && s[1] < 0x90) ||
-	    (s[0] == 0xf4 && s[1] > 0x8f))
+		c = c << 6 | (s[i] & 0x3f);
+	}
+	if ((len == 3 && c < 0x800) || (len == 4 && (c < 0x10000 || c > 0x10ffff)) || (c >= 0xd800 && c <= 0xdfff))
 		return 0;
-	return n;
+	if (code)
+		*code = c;
+	return len;
+}
+
+bool fo_utf8_unsafe(uint32_t c)
+{
+	return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x61c || (c >= 0x200e && c <= 0x200f) ||
+	       (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069) || c == 0xfeff;
 }
 
 char *fo_str_visible(char *buf, size_t size, const char *src)
 {
-	size_t o = 0;
-	for (const unsigned char *s = (const unsigned char *)src; *s && o + 5 < size;) {
-		int n = utf8_length(s);
-		bool control = *s < 0x20 || *s == 0x7f || (n == 2 && s[0] == 0xc2 && s[1] < 0xa0);
-		if (n == 0 || control) {
-			o += (size_t)snprintf(buf + o, size - o, "\\x%02x", *s);
-			s++;
-		} else {
-			memcpy(buf + o, s, (size_t)n);
-			o += (size_t)n;
-			s += n;
-		}
+	size_t o = 0, left = strlen(src);
+	uint32_t c;
+	for (const unsigned char *s = (const unsigned char *)src; left;) {
+		size_t n = fo_utf8_decode(s, left, &c), used = n ? n : 1;
+		bool shown = n && !fo_utf8_unsafe(c);
+		if (o + (shown ? n : 4 * used) + 1 > size)
+			break;
+		for (size_t i = 0; i < used; i++)
+			if (shown)
+				buf[o++] = (char)s[i];
+			else
+				o += (size_t)snprintf(buf + o, size - o, "\\x%02x", s[i]);
+		s += used;
+		left -= used;
 	}
 	if (size)
 		buf[o] = 0;
 	return buf;
+}
+
+void fo_str_xml(struct fo_str *out, const char *text)
+{
+	size_t left = strlen(text);
+	uint32_t c;
+	fo_str_append(out, "", 0);
+	while (left) {
+		size_t n = fo_utf8_decode(text, left, &c);
+		if (!n || (fo_utf8_unsafe(c) && c != '\t' && c != '\n') || c == 0xfffe || c == 0xffff)
+			fo_str_puts(out, "\xef\xbf\xbd");
+		else if (c == '&' || c == '<' || c == '>' || c == '"' || c == '\'')
+			fo_str_printf(out, "&#%d;", (int)c);
+		else
+			fo_str_append(out, text, n);
+		text += n ? n : 1;
+		left -= n ? n : 1;
+	}
 }

@@ -20,7 +20,20 @@ int fo_str_distance(const char *a, const char *b);
 /* "1.23 k", "4.56 GiB": counts with SI prefixes, bytes with binary ones; buf holds the text and is returned. */
 char *fo_str_si(char buf[32], double value, const char *unit);
 char *fo_str_bytes(char buf[32], double bytes);
-/* Copies src with every byte that could upset a terminal (controls, broken UTF-8) made visible as \xNN. */
+/* The UTF-8 sequence at s[0..n): its length, 0 where it is broken (overlong, surrogate, cut, above U+10FFFF); *code, which
+ * may be NULL, is its code point. n >= 1. */
+size_t fo_utf8_decode(const void *s, size_t n, uint32_t *code);
+/* Controls, and what reorders or hides the text around it (bidirectional marks, embeddings, overrides and isolates; line and
+ * paragraph separators): no string from a file may bring these to a terminal or into a page. */
+bool fo_utf8_unsafe(uint32_t code);
+
+/* Three sinks for strings that come from files or users: a terminal, XML (text or attribute of HTML or SVG), and JSON
+ * (fo_json_string). Nothing else may carry such a string there. */
+
+/* Copies src with every byte that could upset a terminal (unsafe characters, broken UTF-8) made visible as \xNN. */
 char *fo_str_visible(char *buf, size_t size, const char *src);
+/* Appends text escaped for XML and HTML, as content or inside either kind of quotes: & < > " ' as references; unsafe
+ * characters other than tab and newline, what XML 1.0 forbids, and broken UTF-8 become U+FFFD. */
+void fo_str_xml(struct fo_str *out, const char *text);
 
 #endif

@@ -216,9 +216,57 @@ static void test_visible(void **state)
 	assert_string_equal(fo_str_visible(b, sizeof b, "\xc0\xaf\xff"), "\\xc0\\xaf\\xff"); /* overlong, impossible */
 	assert_string_equal(fo_str_visible(b, sizeof b, "\xe2\x82"), "\\xe2\\x82");         /* ends in the middle */
 	assert_string_equal(fo_str_visible(b, sizeof b, "\xed\xa0\x80"), "\\xed\\xa0\\x80"); /* half a surrogate pair */
+	/* What reorders or hides its surroundings: right-to-left override, isolate, byte order mark, line separator. */
+	assert_string_equal(fo_str_visible(b, sizeof b, "a\xe2\x80\xae" "b"), "a\\xe2\\x80\\xae" "b");
+	assert_string_equal(fo_str_visible(b, sizeof b, "\xe2\x81\xa6"), "\\xe2\\x81\\xa6");
+	assert_string_equal(fo_str_visible(b, sizeof b, "\xef\xbb\xbf"), "\\xef\\xbb\\xbf");
+	assert_string_equal(fo_str_visible(b, sizeof b, "\xe2\x80\xa8"), "\\xe2\\x80\\xa8");
 	char small[8];
 	fo_str_visible(small, sizeof small, "\x01\x02\x03\x04");
-	assert_true(strlen(small) < sizeof small);
+	assert_string_equal(small, "\\x01");
+	fo_str_visible(small, sizeof small, "1234567890");
+	assert_string_equal(small, "1234567");
+	fo_str_visible(small, sizeof small, "12345\xc3\xa9\xc3\xa9"); /* no character is cut in two */
+	assert_string_equal(small, "12345\xc3\xa9");
+}
+
+static void test_xml(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *in, *out;
+	} cases[] = {
+		{ "", "" },
+		{ "plain \xc3\xa9\t\n", "plain \xc3\xa9\t\n" },
+		{ "<script>alert('x')</script>", "&#60;script&#62;alert(&#39;x&#39;)&#60;/script&#62;" },
+		{ "\" onload=\"x &amp;", "&#34; onload=&#34;x &#38;amp;" },
+		{ "]]><!--", "]]&#62;&#60;!--" },
+		{ "\x1b[0m\x07", "\xef\xbf\xbd[0m\xef\xbf\xbd" },
+		{ "\xff\xc3", "\xef\xbf\xbd\xef\xbf\xbd" },
+		{ "a\xe2\x80\xae" "b", "a\xef\xbf\xbd" "b" },
+		{ "\xef\xbf\xbe", "\xef\xbf\xbd" }, /* U+FFFE is not a character of XML */
+	};
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		struct fo_str s = { 0 };
+		fo_str_xml(&s, cases[i].in);
+		assert_string_equal(s.data, cases[i].out);
+		fo_str_fini(&s);
+	}
+	for (uint64_t seed = 0; seed < 2000; seed++) {
+		char bytes[65] = { 0 };
+		for (size_t i = 0; i + 1 < sizeof bytes; i++)
+			bytes[i] = (char)(fo_rng_u64(seed, i) % 255 + 1);
+		struct fo_str s = { 0 };
+		fo_str_xml(&s, bytes);
+		uint32_t c;
+		for (size_t i = 0, n; i < s.len; i += n) {
+			n = fo_utf8_decode(s.data + i, s.len - i, &c);
+			assert_true(n > 0 && (c >= 0x20 || c == '\t' || c == '\n'));
+			assert_null(strchr("<>\"'", s.data[i]));
+			assert_true(c != '&' || s.data[i + 1] == '#');
+		}
+		fo_str_fini(&s);
+	}
 }
 
 static void test_clock(void **state)
@@ -274,7 +322,8 @@ int main(void)
 		cmocka_unit_test(test_error_text), cmocka_unit_test(test_error_bounds), cmocka_unit_test(test_error_thread),
 		cmocka_unit_test(test_error_codes), cmocka_unit_test(test_arena), cmocka_unit_test(test_pages),
 		cmocka_unit_test(test_sizes), cmocka_unit_test(test_string), cmocka_unit_test(test_distance),
-		cmocka_unit_test(test_units), cmocka_unit_test(test_visible), cmocka_unit_test(test_clock),
+		cmocka_unit_test(test_units), cmocka_unit_test(test_visible),
+		cmocka_unit_test(test_xml), cmocka_unit_test(test_clock),
 		cmocka_unit_test(test_random), cmocka_unit_test(test_statistics),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
