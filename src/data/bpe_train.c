@@ -18,6 +18,13 @@
 #define SAMPLE_BYTES ((size_t)1 << 16) /* text is sampled in blocks of this size */
 #define MAX_FILES ((size_t)1 << 22)
 
+static bool stopped(const volatile sig_atomic_t *stop) { return stop && *stop; }
+
+static fo_status interrupted(void)
+{
+	return fo_fail(FO_EINTERRUPT, "stopped while training the tokenizer; nothing of it is kept");
+}
+
 /* ---- distinct words ---- */
 
 struct word {
@@ -300,7 +307,7 @@ static void merge_best(struct trainer *t, const struct pair *best)
 	push_touched(t);
 }
 
-static void trainer_start(struct trainer *t, int64_t want)
+static fo_status trainer_start(struct trainer *t, int64_t want, const volatile sig_atomic_t *stop)
 {
 	t->want = want;
 	for (t->token_slots = 1024; t->token_slots < 2 * (size_t)want; t->token_slots *= 2)
@@ -318,11 +325,28 @@ static void trainer_start(struct trainer *t, int64_t want)
 	t->symbol = fo_xmalloc(w->text_len * sizeof *t->symbol);
 	for (size_t i = 0; i < w->text_len; i++)
 		t->symbol[i] = id_of[(unsigned char)w->text[i]];
-	for (size_t i = 0; i < w->n; i++)
+	for (size_t i = 0; i < w->n; i++) {
+		if (i % 4096 == 0 && stopped(stop))
+			return interrupted();
 		for (uint32_t k = 0; k + 1 < w->word[i].len; k++)
 			pair_add(t, t->symbol[w->word[i].at + k], t->symbol[w->word[i].at + k + 1], (uint32_t)i,
 				 w->word[i].count);
+	}
 	push_touched(t);
+	return FO_OK;
+}
+
+/* Early merges visit most words, late ones few: progress is told every so many tokens, the stop asked for before each. */
+static fo_status trainer_merge(struct trainer *t, fo_progress_fn *progress, void *ctx, const volatile sig_atomic_t *stop)
+{
+	for (struct pair *best; t->tokens < t->want && (best = best_pair(t));) {
+		if (stopped(stop))
+			return interrupted();
+		merge_best(t, best);
+		if (progress && t->tokens % 256 == 0)
+			progress(ctx, "merging", "tokens", (double)t->tokens, (double)t->want);
+	}
+	return FO_OK;
 }
 
 static void trainer_free(struct trainer *t)
@@ -359,7 +383,7 @@ static size_t block_start(const char *text, size_t len, size_t at)
 
 /* Counts the words of file blocks, every total/max-th one of all files' blocks. */
 static fo_status count_files(struct words *w, struct split *split, char **paths, size_t n, size_t max_bytes,
-			     fo_progress_fn *progress, void *ctx)
+			     fo_progress_fn *progress, void *ctx, const volatile sig_atomic_t *stop)
 {
 	size_t total = 0, blocks = 0, seen = 0;
 	for (size_t i = 0; i < n; i++) {
@@ -381,7 +405,7 @@ static fo_status count_files(struct words *w, struct split *split, char **paths,
 					continue;
 				size_t from = block_start(text, m.len, at),
 				       to = block_start(text, m.len, at + SAMPLE_BYTES);
-				st = words_count(w, split, text + from, to - from);
+				st = stopped(stop) ? interrupted() : words_count(w, split, text + from, to - from);
 				if (progress)
 					progress(ctx, "counting words", "bytes", (double)(seen + at), (double)total);
 			}
@@ -404,7 +428,7 @@ static fo_status trainer_finish(struct trainer *t, struct fo_tokenizer **out)
 		fo_array_room(&t->at, &t->at_cap, (size_t)t->tokens + 1, sizeof *t->at);
 		memcpy(t->bytes + t->bytes_len, special[i], len);
 		t->bytes_len += len;
-		k->special[i] = (struct tok_special){ (int32_t)t->tokens, fo_xstrdup(special[i]), false };
+		k->special[i] = (struct tok_special){ (int32_t)t->tokens, fo_xstrdup(special[i]), false, false };
 		t->at[++t->tokens] = t->bytes_len;
 	}
 	k->specials = 2;
@@ -426,7 +450,7 @@ static fo_status trainer_finish(struct trainer *t, struct fo_tokenizer **out)
 }
 
 fo_status fo_tokenizer_train(char **paths, size_t n, int64_t vocab, size_t max_bytes, fo_progress_fn *progress,
-			     void *ctx, struct fo_tokenizer **out)
+			     void *ctx, const volatile sig_atomic_t *stop, struct fo_tokenizer **out)
 {
 	if (vocab < 258 || vocab > TOK_MAX_VOCAB)
 		return fo_fail(
@@ -438,19 +462,16 @@ fo_status fo_tokenizer_train(char **paths, size_t n, int64_t vocab, size_t max_b
 	struct trainer t = { 0 };
 	struct split *split;
 	FO_TRY(split_new(split_pattern_llama3, &split));
-	fo_status st = count_files(&t.words, split, paths, n, max_bytes, progress, ctx);
+	fo_status st = count_files(&t.words, split, paths, n, max_bytes, progress, ctx, stop);
 	split_free(split);
 	if (st == FO_OK && !t.words.n)
 		st = fo_fail(FO_EARG, "no text to train a tokenizer on: %zu files without text", n);
-	if (st == FO_OK) {
-		trainer_start(&t, vocab - 2);
-		for (struct pair *best; t.tokens < t.want && (best = best_pair(&t));) {
-			merge_best(&t, best);
-			if (progress && t.tokens % 256 == 0)
-				progress(ctx, "merging", "tokens", (double)t.tokens, (double)t.want);
-		}
+	if (st == FO_OK)
+		st = trainer_start(&t, vocab - 2, stop);
+	if (st == FO_OK)
+		st = trainer_merge(&t, progress, ctx, stop);
+	if (st == FO_OK)
 		st = trainer_finish(&t, out);
-	}
 	trainer_free(&t);
 	return st;
 }

@@ -9,6 +9,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -25,11 +26,14 @@ typedef void fo_progress_fn(void *ctx, const char *what, const char *unit, doubl
  * ids 0..255 are the bytes in GPT-2's byte-to-unicode order, then merges, then the special tokens <|begin_of_text|>,
  * <|end_of_text|>. vocab is the total including specials (258 to 2^20); the result has fewer when no pair is left that
  * occurs twice: ask fo_tokenizer_vocab. The same input gives the same tokenizer. Some 100 bytes of memory per distinct
- * pair and word. FO_EARG: range, no text. */
+ * pair and word. stop (may be NULL): as soon as it is not 0 (a signal handler may set it), FO_EINTERRUPT; nothing is
+ * kept. FO_EARG: range, no text. */
 FO_CHECKED fo_status fo_tokenizer_train(char **paths, size_t n, int64_t vocab, size_t max_bytes,
-					fo_progress_fn *progress, void *ctx, struct fo_tokenizer **out);
-/* Reads what fo_tokenizer_save writes and Hugging Face's byte-level BPE files in the style of Llama 3 and GPT-2
- * (docs/data.md lists the fields). FO_EFORMAT names whatever would change the ids and is not supported. */
+					fo_progress_fn *progress, void *ctx, const volatile sig_atomic_t *stop,
+					struct fo_tokenizer **out);
+/* Reads what fo_tokenizer_save writes and Hugging Face's BPE files in the styles of Llama 3, GPT-2 and Qwen2 (bytes) and
+ * of Llama 2 and Mistral 7B (SentencePiece's, with byte fallback); docs/data.md lists the fields. FO_EFORMAT names
+ * whatever would change the ids and is not supported. */
 FO_CHECKED fo_status fo_tokenizer_load(const char *path, struct fo_tokenizer **out);
 /* Writes a tokenizer.json that Hugging Face tokenizers loads and that gives the same ids there. */
 FO_CHECKED fo_status fo_tokenizer_save(const struct fo_tokenizer *t, const char *path);
@@ -38,14 +42,34 @@ int64_t fo_tokenizer_vocab(const struct fo_tokenizer *t);
 int32_t fo_tokenizer_bos(const struct fo_tokenizer *t);
 int32_t fo_tokenizer_eos(const struct fo_tokenizer *t);
 uint64_t fo_tokenizer_checksum(const struct fo_tokenizer *t); /* XXH3 of the saved text */
-/* Appends the ids of text[0..len) to *ids (grown with fo_array_room; count in *n; the caller frees). Any bytes are legal,
- * and decoding gives them back. Special tokens are never read from a text: it cannot inject them. BOS and EOS are not
- * added. Threads that share a tokenizer take turns. Fails only when a foreign file's pattern runs into its match limit. */
+/* Appends the ids of text[0..len) to *ids (grown with fo_array_room; count in *n; the caller frees). Any bytes are legal.
+ * Decoding gives them back, but for what the file's own rules change: normalization (Qwen2), U+2581 read as a space and
+ * one leading space (SentencePiece's style). Special tokens are never read from a text: it cannot inject them. BOS and
+ * EOS are not added. Threads that share a tokenizer take turns: give each an encoder of its own instead. Fails only when a
+ * foreign file's pattern runs into its match limit. */
 FO_CHECKED fo_status fo_tokenizer_encode(const struct fo_tokenizer *t, const char *text, size_t len, int32_t **ids,
 					 size_t *n, size_t *cap);
+
+/* One thread's encoder: cache and scratch of its own (some 10 MiB once it has seen text) on a tokenizer that any number of
+ * them read at once. The tokenizer must outlive it. */
+struct fo_encoder;
+FO_CHECKED fo_status fo_encoder_new(const struct fo_tokenizer *t, struct fo_encoder **out);
+void fo_encoder_free(struct fo_encoder *e);
+/* As fo_tokenizer_encode. `first`: the text is whole or its beginning; false for a part behind a fo_tokenizer_cut. */
+FO_CHECKED fo_status fo_encoder_encode(struct fo_encoder *e, const char *text, size_t len, bool first, int32_t **ids,
+				       size_t *n, size_t *cap);
+/* The next place at or behind `at` (> 0) where a text may be cut so that the ids of its parts, end to end, are those of
+ * the whole; len where there is none. So one text can be encoded by many threads. A foreign pattern is never cut. */
+size_t fo_tokenizer_cut(const struct fo_tokenizer *t, const char *text, size_t len, size_t at);
+/* As fo_tokenizer_encode, by up to `threads` threads (at least 1) on parts of about a mebibyte. */
+FO_CHECKED fo_status fo_tokenizer_encode_threads(const struct fo_tokenizer *t, const char *text, size_t len,
+						 int threads, int32_t **ids, size_t *n, size_t *cap);
+
 struct fo_str;
 /* Appends the bytes of ids[0..n); special tokens appear as their text, ids outside the vocabulary are skipped. */
 void fo_tokenizer_decode(const struct fo_tokenizer *t, const int32_t *ids, size_t n, struct fo_str *out);
+/* The same for ids that begin a text: SentencePiece's style drops the space that encoding has put in front. */
+void fo_tokenizer_decode_text(const struct fo_tokenizer *t, const int32_t *ids, size_t n, struct fo_str *out);
 
 /* ---- shards: documents of token ids on disk ---- */
 

@@ -5,18 +5,26 @@
 #include "base/str.h"
 #include "data/data.h"
 
+#include <pthread.h>
+
 /* Ids and merge ranks are 31 bit, pair keys 62; the largest published vocabulary is 262,144 (Gemma 3). */
 #define TOK_MAX_VOCAB ((int64_t)1 << 20)
-/* A longer piece is cut. No text has such words; it bounds the scratch memory (some 3 MiB). */
-#define TOK_MAX_PIECE ((size_t)65536)
+/* A longer piece is cut. No text has such words; it bounds the scratch memory (some 40 MiB where one occurs). */
+#define TOK_MAX_PIECE ((size_t)1 << 20)
 
 /* ---- pre-tokenisation: text to pieces that no token crosses ---- */
 
-extern const char *const split_pattern_llama3, *const split_pattern_gpt2;
+extern const char *const split_pattern_llama3, *const split_pattern_gpt2, *const split_pattern_qwen2;
 
 struct split;
-/* Compiles a pattern in the syntax that Hugging Face's Oniguruma and PCRE2 share; FO_EFORMAT names what is not. */
+/* The pieces of a pattern in the syntax that Hugging Face's Oniguruma and PCRE2 share; FO_EFORMAT names what is not.
+ * The three patterns above have matchers of their own, which give what PCRE2 gives. */
 FO_CHECKED fo_status split_new(const char *pattern, struct split **out);
+/* The same always with PCRE2: the reference, and the only way for other patterns. */
+FO_CHECKED fo_status split_new_pcre(const char *pattern, struct split **out);
+/* Another user of the same pattern, for another thread; `s` must outlive it. */
+FO_CHECKED fo_status split_share(const struct split *s, struct split **out);
+bool split_is_known(const struct split *s); /* one of the three patterns */
 void split_free(struct split *s);
 
 /* Walks text[0..len) from pos = 0; zero the rest. Runs of bytes that are not UTF-8 are pieces of their own. */
@@ -30,6 +38,35 @@ struct split_cursor {
 FO_CHECKED fo_status split_next(struct split *s, struct split_cursor *c, const char **piece, size_t *piece_len);
 /* Length of the valid UTF-8 sequence at s[0..n), 0 if broken; n >= 1. */
 size_t utf8_sequence(const unsigned char *s, size_t n);
+/* The code point of the valid sequence at s; its length. */
+static inline size_t utf8_char(const unsigned char *s, uint32_t *c)
+{
+	if (s[0] < 0x80) {
+		*c = s[0];
+		return 1;
+	}
+	if (s[0] < 0xe0) {
+		*c = (s[0] & 0x1fu) << 6 | (s[1] & 0x3fu);
+		return 2;
+	}
+	if (s[0] < 0xf0) {
+		*c = (s[0] & 0x0fu) << 12 | (s[1] & 0x3fu) << 6 | (s[2] & 0x3fu);
+		return 3;
+	}
+	*c = (s[0] & 0x07u) << 18 | (s[1] & 0x3fu) << 12 | (s[2] & 0x3fu) << 6 | (s[3] & 0x3fu);
+	return 4;
+}
+
+/* The end of the match that a known pattern has at s[at], which is valid UTF-8 up to s[end]; at < end. */
+typedef size_t split_matcher(const unsigned char *s, size_t at, size_t end);
+split_matcher *split_known_matcher(const char *pattern); /* NULL: not a known one */
+
+/* ---- normalization form C, as Hugging Face tokenizers has it ---- */
+
+/* Whether text[0..len) may be changed by it; false for most texts. Broken bytes stand alone. */
+bool nfc_may_change(const char *text, size_t len);
+/* Appends the normal form of text[0..len). */
+void nfc_append(const char *text, size_t len, struct fo_str *out);
 
 /* ---- the tokenizer ---- */
 
@@ -46,13 +83,30 @@ static inline size_t tok_pair_hash(int32_t a, int32_t b)
 	return (size_t)(x ^ x >> 33);
 }
 
+/* An added token. */
 struct tok_special {
 	int32_t id;
 	char *text;
 	bool in_model; /* the file lists it in model.vocab too */
+	bool in_text;  /* Hugging Face's "special": false: an ordinary word that is read from texts, and goes first */
 };
 
-struct tok_work; /* lookup tables, scratch and cache of the encoder */
+/* Where SentencePiece's space mark goes in front of a text, and which part of the file says so. */
+enum tok_prefix {
+	TOK_NORMALIZER,      /* normalizer Replace: none */
+	TOK_NORMALIZER_MARK, /* normalizer Prepend and Replace: always */
+	TOK_METASPACE_NEVER, /* pre-tokenizer Metaspace */
+	TOK_METASPACE_FIRST, /* unless the text begins with a space */
+	TOK_METASPACE_ALWAYS /* the same: the two differ only around added tokens */
+};
+
+struct tok_index; /* lookup tables that encoders share */
+
+/* The encoder of fo_tokenizer_encode, made when first used: its callers take turns. */
+struct tok_shared {
+	pthread_mutex_t lock;
+	struct fo_encoder *encoder;
+};
 
 struct fo_tokenizer {
 	int64_t vocab;
@@ -65,24 +119,56 @@ struct fo_tokenizer {
 	int32_t bos, eos, byte_id[256];
 	bool whole_words; /* Hugging Face's ignore_merges: a piece that is a token is taken whole */
 	bool gpt2_style;  /* saved as ByteLevel with its own pattern, as GPT-2's file */
-	char *pattern;
+	bool nfc;         /* texts are brought to normalization form C first */
+	char *pattern;    /* NULL with `sentence` */
+	/* SentencePiece's style: symbols are characters, a space is U+2581 in the file and ' ' in `bytes`, characters
+	 * without a token become the tokens of their bytes. */
+	bool sentence, split_spaces; /* split_spaces: Metaspace's `split`: a piece ends before every space */
+	bool fuse_unknown;           /* no meaning where every byte has a token; kept for the file */
+	enum tok_prefix prefix;
+	char *unknown; /* unk_token, or NULL; kept for the file */
 	uint64_t checksum;
-	struct tok_work *work;
+	struct tok_index *index;
+	struct tok_shared *shared;
 };
 
-/* Completes a tokenizer whose vocab, bytes, at, merge, special, pattern and style are set: lookup tables, byte ids, BOS
- * and EOS, checksum. On failure the caller frees it with fo_tokenizer_free. */
+/* Completes a tokenizer whose vocab, bytes, at, merge, special, pattern and style are set: lookup tables, byte ids (set
+ * already with `sentence`), BOS and EOS, checksum. On failure the caller frees it with fo_tokenizer_free. */
 FO_CHECKED fo_status tok_finish(struct fo_tokenizer *t);
 void tok_text(const struct fo_tokenizer *t, struct fo_str *out); /* the tokenizer.json */
+bool tok_is_added(const struct fo_tokenizer *t, int32_t id);
 
 /* GPT-2's byte <-> character table: byte b is written as the code point tok_byte_char(b) < 324. */
 int tok_byte_char(int byte);
 int tok_char_byte(int code_point); /* -1: no byte is written so */
 
-/* Encodes in portions of at most a few thousand ids; `done`: bytes of text behind the portion's end. */
+/* The tables of a tokenizer. */
+FO_CHECKED fo_status tok_index_new(struct fo_tokenizer *t);
+void tok_index_free(struct tok_index *x);
+/* The merge of a and b: its rank and *out, -1 if there is none. */
+int64_t tok_merge_rank(const struct tok_index *x, int32_t a, int32_t b, int32_t *out);
+/* The token, not an added or byte-fallback one, with exactly these bytes; -1: none. */
+int32_t tok_word(const struct fo_tokenizer *t, const char *bytes, size_t len);
+const struct split *tok_split(const struct fo_tokenizer *t);
+/* Whether some merge joins character a with character b behind it: if not, a text can be cut between them. */
+bool tok_joins(const struct tok_index *x, uint32_t a, uint32_t b);
+
+#define SENTENCE_SPACE "\xe2\x96\x81" /* U+2581, how SentencePiece writes a space */
+#define SENTENCE_SPACE_CHAR 0x2581u
+
+/* The next piece of a SentencePiece-style text[0..len), len >= 1: no merge crosses its end. */
+size_t tok_sentence_piece(const struct fo_tokenizer *t, const char *text, size_t len);
+/* The symbols that its merges begin with: at most `len` ids. */
+size_t tok_sentence_symbols(const struct fo_tokenizer *t, const char *piece, size_t len, int32_t *ids);
+
+/* Encodes in portions of at most a few thousand ids; `done`: bytes of text behind the portion's end. Not with threads that
+ * share a tokenizer: those take turns. */
 typedef fo_status tok_sink_fn(void *ctx, const int32_t *ids, size_t n, size_t done);
 FO_CHECKED fo_status tok_encode(const struct fo_tokenizer *t, const char *text, size_t len, tok_sink_fn *sink,
 				void *ctx);
+/* The same with an encoder of one's own. `first`: the text is not the rest of one that was cut. */
+FO_CHECKED fo_status tok_encoder_run(struct fo_encoder *e, const char *text, size_t len, bool first, tok_sink_fn *sink,
+				     void *ctx);
 
 /* ---- shard file: little endian, header, ids padded with zeros to 8 bytes, offsets ---- */
 

@@ -5,12 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The patterns of Llama 3's and GPT-2's published tokenizers. */
+/* The patterns of Llama 3's, GPT-2's and Qwen2's (and Qwen3's) published tokenizers. */
 const char *const split_pattern_llama3 =
 	"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|"
 	"\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 const char *const split_pattern_gpt2 =
 	"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
+
+const char *const split_pattern_qwen2 =
+	"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|"
+	"\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 
 /* Unicode's White_Space, which is Oniguruma's \s; PCRE2's has U+180E in addition. */
 #define SPACE "\\t-\\r\\x20\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
@@ -19,7 +23,9 @@ const char *const split_pattern_gpt2 =
 #define MATCH_LIMIT 10000000u /* PCRE2's own default, stated because hostile patterns meet it */
 
 struct split {
+	split_matcher *match; /* of a known pattern; without one PCRE2's */
 	pcre2_code *code;
+	bool shared; /* the code is another split's */
 	pcre2_match_data *data;
 	pcre2_match_context *limits;
 };
@@ -89,16 +95,50 @@ static fo_status translate(struct fo_str *o, const char *p)
 	return FO_OK;
 }
 
+static fo_status make_match_data(struct split *s)
+{
+	s->data = pcre2_match_data_create_from_pattern(s->code, NULL);
+	s->limits = pcre2_match_context_create(NULL);
+	if (!s->data || !s->limits)
+		return fo_fail(FO_ENOMEM, "cannot allocate the split pattern's match data");
+	pcre2_set_match_limit(s->limits, MATCH_LIMIT);
+	return FO_OK;
+}
+
 fo_status split_new(const char *pattern, struct split **out)
+{
+	split_matcher *match = split_known_matcher(pattern);
+	if (!match)
+		return split_new_pcre(pattern, out);
+	*out = fo_xmalloc(sizeof **out);
+	(*out)->match = match;
+	return FO_OK;
+}
+
+fo_status split_share(const struct split *from, struct split **out)
+{
+	struct split *s = fo_xmalloc(sizeof *s);
+	*s = (struct split){ .match = from->match, .code = from->code, .shared = true };
+	fo_status st = s->match ? FO_OK : make_match_data(s);
+	if (st == FO_OK)
+		*out = s;
+	else
+		split_free(s);
+	return st;
+}
+
+bool split_is_known(const struct split *s) { return s->match != NULL; }
+
+fo_status split_new_pcre(const char *pattern, struct split **out)
 {
 	if (strlen(pattern) > MAX_PATTERN)
 		return fo_fail(FO_EFORMAT, "the split pattern has %zu bytes, at most %d are supported", strlen(pattern),
 			       MAX_PATTERN);
 	struct fo_str text = { 0 };
-	fo_status st = translate(&text, pattern);
-	if (st != FO_OK) {
+	fo_status translated = translate(&text, pattern);
+	if (translated != FO_OK) {
 		fo_str_fini(&text);
-		return st;
+		return translated;
 	}
 	int code;
 	PCRE2_SIZE at;
@@ -114,15 +154,12 @@ fo_status split_new(const char *pattern, struct split **out)
 	}
 	/* Without JIT (a hardened kernel may forbid it) pcre2_match interprets: slower, same result. */
 	(void)pcre2_jit_compile(s->code, PCRE2_JIT_COMPLETE);
-	s->data = pcre2_match_data_create_from_pattern(s->code, NULL);
-	s->limits = pcre2_match_context_create(NULL);
-	if (!s->data || !s->limits) {
+	fo_status st = make_match_data(s);
+	if (st == FO_OK)
+		*out = s;
+	else
 		split_free(s);
-		return fo_fail(FO_ENOMEM, "cannot allocate the split pattern's match data");
-	}
-	pcre2_set_match_limit(s->limits, MATCH_LIMIT);
-	*out = s;
-	return FO_OK;
+	return st;
 }
 
 void split_free(struct split *s)
@@ -131,7 +168,8 @@ void split_free(struct split *s)
 		return;
 	pcre2_match_context_free(s->limits);
 	pcre2_match_data_free(s->data);
-	pcre2_code_free(s->code);
+	if (!s->shared)
+		pcre2_code_free(s->code);
 	free(s);
 }
 
@@ -200,6 +238,12 @@ fo_status split_next(struct split *s, struct split_cursor *c, const char **piece
 		find_run(c);
 	if (!c->valid_run) {
 		take(c, c->run_end, piece, piece_len);
+		return FO_OK;
+	}
+	if (s->match) {
+		c->match_start = c->pos;
+		c->match_end = s->match((const unsigned char *)c->text, c->pos, c->run_end);
+		take(c, c->match_end, piece, piece_len);
 		return FO_OK;
 	}
 	size_t at = c->pos - c->run_start, run = c->run_end - c->run_start;

@@ -1,5 +1,5 @@
-/* Reading tokenizer.json: our own files and Hugging Face's byte-level BPE. Whatever would change the ids and is not
- * implemented is refused by name. */
+/* Reading tokenizer.json: our own files, Hugging Face's byte-level BPE and its SentencePiece-style BPE with byte fallback.
+ * Whatever would change the ids and is not implemented is refused by name. */
 #include "data/data_int.h"
 
 #include "base/fs.h"
@@ -15,15 +15,17 @@
 /* One token on the way in. */
 struct entry {
 	const char *text;
-	bool in_model, special;
+	bool in_model, special, in_text;
+	int byte; /* + 1: what byte a byte-fallback token stands for */
 };
 
 struct reader {
 	const json_t *root, *model, *vocab, *added;
 	struct entry *entry; /* by id */
 	int64_t vocab_size;
-	const char *pattern;
-	bool gpt2_style, whole_words;
+	const char *pattern, *unknown;
+	bool gpt2_style, whole_words, nfc, sentence, split_spaces, fuse_unknown;
+	enum tok_prefix prefix;
 	size_t specials;
 };
 
@@ -66,7 +68,7 @@ static fo_status read_byte_level(const json_t *v, const char *key, bool use_rege
 	return FO_OK;
 }
 
-static fo_status read_pre_tokenizer(struct reader *r)
+static fo_status read_byte_level_split(struct reader *r)
 {
 	const json_t *pre = json_object_get(r->root, "pre_tokenizer"), *list = json_object_get(pre, "pretokenizers");
 	if (text_is(json_object_get(pre, "type"), "ByteLevel")) {
@@ -95,19 +97,93 @@ static fo_status read_pre_tokenizer(struct reader *r)
 	return read_byte_level(json_array_get(list, 1), "pre_tokenizer.pretokenizers[1]", false);
 }
 
-/* Everything of the file that is not vocabulary. */
-static fo_status read_settings(struct reader *r)
+/* ---- SentencePiece's style ---- */
+
+static bool is_replace(const json_t *v, const char *from, const char *to)
 {
-	static const char *const none[] = { "normalizer", "truncation", "padding" };
-	for (size_t i = 0; i < sizeof none / sizeof *none; i++)
-		if (!absent(json_object_get(r->root, none[i])))
-			return differs(none[i], "null", json_object_get(r->root, none[i]));
-	FO_TRY(read_pre_tokenizer(r));
-	const json_t *decoder = json_object_get(r->root, "decoder");
-	if (!absent(decoder) && !text_is(json_object_get(decoder, "type"), "ByteLevel"))
-		return differs("decoder.type", "ByteLevel", json_object_get(decoder, "type"));
-	r->model = json_object_get(r->root, "model");
-	const json_t *type = json_object_get(r->model, "type"), *dropout = json_object_get(r->model, "dropout");
+	return text_is(json_object_get(v, "type"), "Replace") && text_is(json_object_get(v, "content"), to) &&
+	       text_is(json_object_get(json_object_get(v, "pattern"), "String"), from);
+}
+
+static fo_status read_sentence_normalizer(struct reader *r, const json_t *v)
+{
+	const json_t *list = json_object_get(v, "normalizers");
+	size_t n = json_array_size(list);
+	if (!absent(json_object_get(r->root, "pre_tokenizer")))
+		return fo_fail(FO_EFORMAT, "'normalizer' and 'pre_tokenizer' are both set, expected one of them where "
+					   "'model.byte_fallback' is true");
+	r->prefix = TOK_NORMALIZER;
+	if (is_replace(v, " ", SENTENCE_SPACE))
+		return FO_OK;
+	if (text_is(json_object_get(v, "type"), "Sequence") && n && n <= 2 &&
+	    is_replace(json_array_get(list, n - 1), " ", SENTENCE_SPACE)) {
+		const json_t *first = json_array_get(list, 0);
+		if (n == 1)
+			return FO_OK;
+		r->prefix = TOK_NORMALIZER_MARK;
+		if (text_is(json_object_get(first, "type"), "Prepend") &&
+		    text_is(json_object_get(first, "prepend"), SENTENCE_SPACE))
+			return FO_OK;
+	}
+	return differs("normalizer", "Replace of ' ' by U+2581, with or without Prepend of U+2581", v);
+}
+
+static fo_status read_metaspace(struct reader *r, const json_t *v)
+{
+	const json_t *scheme = json_object_get(v, "prepend_scheme"), *split = json_object_get(v, "split"),
+		     *prefix = json_object_get(v, "add_prefix_space");
+	if (!text_is(json_object_get(v, "type"), "Metaspace"))
+		return differs("pre_tokenizer.type", "Metaspace or null where 'model.byte_fallback' is true",
+			       json_object_get(v, "type"));
+	if (!text_is(json_object_get(v, "replacement"), SENTENCE_SPACE))
+		return differs("pre_tokenizer.replacement", "U+2581", json_object_get(v, "replacement"));
+	r->prefix = TOK_METASPACE_ALWAYS;
+	if (text_is(scheme, "first"))
+		r->prefix = TOK_METASPACE_FIRST;
+	else if (text_is(scheme, "never") || (!scheme && json_is_false(prefix)))
+		r->prefix = TOK_METASPACE_NEVER;
+	else if (scheme && !text_is(scheme, "always"))
+		return differs("pre_tokenizer.prepend_scheme", "always, first or never", scheme);
+	if (json_is_false(prefix) && r->prefix != TOK_METASPACE_NEVER)
+		return fo_fail(FO_EFORMAT, "'pre_tokenizer.add_prefix_space' is false, but 'prepend_scheme' is not never");
+	r->split_spaces = absent(split) || json_is_true(split);
+	return FO_OK;
+}
+
+static fo_status read_sentence_style(struct reader *r)
+{
+	const json_t *normalizer = json_object_get(r->root, "normalizer"),
+		     *pre = json_object_get(r->root, "pre_tokenizer");
+	r->sentence = true;
+	if (r->whole_words)
+		return fo_fail(FO_EFORMAT, "'model.ignore_merges' is true, expected false where 'model.byte_fallback' is true");
+	if (!absent(normalizer))
+		return read_sentence_normalizer(r, normalizer);
+	if (absent(pre))
+		return fo_fail(FO_EFORMAT, "'normalizer' and 'pre_tokenizer' are both null, expected U+2581 for spaces where "
+					   "'model.byte_fallback' is true");
+	return read_metaspace(r, pre);
+}
+
+static fo_status read_sentence_decoder(const json_t *decoder)
+{
+	const json_t *list = json_object_get(decoder, "decoders");
+	if (absent(decoder) || text_is(json_object_get(decoder, "type"), "Metaspace"))
+		return FO_OK;
+	if (!text_is(json_object_get(decoder, "type"), "Sequence") ||
+	    !is_replace(json_array_get(list, 0), SENTENCE_SPACE, " ") ||
+	    !text_is(json_object_get(json_array_get(list, 1), "type"), "ByteFallback") ||
+	    !text_is(json_object_get(json_array_get(list, 2), "type"), "Fuse"))
+		return differs("decoder", "a Sequence of Replace, ByteFallback, Fuse and Strip", decoder);
+	return FO_OK;
+}
+
+/* ---- settings ---- */
+
+static fo_status read_model_settings(struct reader *r)
+{
+	const json_t *type = json_object_get(r->model, "type"), *dropout = json_object_get(r->model, "dropout"),
+		     *unknown = json_object_get(r->model, "unk_token");
 	/* GPT-2's file is older than the field. */
 	if (!text_is(type, "BPE") && !(absent(type) && json_object_get(r->model, "merges")))
 		return differs("model.type", "BPE", type);
@@ -119,11 +195,38 @@ static fo_status read_settings(struct reader *r)
 		if (!absent(v) && !text_is(v, ""))
 			return differs(empty[i], "null", v);
 	}
-	if (json_is_true(json_object_get(r->model, "byte_fallback")))
-		return fo_fail(FO_EFORMAT, "'model.byte_fallback' is true, expected false");
+	if (!absent(unknown) && (!json_is_string(unknown) || json_string_length(unknown) > MAX_TOKEN))
+		return differs("model.unk_token", "a short text or null", unknown);
+	r->unknown = json_string_value(unknown);
+	r->fuse_unknown = json_is_true(json_object_get(r->model, "fuse_unk"));
 	r->whole_words = json_is_true(json_object_get(r->model, "ignore_merges"));
 	return FO_OK;
 }
+
+/* Everything of the file that is not vocabulary. */
+static fo_status read_settings(struct reader *r)
+{
+	static const char *const none[] = { "truncation", "padding" };
+	const json_t *decoder = json_object_get(r->root, "decoder"), *normalizer = json_object_get(r->root, "normalizer");
+	for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+		if (!absent(json_object_get(r->root, none[i])))
+			return differs(none[i], "null", json_object_get(r->root, none[i]));
+	r->model = json_object_get(r->root, "model");
+	FO_TRY(read_model_settings(r));
+	if (json_is_true(json_object_get(r->model, "byte_fallback"))) {
+		FO_TRY(read_sentence_style(r));
+		return read_sentence_decoder(decoder);
+	}
+	r->nfc = text_is(json_object_get(normalizer, "type"), "NFC");
+	if (!absent(normalizer) && !r->nfc)
+		return differs("normalizer", "null or NFC", normalizer);
+	FO_TRY(read_byte_level_split(r));
+	if (!absent(decoder) && !text_is(json_object_get(decoder, "type"), "ByteLevel"))
+		return differs("decoder.type", "ByteLevel", json_object_get(decoder, "type"));
+	return FO_OK;
+}
+
+/* ---- vocabulary ---- */
 
 static fo_status check_id(const json_t *id, const char *token, int64_t *out)
 {
@@ -176,11 +279,36 @@ static fo_status twice(const char *a, const char *b, int64_t id)
 		       fo_str_visible(y, 64, b), (long long)id);
 }
 
+/* An added token that Hugging Face reads from texts. */
+static fo_status check_in_text(const struct reader *r, const json_t *t, const char *token)
+{
+	static const char *const flag[] = { "single_word", "lstrip", "rstrip", "normalized" };
+	char visible[64];
+	fo_str_visible(visible, sizeof visible, token);
+	if (r->sentence)
+		return fo_fail(FO_EFORMAT, "added token '%s' is not special, expected special ones only where "
+					   "'model.byte_fallback' is true", visible);
+	for (int i = 0; i < 4; i++)
+		if (json_is_true(json_object_get(t, flag[i])))
+			return fo_fail(FO_EFORMAT, "added token '%s' is not special and its '%s' is true, expected false",
+				       visible, flag[i]);
+	return FO_OK;
+}
+
+/* <0x00> to <0xFF>: the byte + 1, 0 for any other token. */
+static int fallback_byte(const struct reader *r, const char *token)
+{
+	static const char digits[] = "0123456789ABCDEF";
+	if (!r->sentence || strlen(token) != 6 || strncmp(token, "<0x", 3) != 0 || token[5] != '>')
+		return 0;
+	const char *high = strchr(digits, token[3]), *low = strchr(digits, token[4]);
+	return high && low ? (int)(high - digits) * 16 + (int)(low - digits) + 1 : 0;
+}
+
 static fo_status read_vocab(struct reader *r)
 {
 	const char *token;
 	json_t *v;
-	char visible[64];
 	FO_TRY(read_ids(r));
 	r->entry = fo_xmalloc((size_t)r->vocab_size * sizeof *r->entry);
 	json_object_foreach((json_t *)r->vocab, token, v)
@@ -188,17 +316,17 @@ static fo_status read_vocab(struct reader *r)
 		struct entry *e = &r->entry[json_integer_value(v)];
 		if (e->text)
 			return twice(e->text, token, json_integer_value(v));
-		*e = (struct entry){ token, true, false };
+		*e = (struct entry){ .text = token, .in_model = true, .byte = fallback_byte(r, token) };
 	}
 	for (size_t i = 0; i < json_array_size(r->added); i++) {
 		const json_t *t = json_array_get(r->added, i);
 		int64_t id = json_integer_value(json_object_get(t, "id"));
 		struct entry *e = &r->entry[id];
 		token = json_string_value(json_object_get(t, "content"));
-		if (!json_is_true(json_object_get(t, "special")))
-			return fo_fail(FO_EFORMAT,
-				       "added token '%s' is not special: texts are not searched for added tokens",
-				       fo_str_visible(visible, 64, token));
+		if (!json_is_true(json_object_get(t, "special"))) {
+			FO_TRY(check_in_text(r, t, token));
+			e->in_text = true;
+		}
 		if (e->special || (e->text && strcmp(e->text, token) != 0))
 			return twice(e->text, token, id);
 		e->text = token;
@@ -226,6 +354,25 @@ static fo_status append_bytes(struct fo_str *out, const char *token)
 	return FO_OK;
 }
 
+/* Appends a token of SentencePiece's style: U+2581 is a space. */
+static fo_status append_sentence(struct fo_str *out, const struct entry *e)
+{
+	char visible[64];
+	if (e->byte) {
+		fo_str_append(out, &(char){ (char)(e->byte - 1) }, 1);
+		return FO_OK;
+	}
+	if (strchr(e->text, ' '))
+		return fo_fail(FO_EFORMAT, "token '%s' contains a space, which is written as U+2581 in this style",
+			       fo_str_visible(visible, sizeof visible, e->text));
+	for (const char *s = e->text; *s;) {
+		bool space = strncmp(s, SENTENCE_SPACE, 3) == 0;
+		fo_str_append(out, space ? " " : s, 1);
+		s += space ? 3 : 1;
+	}
+	return FO_OK;
+}
+
 static fo_status build_tokens(const struct reader *r, struct fo_tokenizer *t)
 {
 	struct fo_str bytes = { 0 };
@@ -233,13 +380,19 @@ static fo_status build_tokens(const struct reader *r, struct fo_tokenizer *t)
 	t->vocab = r->vocab_size;
 	t->at = fo_xmalloc(((size_t)t->vocab + 1) * sizeof *t->at);
 	t->special = fo_xmalloc((r->specials + 1) * sizeof *t->special);
+	for (int b = 0; b < 256; b++)
+		t->byte_id[b] = -1;
 	for (int64_t id = 0; id < t->vocab && st == FO_OK; id++) {
 		const struct entry *e = &r->entry[id];
 		t->at[id] = bytes.len;
 		if (e->special) {
 			fo_str_puts(&bytes, e->text);
 			t->special[t->specials++] = (struct tok_special){ (int32_t)id, fo_xstrdup(e->text),
-									  e->in_model };
+									  e->in_model, e->in_text };
+		} else if (e->text && r->sentence) {
+			st = append_sentence(&bytes, e);
+			if (e->byte)
+				t->byte_id[e->byte - 1] = (int32_t)id;
 		} else if (e->text) {
 			st = append_bytes(&bytes, e->text);
 		}
@@ -290,6 +443,12 @@ static fo_status read_merge(const struct reader *r, const json_t *v, size_t i, s
 	if (out->out < 0)
 		return fo_fail(FO_EFORMAT, "merge %zu makes '%s', which the vocabulary lacks", i,
 			       fo_str_visible(visible, 64, joined));
+	/* The way SentencePiece's style is encoded here rests on merges that join characters only. */
+	const struct entry *part[] = { &r->entry[out->a], &r->entry[out->b], &r->entry[out->out] };
+	for (int k = 0; k < 3 && r->sentence; k++)
+		if (part[k]->byte || part[k]->special)
+			return fo_fail(FO_EFORMAT, "merge %zu has '%s', which is no text", i,
+				       fo_str_visible(visible, 64, part[k]->text));
 	return FO_OK;
 }
 
@@ -308,7 +467,13 @@ static fo_status build(struct reader *r, struct fo_tokenizer *t)
 	t->merges = (int64_t)json_array_size(merges);
 	t->whole_words = r->whole_words;
 	t->gpt2_style = r->gpt2_style;
-	t->pattern = fo_xstrdup(r->pattern);
+	t->nfc = r->nfc;
+	t->sentence = r->sentence;
+	t->prefix = r->prefix;
+	t->split_spaces = r->split_spaces;
+	t->fuse_unknown = r->fuse_unknown;
+	t->unknown = r->unknown ? fo_xstrdup(r->unknown) : NULL;
+	t->pattern = r->pattern ? fo_xstrdup(r->pattern) : NULL;
 	return tok_finish(t);
 }
 

@@ -10,7 +10,8 @@
 #define TOKENIZER_BYTES ((size_t)32 << 20)
 
 static fo_status open_tokenizer(struct fo_arena *a, struct fo_corpus *c, const struct fo_run *r, const char *dir,
-				int64_t vocab, fo_progress_fn *progress, void *ctx)
+				int64_t vocab, fo_progress_fn *progress, void *ctx,
+				const volatile sig_atomic_t *stop)
 {
 	char *own = fo_arena_printf(a, "%s/tokenizer.json", dir);
 	if (*r->tokenizer)
@@ -23,9 +24,10 @@ static fo_status open_tokenizer(struct fo_arena *a, struct fo_corpus *c, const s
 	if (!n)
 		return fo_fail(FO_EIO, "'%s' holds no files to train on", r->data);
 	fo_status st = fo_tokenizer_train(files, n, r->tokenizer_vocab ? r->tokenizer_vocab : vocab, TOKENIZER_BYTES,
-					  progress, ctx, &c->tokenizer);
-	if (st != FO_OK)
+					  progress, ctx, stop, &c->tokenizer);
+	if (st != FO_OK && st != FO_EINTERRUPT)
 		return fo_wrap(st, "cannot train a tokenizer on '%s'", r->data);
+	FO_TRY(st);
 	return fo_tokenizer_save(c->tokenizer, own);
 }
 
@@ -69,7 +71,7 @@ static fo_status check_source(struct fo_arena *a, const struct fo_run *r, const 
 }
 
 static fo_status open_all(struct fo_arena *a, struct fo_corpus *c, const struct fo_run *r, int64_t vocab,
-			  fo_progress_fn *progress, void *ctx)
+			  fo_progress_fn *progress, void *ctx, const volatile sig_atomic_t *stop)
 {
 	char *dir = fo_arena_printf(a, "%s/data", r->dir), *train = fo_arena_printf(a, "%s/train.shard", dir),
 	     *val = fo_arena_printf(a, "%s/val.shard", dir);
@@ -78,7 +80,7 @@ static fo_status open_all(struct fo_arena *a, struct fo_corpus *c, const struct 
 			       "say what to train on: --data.path=FILE_OR_FOLDER");
 	FO_TRY(fo_fs_mkdirs(dir));
 	FO_TRY(check_source(a, r, dir, vocab, fo_fs_exists(train) && fo_fs_exists(val)));
-	FO_TRY(open_tokenizer(a, c, r, dir, vocab, progress, ctx));
+	FO_TRY(open_tokenizer(a, c, r, dir, vocab, progress, ctx, stop));
 	if (fo_tokenizer_vocab(c->tokenizer) > vocab)
 		return fo_hint(fo_fail(FO_EARG, "the tokenizer has %lld tokens, the model's vocabulary %lld",
 				       (long long)fo_tokenizer_vocab(c->tokenizer), (long long)vocab),
@@ -97,11 +99,11 @@ static fo_status open_all(struct fo_arena *a, struct fo_corpus *c, const struct 
 }
 
 fo_status fo_corpus_open(struct fo_corpus *c, const struct fo_run *r, int64_t vocab, fo_progress_fn *progress,
-			 void *ctx)
+			 void *ctx, const volatile sig_atomic_t *stop)
 {
 	struct fo_arena a = { 0 };
 	*c = (struct fo_corpus){ 0 };
-	fo_status st = open_all(&a, c, r, vocab, progress, ctx);
+	fo_status st = open_all(&a, c, r, vocab, progress, ctx, stop);
 	fo_arena_fini(&a);
 	if (st != FO_OK)
 		fo_corpus_close(c);

@@ -68,7 +68,7 @@ static fo_status generate(struct fo_session *s, struct fo_exec *e, struct fo_por
 	if (st == FO_OK) {
 		struct fo_str out = { 0 };
 		fo_str_puts(&out, "");
-		fo_tokenizer_decode(s->corpus.tokenizer, ids + skip, n - skip, &out);
+		fo_tokenizer_decode_text(s->corpus.tokenizer, ids + skip, n - skip, &out);
 		*text = out.data;
 	}
 	free(ids);

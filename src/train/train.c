@@ -149,7 +149,7 @@ static fo_status load_eval_batches(struct fo_session *s)
 
 static fo_status open_data(struct fo_session *s)
 {
-	FO_TRY(fo_corpus_open(&s->corpus, s->r, s->model.vocab, s->h->progress, s->h->ctx));
+	FO_TRY(fo_corpus_open(&s->corpus, s->r, s->model.vocab, s->h->progress, s->h->ctx, s->h->stop));
 	s->eval_batches = s->r->eval_every ? s->r->eval_batches : 0;
 	/* No more evaluation than held-out text. */
 	int64_t most = s->corpus.val.tokens / s->eval_program.tokens;

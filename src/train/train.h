@@ -76,13 +76,14 @@ void fo_train_result_fini(struct fo_train_result *r);
 
 #define FO_EVAL_SEED 1 /* of the held-out rows: the same in every run, so that runs compare */
 
-/* Makes sure DIR/data holds a tokenizer and shards of this text (made once, kept); opens them. */
+/* Makes sure DIR/data holds a tokenizer and shards of this text (made once, kept); opens them. stop as with
+ * fo_tokenizer_train. */
 struct fo_corpus {
 	struct fo_tokenizer *tokenizer;
 	struct fo_shard train, val;
 };
 FO_CHECKED fo_status fo_corpus_open(struct fo_corpus *c, const struct fo_run *r, int64_t vocab,
-				    fo_progress_fn *progress, void *ctx);
+				    fo_progress_fn *progress, void *ctx, const volatile sig_atomic_t *stop);
 void fo_corpus_close(struct fo_corpus *c);
 
 #endif

@@ -277,7 +277,7 @@ static fo_status bigram(const struct fo_run *r, double *loss)
 {
 	struct fo_corpus c;
 	struct rows seen = { 0 }, held = { 0 };
-	FO_TRY(fo_corpus_open(&c, r, VOCAB, NULL, NULL));
+	FO_TRY(fo_corpus_open(&c, r, VOCAB, NULL, NULL, NULL));
 	int64_t width = r->rows * r->seq,
 		evals = c.val.tokens / width < r->eval_batches ? c.val.tokens / width : r->eval_batches;
 	bool part = r->steps * width < c.train.tokens;
