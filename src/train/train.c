@@ -64,7 +64,8 @@ static struct fo_batch_shape batch_shape(const struct fo_session *s, int64_t mic
 	return (struct fo_batch_shape){ .seq = s->r->seq,
 					.rows = s->r->rows,
 					.micro_batches = micro_batches,
-					.packing = s->r->packing ? FO_PACK_PADDED : FO_PACK_PACKED };
+					.packing = s->r->packing ? FO_PACK_PADDED : FO_PACK_PACKED,
+					.window = s->model.sliding_window };
 }
 
 /* Bytes of the loader's token arrays (data.h: four int32 each, up to three steps alive) and the recorder, evaluation beyond
@@ -212,7 +213,10 @@ static fo_status open_session(struct fo_session *s)
 	/* The newest checkpoint's step is part of what is announced; its tensors are read after the memory check. */
 	FO_TRY(fo_session_find(s));
 	FO_TRY(announce(s));
-	fo_store_init(s->store, &s->program, (uint64_t)s->r->seed);
+	if (*s->r->weights && !s->found_path) /* a checkpoint of this run is further on than its start */
+		FO_TRY(fo_store_load(s->store, &s->program, s->r->weights));
+	else
+		fo_store_init(s->store, &s->program, (uint64_t)s->r->seed);
 	FO_TRY(fo_session_resume(s));
 	struct fo_batch_shape shape = batch_shape(s, s->r->micro_batches);
 	FO_TRY(fo_loader_open(&s->loader, &s->corpus.train, &shape, &s->meta.loader,
