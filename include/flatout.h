@@ -64,7 +64,7 @@ FLATOUT_API int flatout_preset_count(void);
 FLATOUT_API const char *flatout_preset_name(int i);
 
 /* `name` is a preset, the path of a Hugging Face config.json, or of a folder that holds one. FLATOUT_EARG for an unknown
- * name (the nearest presets are in the text), FLATOUT_EIO for an unreadable file, FLATOUT_EFORMAT for a bad one. */
+ * name (flatout_hint() has the nearest presets), FLATOUT_EIO for an unreadable file, FLATOUT_EFORMAT for a bad one. */
 FLATOUT_API flatout_status flatout_model_load(const char *name, flatout_model **out);
 /* From the text of a config.json, `bytes` long (no NUL needed; at most 1 MiB). */
 FLATOUT_API flatout_status flatout_model_parse(const char *json, size_t bytes, flatout_model **out);

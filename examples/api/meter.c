@@ -4,7 +4,6 @@
 #include <flatout.h>
 #include <stdio.h>
 #include <time.h>
-
 static double now(void)
 {
 	struct timespec t;
