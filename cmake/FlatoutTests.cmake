@@ -1,4 +1,4 @@
-# tests/<group>/*.c and tests/cli/*.sh become CTest tests, named after their file, labelled with their group.
+# tests/<group>/*.c, tests/cli/*.sh and tests/install/*.sh become CTest tests, named after their file, labelled with their group.
 # Exit 77 is a skip. tests/cli/lib*.sh are included by the others.
 
 # fo_needs_engine(<var> <file>): does the file, or a header of tests/ that it includes, include the doing half?
@@ -51,6 +51,8 @@ set(FO_TEST_ENV "FLATOUT_SOURCE=${CMAKE_CURRENT_SOURCE_DIR}" OMP_WAIT_POLICY=pas
 set(FO_TEST_TIMEOUT 120)
 if(FLATOUT_SANITIZE)
 	set(FO_TEST_TIMEOUT 300)
+elseif(CMAKE_CROSSCOMPILING)
+	set(FO_TEST_TIMEOUT 480) # an emulated program takes five times as long, most of it to start
 endif()
 if(FLATOUT_SANITIZE MATCHES "thread")
 	# libgomp is not instrumented, so its barriers are invisible to ThreadSanitizer; our own threads are what it checks.
@@ -73,7 +75,7 @@ fo_include(fo_test_support "${CMAKE_CURRENT_SOURCE_DIR}/tests")
 
 # Every folder with C files is a group, but support/ (linked into each) and gpu/ (programs for other machines).
 file(GLOB groups CONFIGURE_DEPENDS RELATIVE "${CMAKE_CURRENT_SOURCE_DIR}/tests" "${CMAKE_CURRENT_SOURCE_DIR}/tests/*")
-list(REMOVE_ITEM groups support gpu cli)
+list(REMOVE_ITEM groups support gpu cli install)
 foreach(group ${groups})
 	file(GLOB files CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/tests/${group}/*.c")
 	fo_test_files(files ${files})
@@ -87,7 +89,15 @@ foreach(group ${groups})
 endforeach()
 
 if(TARGET flatout)
-	list(APPEND FO_TEST_ENV "FLATOUT_BIN=$<TARGET_FILE:flatout>")
+	if(CMAKE_CROSSCOMPILING AND CMAKE_CROSSCOMPILING_EMULATOR)
+		# The scripts start one program; CTest itself puts the emulator in front of the compiled tests.
+		list(JOIN CMAKE_CROSSCOMPILING_EMULATOR "' '" emulator)
+		file(GENERATE OUTPUT "${FO_TEST_DIR}/flatout" CONTENT "#!/bin/sh\nexec '${emulator}' '$<TARGET_FILE:flatout>' \"$@\"\n"
+			FILE_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)
+		list(APPEND FO_TEST_ENV "FLATOUT_BIN=${FO_TEST_DIR}/flatout")
+	else()
+		list(APPEND FO_TEST_ENV "FLATOUT_BIN=$<TARGET_FILE:flatout>")
+	endif()
 	if(FLATOUT_ENGINE)
 		list(APPEND FO_TEST_ENV FLATOUT_HAS_ENGINE=1)
 	endif()
@@ -97,6 +107,16 @@ if(TARGET flatout)
 		get_filename_component(name "${file}" NAME_WE)
 		fo_test(cli_${name} cli sh "${file}")
 	endforeach()
+endif()
+
+# What is installed, of a build that could be shipped.
+if(TARGET flatout_static AND NOT CMAKE_CROSSCOMPILING)
+	list(APPEND FO_TEST_ENV "FLATOUT_BUILD=${CMAKE_BINARY_DIR}" "FLATOUT_STAGE=${FO_TEST_DIR}/stage")
+	foreach(name tree api package)
+		fo_test(install_${name} install sh "${CMAKE_CURRENT_SOURCE_DIR}/tests/install/${name}.sh")
+	endforeach()
+	set_tests_properties(install_tree PROPERTIES FIXTURES_SETUP staged)
+	set_tests_properties(install_api PROPERTIES FIXTURES_REQUIRED staged)
 endif()
 
 fo_test(tree_floors tree sh "${CMAKE_CURRENT_SOURCE_DIR}/tools/check-floors")

@@ -58,6 +58,8 @@ void fo_help_overview(const struct fo_command *const *list, struct fo_str *out);
 void fo_help_command(const struct fo_command *c, struct fo_str *out);              /* `flatout CMD --help` */
 void fo_man_command(const struct fo_command *c, struct fo_str *out);               /* mdoc */
 void fo_man_overview(const struct fo_command *const *list, struct fo_str *out);    /* mdoc of flatout(1) */
+/* A completion script; shell is "bash", "zsh" or "fish", anything else FO_EARG. */
+FO_CHECKED fo_status fo_completion(const struct fo_command *const *list, const char *shell, struct fo_str *out);
 void fo_version_text(struct fo_str *out, bool json);                               /* `flatout --version` */
 /* NULL when there is none of that name; *nearest (may be NULL) is then the most similar one or NULL. */
 const struct fo_command *fo_command_find(const struct fo_command *const *list, const char *name, const char **nearest);

@@ -76,6 +76,7 @@ void fo_help_overview(const struct fo_command *const *list, struct fo_str *out)
 	fo_str_puts(out, "\n"
 			 "  flatout help COMMAND   what a command does and its options\n"
 			 "  flatout man [COMMAND]  the same as a manual page: flatout man mfu | man -l -\n"
+			 "  flatout completion bash   a script for the shell (also zsh, fish)\n"
 			 "  flatout --version      version, compiler, instruction sets, libraries\n"
 			 "\n"
 			 "Exit codes: 0 done, 1 a check or the numerics failed, 2 wrong input, 3 the\n"

@@ -128,6 +128,12 @@ static fo_status dispatch(int argc, char **argv, struct fo_str *out)
 	const char *name = argv[1];
 	if (!strcmp(name, "help") || !strcmp(name, "man"))
 		return page(argc, argv, name[0] == 'm', out);
+	if (!strcmp(name, "completion")) {
+		if (argc != 3)
+			return fo_hint(fo_fail(FO_EARG, "'flatout completion' takes one shell, got %d", argc - 2),
+				       "usage: flatout completion bash|zsh|fish");
+		return fo_completion(fo_commands, argv[2], out);
+	}
 	const struct fo_command *c = name[0] == '-' ? NULL : fo_command_find(fo_commands, name, NULL);
 	if (c) {
 		if (has_flag(argc - 1, argv + 1, "--help") || has_flag(argc - 1, argv + 1, "-h")) {

@@ -1,14 +1,16 @@
+#define _GNU_SOURCE /* dl_iterate_phdr */
 #include "hw/catalogue.h"
 #include "base/fs.h"
 #include "base/str.h"
 #include "hw/csv.h"
 
 #include <ctype.h>
+#include <link.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <unistd.h>
 
 const char *const fo_precision_name[FO_PREC_COUNT] = {
 	[FO_PREC_FP32] = "fp32", [FO_PREC_TF32] = "tf32", [FO_PREC_FP16] = "fp16",
@@ -242,24 +244,52 @@ static fo_status add_file(struct fo_catalogue *c, const char *path)
 	return st;
 }
 
+/* The loaded object that this code is in. */
+struct self { char path[4096]; };
+
+static int note_self(struct dl_phdr_info *info, size_t size, void *to)
+{
+	struct self *self = to;
+	(void)size;
+	for (int i = 0; i < info->dlpi_phnum; i++) {
+		uintptr_t begin = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr, here = (uintptr_t)&note_self;
+		if (info->dlpi_phdr[i].p_type == PT_LOAD && here - begin < info->dlpi_phdr[i].p_memsz) {
+			snprintf(self->path, sizeof(self->path), "%s", info->dlpi_name);
+			return 1;
+		}
+	}
+	return 0;
+}
+
+/* The folder of the file that this code was loaded from: of libflatout.so, or of the executable that it is linked into.
+ * False where the system does not tell. */
+static bool own_folder(char *buf, size_t size)
+{
+	struct self self = { "" };
+	dl_iterate_phdr(note_self, &self);
+	/* An executable has no name there, and its argv[0] may be anything. */
+	char *path = realpath(*self.path ? self.path : "/proc/self/exe", NULL);
+	char *slash = path ? strrchr(path, '/') : NULL;
+	if (slash)
+		snprintf(buf, size, "%.*s", (int)(slash - path), path);
+	free(path);
+	return slash != NULL;
+}
+
 /* The first devices.csv of the search path, or NULL; every place tried goes into `tried`. */
 static char *find_file(struct fo_arena *a, struct fo_str *tried)
 {
-	static const char *const beside[] = { "../data", "../../data", "../share/flatout/data" };
-	char exe[4096], *candidate[8];
+	/* The last one: from lib/<architecture> of an installed library. */
+	static const char *const beside[] = { "../data", "../../data", "../share/flatout/data",
+					      "../../share/flatout/data" };
+	char folder[4096], *candidate[8];
 	int n = 0;
 	const char *env = getenv("FLATOUT_DATA");
 	if (env && *env)
 		candidate[n++] = fo_arena_printf(a, "%s/devices.csv", env);
-	ssize_t len = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
-	if (len > 0) {
-		exe[len] = 0;
-		char *slash = strrchr(exe, '/');
-		if (slash)
-			*slash = 0;
+	if (own_folder(folder, sizeof(folder)))
 		for (size_t i = 0; i < sizeof(beside) / sizeof(beside[0]); i++)
-			candidate[n++] = fo_arena_printf(a, "%s/%s/devices.csv", exe, beside[i]);
-	}
+			candidate[n++] = fo_arena_printf(a, "%s/%s/devices.csv", folder, beside[i]);
 #ifdef FO_DATA_DIR
 	candidate[n++] = fo_arena_printf(a, "%s/devices.csv", FO_DATA_DIR);
 #endif

@@ -40,8 +40,9 @@ struct fo_device {
 
 struct fo_catalogue { struct fo_arena arena; struct fo_device *device; size_t count, cap; };
 
-/* Loads devices.csv from the first folder that has one: $FLATOUT_DATA, <executable>/../data, <executable>/../../data,
- * <executable>/../share/flatout/data, FO_DATA_DIR of the build. Then adds `user_file`, or $FLATOUT_DEVICES when it is
+/* Loads devices.csv from the first folder that has one: $FLATOUT_DATA; ../data, ../../data, ../share/flatout/data and
+ * ../../share/flatout/data as seen from the executable, or from libflatout.so where this code is in it; FO_DATA_DIR of
+ * the build. Then adds `user_file`, or $FLATOUT_DEVICES when it is
  * NULL or empty. FO_EIO when no catalogue is found, FO_EFORMAT with file:line for bad rows. On failure *c needs no
  * fini. */
 FO_CHECKED fo_status fo_catalogue_load(struct fo_catalogue *c, const char *user_file);

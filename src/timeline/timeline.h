@@ -80,6 +80,9 @@ struct fo_peak {
 struct fo_mfu {
 	double mfu, mfu_causal, mfu_6n, mfu_document, hfu;
 }; /* fractions of the peak */
+/* The closed formulas: f is the FLOP per token (fo_model_flop_per_token); tokens, seconds and the peak (FLOP/s of all
+ * devices) are above 0. mfu_document and hfu, which take a program, are NaN. */
+struct fo_mfu fo_mfu_of_tokens(const struct fo_flop *f, double tokens, double seconds, double peak_flop_s);
 /* tokens of the step without padding, attention pairs summed over its micro-batches, and its time. mfu* take
  * the closed formulas per token (docs/metrics.md); mfu_document uses the true pairs: 6 N_mm + 12 L H Q pairs / tokens; hfu sums what the
  * program executed. */

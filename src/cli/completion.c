@@ -1,0 +1,308 @@
+/* Shell completion made from the command rows, so that it cannot differ from --help: commands, flags, and values where a
+ * row tells them: names of an enumeration, files, presets, devices, precisions. */
+#include "cli/cli.h"
+
+#include "hw/catalogue.h"
+#include "model/model.h"
+#include "program/run.h"
+
+#include <string.h>
+
+enum value { VALUE_NONE, VALUE_ANY, VALUE_NAMES, VALUE_FILE, VALUE_MODEL, VALUE_DEVICE, VALUE_DTYPE };
+
+/* "seq" of "train.seq" */
+static const char *last_part(const char *key)
+{
+	const char *dot = strrchr(key, '.');
+	return dot ? dot + 1 : key;
+}
+
+/* What may stand behind the flag. Texts say it by their placeholder or, as `model`, by their name. */
+static enum value value_of(const struct fo_opt *row)
+{
+	static const char *const files[] = { "PATH", "FILE", "DIR", "FOLDER" };
+	const char *name = last_part(row->key);
+	if (row->type == FO_OPT_T_BOOL)
+		return VALUE_NONE;
+	if (row->type == FO_OPT_T_ENUM)
+		return VALUE_NAMES;
+	if (row->type != FO_OPT_T_TEXT)
+		return VALUE_ANY;
+	for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
+		if (!strcmp(row->arg, files[i]))
+			return VALUE_FILE;
+	if (!strcmp(name, "model") || !strcmp(row->key, "model.name"))
+		return VALUE_MODEL;
+	if (!strcmp(name, "device"))
+		return VALUE_DEVICE;
+	return !strcmp(name, "dtype") ? VALUE_DTYPE : VALUE_ANY;
+}
+
+/* The words that may stand there, each behind a blank but the first; nothing for VALUE_ANY and VALUE_FILE. */
+static void put_words(enum value v, const struct fo_opt *row, struct fo_str *out)
+{
+	struct fo_catalogue c;
+	switch (v) {
+	case VALUE_NAMES:
+		for (const char *p = row->names; *p; p++)
+			fo_str_append(out, *p == '|' ? " " : p, 1);
+		break;
+	case VALUE_MODEL:
+		for (int i = 0; i < fo_model_preset_count(); i++)
+			fo_str_printf(out, "%s%s", i ? " " : "", fo_model_preset(i)->name);
+		break;
+	case VALUE_DEVICE:
+		/* Without a catalogue there are no names to offer, and the command itself will say why. */
+		if (fo_catalogue_load(&c, NULL) != FO_OK)
+			return;
+		for (size_t i = 0; i < c.count; i++)
+			fo_str_printf(out, "%s%s%s%s", i ? " " : "", c.device[i].name, *c.device[i].aliases ? " " : "",
+				      c.device[i].aliases);
+		fo_catalogue_fini(&c);
+		break;
+	case VALUE_DTYPE:
+		for (int i = 0; i < FO_PREC_COUNT; i++)
+			fo_str_printf(out, "%s%s", i ? " " : "", fo_precision_name[i]);
+		break;
+	case VALUE_NONE:
+	case VALUE_ANY:
+	case VALUE_FILE:
+		break;
+	}
+}
+
+/* The options of a command in the order of its help: its own, then those of a run. */
+struct flags { const struct fo_opt *table[2]; };
+static struct flags flags_of(const struct fo_command *c)
+{
+	return (struct flags){ { c->own ? c->own : c->opts, c->own ? fo_run_options : NULL } };
+}
+
+static void put_commands(const struct fo_command *const *list, struct fo_str *out)
+{
+	for (; *list; list++)
+		fo_str_printf(out, "%s ", (*list)->name);
+}
+
+/* ---- bash ---- */
+
+/* Is the last part of this key the last part of no other key? Then it is a flag of its own. */
+static bool short_is_unique(const struct fo_command *c, const char *key)
+{
+	int found = 0;
+	for (const struct fo_opt *row = c->opts; row->key; row++)
+		found += !strcmp(last_part(row->key), last_part(key));
+	return found == 1;
+}
+
+static void bash_values(const struct fo_command *c, const struct fo_opt *row, struct fo_str *out)
+{
+	enum value v = value_of(row);
+	struct fo_str words = { 0 };
+	put_words(v, row, &words);
+	if (v == VALUE_NONE)
+		return;
+	fo_str_printf(out, "\t%s:--%s", c->name, row->key);
+	if (strcmp(last_part(row->key), row->key) && short_is_unique(c, row->key))
+		fo_str_printf(out, " | %s:--%s", c->name, last_part(row->key));
+	fo_str_printf(out, ") takes=%s words='%s' ;;\n", v == VALUE_FILE || v == VALUE_MODEL ? "file" : "value",
+		      words.len ? words.data : "");
+	fo_str_fini(&words);
+}
+
+static void bash_flags(const struct fo_command *c, struct fo_str *out)
+{
+	struct flags f = flags_of(c);
+	fo_str_printf(out, "\t%s) flags='--help", c->name);
+	for (int t = 0; t < 2; t++)
+		for (int i = 0; f.table[t] && f.table[t][i].key; i++) {
+			const char *name = fo_opt_flag_name(f.table[t], i);
+			bool on_off = f.table[t][i].type == FO_OPT_T_BOOL;
+			fo_str_printf(out, on_off ? " --%s --no-%s" : " --%s=", name, name);
+		}
+	fo_str_puts(out, "' ;;\n");
+}
+
+static void bash(const struct fo_command *const *list, struct fo_str *out)
+{
+	fo_str_puts(out,
+		    "# bash completion of flatout, as printed by `flatout completion bash`\n"
+		    "_flatout()\n{\n"
+		    "\tlocal cur=${COMP_WORDS[COMP_CWORD]} opt=${COMP_WORDS[COMP_CWORD-1]} command=${COMP_WORDS[1]}\n"
+		    "\tlocal takes= words= flags= before=\n"
+		    "\tCOMPREPLY=()\n"
+		    "\t# bash splits --flag=value at the sign, unless the user took it out of COMP_WORDBREAKS.\n"
+		    "\tif [[ $cur == = ]]; then\n\t\tcur=\n"
+		    "\telif [[ $opt == = ]]; then\n\t\topt=${COMP_WORDS[COMP_CWORD-2]}\n"
+		    "\telif [[ $cur == --*=* ]]; then\n"
+		    "\t\topt=${cur%%=*} before=${cur%%=*}= cur=${cur#*=}\n\tfi\n"
+		    "\tif [[ $COMP_CWORD -eq 1 ]]; then\n\t\tCOMPREPLY=($(compgen -W '");
+	put_commands(list, out);
+	fo_str_puts(out, "help man completion --help --version' -- \"$cur\"))\n\t\treturn\n\tfi\n"
+			 "\tcase $command:$opt in\n");
+	fo_str_puts(out, "\thelp:* | man:*) takes=value words='");
+	put_commands(list, out);
+	fo_str_puts(out, "' ;;\n\tcompletion:*) takes=value words='bash zsh fish' ;;\n");
+	for (const struct fo_command *const *c = list; *c; c++)
+		for (const struct fo_opt *row = (*c)->opts; row && row->key; row++)
+			bash_values(*c, row, out);
+	fo_str_puts(out, "\tesac\n\tcase $takes in\n"
+			 "\tvalue) COMPREPLY=($(compgen -P \"$before\" -W \"$words\" -- \"$cur\")); return ;;\n"
+			 "\tfile)\n\t\tcompopt -o filenames 2>/dev/null\n"
+			 "\t\tCOMPREPLY=($(compgen -P \"$before\" -W \"$words\" -- \"$cur\"))\n"
+			 "\t\tlocal IFS=$'\\n'\n"
+			 "\t\tCOMPREPLY+=($(compgen -P \"$before\" -f -- \"$cur\"))\n\t\treturn ;;\n\tesac\n"
+			 "\tif [[ $cur != -* ]]; then\n\t\tcompopt -o filenames 2>/dev/null\n"
+			 "\t\tlocal IFS=$'\\n'\n\t\tCOMPREPLY=($(compgen -f -- \"$cur\"))\n\t\treturn\n\tfi\n"
+			 "\tcase $command in\n");
+	for (; *list; list++)
+		bash_flags(*list, out);
+	fo_str_puts(out, "\tesac\n"
+			 "\tCOMPREPLY=($(compgen -W \"$flags\" -- \"$cur\"))\n"
+			 "\t[[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *= ]] && compopt -o nospace 2>/dev/null\n"
+			 "\treturn 0\n}\ncomplete -F _flatout flatout\n");
+}
+
+/* ---- zsh ---- */
+
+/* Inside '...' and there inside [...] or a description: what _arguments and _describe would read is escaped. */
+static void zsh_text(struct fo_str *out, const char *text)
+{
+	for (; *text; text++) {
+		if (*text == '\'')
+			fo_str_puts(out, "'\\''");
+		else if (strchr("[]\\:", *text))
+			fo_str_printf(out, "\\%c", *text);
+		else
+			fo_str_append(out, text, 1);
+	}
+}
+
+static void zsh_flag(const struct fo_opt *row, const char *name, struct fo_str *out)
+{
+	enum value v = value_of(row);
+	struct fo_str words = { 0 };
+	if (v == VALUE_NONE) {
+		fo_str_printf(out, " \\\n\t\t\t'(--no-%s)--%s[", name, name);
+		zsh_text(out, row->help);
+		fo_str_printf(out, "]' '(--%s)--no-%s[not that]'", name, name);
+		return;
+	}
+	fo_str_printf(out, " \\\n\t\t\t'--%s=[", name);
+	zsh_text(out, row->help);
+	fo_str_printf(out, "]:%s:", row->arg);
+	put_words(v, row, &words);
+	if (v == VALUE_MODEL)
+		fo_str_puts(out, "_flatout_models");
+	else if (v == VALUE_DEVICE)
+		fo_str_puts(out, "_flatout_devices");
+	else if (v == VALUE_FILE)
+		fo_str_puts(out, "_files");
+	else if (words.len)
+		fo_str_printf(out, "(%s)", words.data);
+	fo_str_puts(out, "'");
+	fo_str_fini(&words);
+}
+
+static void zsh(const struct fo_command *const *list, struct fo_str *out)
+{
+	struct fo_str models = { 0 }, devices = { 0 };
+	put_words(VALUE_MODEL, NULL, &models);
+	put_words(VALUE_DEVICE, NULL, &devices);
+	fo_str_printf(out,
+		      "#compdef flatout\n# zsh completion of flatout, as printed by `flatout completion zsh`\n"
+		      "_flatout_models() { compadd -- %s; _files }\n_flatout_devices() { compadd -- %s }\n"
+		      "_flatout() {\n\tlocal -a commands=(",
+		      models.data, devices.len ? devices.data : "");
+	for (const struct fo_command *const *c = list; *c; c++) {
+		fo_str_printf(out, "\n\t\t'%s:", (*c)->name);
+		zsh_text(out, (*c)->summary);
+		fo_str_puts(out, "'");
+	}
+	fo_str_puts(out, "\n\t\t'help:what a command does and its options' 'man:the same as a manual page'\n"
+			 "\t\t'completion:prints a script like this one'\n\t)\n"
+			 "\tif (( CURRENT == 2 )); then\n\t\t_describe command commands\n\t\treturn\n\tfi\n"
+			 "\tlocal command=$words[2]\n\tshift words\n\t(( CURRENT-- ))\n"
+			 "\tcase $command in\n"
+			 "\thelp|man) _describe command commands ;;\n\tcompletion) compadd bash zsh fish ;;\n");
+	for (; *list; list++) {
+		struct flags f = flags_of(*list);
+		fo_str_printf(out, "\t%s)\n\t\t_arguments '--help[options and examples]' '*:file:_files'", (*list)->name);
+		for (int t = 0; t < 2; t++)
+			for (int i = 0; f.table[t] && f.table[t][i].key; i++)
+				zsh_flag(&f.table[t][i], fo_opt_flag_name(f.table[t], i), out);
+		fo_str_puts(out, " ;;\n");
+	}
+	/* Sourced it only defines the functions; found through $fpath it is the function's body. */
+	fo_str_puts(out, "\tesac\n}\nif [[ $funcstack[1] == _flatout ]]; then\n\t_flatout \"$@\"\nelse\n"
+			 "\tcompdef _flatout flatout\nfi\n");
+	fo_str_fini(&models);
+	fo_str_fini(&devices);
+}
+
+/* ---- fish ---- */
+
+static void fish_quoted(struct fo_str *out, const char *text)
+{
+	fo_str_puts(out, "'");
+	for (; *text; text++)
+		fo_str_printf(out, *text == '\'' || *text == '\\' ? "\\%c" : "%c", *text);
+	fo_str_puts(out, "'");
+}
+
+static void fish_flag(const char *command, const struct fo_opt *row, const char *name, struct fo_str *out)
+{
+	enum value v = value_of(row);
+	struct fo_str words = { 0 };
+	put_words(v, row, &words);
+	fo_str_printf(out, "complete -c flatout -n '__fish_seen_subcommand_from %s' -l %s", command, name);
+	if (v == VALUE_FILE || v == VALUE_MODEL)
+		fo_str_puts(out, " -r -F");
+	else if (v != VALUE_NONE)
+		fo_str_puts(out, " -x");
+	if (words.len)
+		fo_str_printf(out, " -a '%s'", words.data);
+	fo_str_puts(out, " -d ");
+	fish_quoted(out, row->help);
+	fo_str_puts(out, "\n");
+	if (v == VALUE_NONE)
+		fo_str_printf(out, "complete -c flatout -n '__fish_seen_subcommand_from %s' -l no-%s -d 'not that'\n", command,
+			      name);
+	fo_str_fini(&words);
+}
+
+static void fish(const struct fo_command *const *list, struct fo_str *out)
+{
+	fo_str_puts(out, "# fish completion of flatout, as printed by `flatout completion fish`\n");
+	for (const struct fo_command *const *c = list; *c; c++) {
+		fo_str_printf(out, "complete -c flatout -f -n __fish_use_subcommand -a %s -d ", (*c)->name);
+		fish_quoted(out, (*c)->summary);
+		fo_str_puts(out, "\n");
+	}
+	fo_str_puts(out, "complete -c flatout -f -n __fish_use_subcommand -a 'help man completion'\n"
+			 "complete -c flatout -f -n '__fish_seen_subcommand_from completion' -a 'bash zsh fish'\n"
+			 "complete -c flatout -f -n '__fish_seen_subcommand_from help man' -a '");
+	put_commands(list, out);
+	fo_str_puts(out, "'\n");
+	for (; *list; list++) {
+		struct flags f = flags_of(*list);
+		for (int t = 0; t < 2; t++)
+			for (int i = 0; f.table[t] && f.table[t][i].key; i++)
+				fish_flag((*list)->name, &f.table[t][i], fo_opt_flag_name(f.table[t], i), out);
+	}
+}
+
+fo_status fo_completion(const struct fo_command *const *list, const char *shell, struct fo_str *out)
+{
+	char shown[64];
+	if (!strcmp(shell, "bash"))
+		bash(list, out);
+	else if (!strcmp(shell, "zsh"))
+		zsh(list, out);
+	else if (!strcmp(shell, "fish"))
+		fish(list, out);
+	else
+		return fo_fail(FO_EARG, "unknown shell '%s', expected bash, zsh or fish",
+			       fo_str_visible(shown, sizeof shown, shell));
+	return FO_OK;
+}

@@ -1,0 +1,51 @@
+# The installed tree: what is in it, that it runs after a move, what the libraries export.
+. "$(dirname "$0")/lib.sh"
+libdir=$(sed -n 's/^CMAKE_INSTALL_LIBDIR:[A-Z]*=//p' "$FLATOUT_BUILD/CMakeCache.txt")
+
+rm -rf "$FLATOUT_STAGE" "$FLATOUT_STAGE.dest"
+cmake --install "$FLATOUT_BUILD" --prefix "$FLATOUT_STAGE" >"$tmp/log" 2>&1 || { cat "$tmp/log"; exit 1; }
+for file in bin/flatout include/flatout.h "$libdir/libflatout.so" "$libdir/libflatout.so.0" "$libdir/libflatout.a" "$libdir/pkgconfig/flatout.pc" \
+	share/flatout/data/devices.csv share/doc/flatout/LICENSE share/doc/flatout/NOTICE share/doc/flatout/README.md \
+	share/doc/flatout/docs/metrics.md share/doc/flatout/examples/api/meter.c share/doc/flatout/examples/first/run.yaml \
+	share/bash-completion/completions/flatout share/zsh/site-functions/_flatout share/fish/vendor_completions.d/flatout.fish; do
+	[ -s "$FLATOUT_STAGE/$file" ] || wrong "no '$file'"
+done
+# A page for flatout and for each command, nothing else.
+"$FLATOUT_STAGE/bin/flatout" --help | awk '/^[A-Z][a-z]*:$/ { on = 1; next } /^$/ { on = 0 } on { print "flatout-" $1 }' >"$tmp/want"
+echo flatout >>"$tmp/want"
+for page in "$FLATOUT_STAGE"/share/man/man1/*; do
+	basename "$page" | sed 's/\.1\(\.gz\)*$//'
+done | sort >"$tmp/got"
+sort "$tmp/want" | cmp -s - "$tmp/got" || wrong "pages: $(diff "$tmp/want" "$tmp/got")"
+if command -v mandoc >/dev/null 2>&1; then
+	for page in "$FLATOUT_STAGE"/share/man/man1/*.gz; do
+		gzip -dc "$page" >"$tmp/page.1"
+		mandoc -T lint "$tmp/page.1" | grep -v 'referenced manual not found' && wrong "$page has complaints"
+	done
+fi
+
+# DESTDIR stands in front of the prefix and changes no content.
+DESTDIR=$FLATOUT_STAGE.dest cmake --install "$FLATOUT_BUILD" --prefix /opt/there >"$tmp/log" 2>&1 || wrong "DESTDIR: $(cat "$tmp/log")"
+diff -r "$FLATOUT_STAGE" "$FLATOUT_STAGE.dest/opt/there" >"$tmp/out" || wrong "with DESTDIR: $(cat "$tmp/out")"
+# Moved, under a name with a blank.
+mv "$FLATOUT_STAGE.dest/opt/there" "$tmp/moved tree"
+rm -rf "$FLATOUT_STAGE.dest"
+usable "$FLATOUT_STAGE"
+usable "$tmp/moved tree"
+ln -s "$tmp/moved tree/bin/flatout" "$tmp/flatout"
+(cd / && "$tmp/flatout" devices h100) >"$tmp/out" 2>&1 || wrong "by a link: $(cat "$tmp/out")"
+
+# The header's functions and nothing else.
+sed -n 's/^FLATOUT_API.* \**\(flatout_[a-z0-9_]*\)(.*/\1/p' "$FLATOUT_STAGE/include/flatout.h" | sort >"$tmp/header"
+[ "$(wc -l <"$tmp/header")" -ge 19 ] || wrong "the header declares only: $(cat "$tmp/header")"
+nm -D --defined-only "$FLATOUT_STAGE/$libdir/libflatout.so" | awk '{ print $3 }' | sort >"$tmp/exported"
+cmp -s "$tmp/header" "$tmp/exported" || wrong "libflatout.so exports: $(diff "$tmp/header" "$tmp/exported")"
+nm -g --defined-only "$FLATOUT_STAGE/$libdir/libflatout.a" | awk 'NF == 3 { print $3 }' | sort >"$tmp/archive"
+cmp -s "$tmp/header" "$tmp/archive" || wrong "libflatout.a exports: $(diff "$tmp/header" "$tmp/archive")"
+nm -D --defined-only "$FLATOUT_STAGE/bin/flatout" | grep -E ' (fo|flatout)_' && wrong "the program exports the above"
+readelf -d "$FLATOUT_STAGE/$libdir/libflatout.so" >"$tmp/out"
+grep -q 'SONAME.*\[libflatout\.so\.0\]' "$tmp/out" || wrong "soname: $(cat "$tmp/out")"
+# Who embeds a meter should not get a training engine's libraries with it.
+grep NEEDED "$tmp/out" | grep -v -E '\[(libjansson|libm|libc|ld-linux[a-z0-9-]*)\.so\.[0-9]*\]' && wrong "libflatout.so needs the above"
+grep -E 'R(UN)?PATH' "$tmp/out" && wrong "libflatout.so has the above"
+exit $failed
