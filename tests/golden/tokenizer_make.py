@@ -1,19 +1,25 @@
 #!/usr/bin/env python3
 """Makes tests/golden/tokenizer_*: what Hugging Face tokenizers says about the files and texts that test_tokenizer reads.
 
-  python3 -m venv V && V/bin/pip install tokenizers==0.21.0
+  python3 -m venv V && V/bin/pip install -r bench/tokenizer/requirements.txt
   V/bin/python tests/golden/tokenizer_make.py text        # writes tokenizer_text.txt
   bench_tokenizer tests/golden/tokenizer_text.txt 700 tests/golden/tokenizer_flatout.json
   V/bin/python tests/golden/tokenizer_make.py             # trains tokenizer_gpt2.json, tokenizer_llama3.json; encodes
 
 tokenizer_ids.txt has one line per tokenizer: its file's name, then the ids of tokenizer_text.txt without special tokens.
-Made with tokenizers 0.21.0 on 2026-11-21.
+tokenizer_mixed.docs has small documents of many scripts, marks in any order, spaces of all kinds and broken bytes: 8 bytes
+of length (little endian), then the text. tokenizer_mixed.ids has for each tokenizer of NAMES and each document 8 bytes of
+count, then ids of 2. bench/tokenizer/compare.py says what the ids of broken bytes are, and does the same with 100 MB.
+Made with tokenizers 0.23.3 on 2026-11-21.
 """
 import pathlib
 import random
+import struct
 import sys
 
-HERE = pathlib.Path(__file__).parent
+HERE = pathlib.Path(__file__).resolve().parent
+NAMES = ("tokenizer_flatout.json", "tokenizer_gpt2.json", "tokenizer_llama3.json", "tokenizer_qwen2.json",
+         "tokenizer_llama2.json", "tokenizer_metaspace.json")
 TEXT = HERE / "tokenizer_text.txt"
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|"
           r"\s*[\r\n]+|\s+(?!\S)|\s+")
@@ -43,7 +49,7 @@ def make_text():
 def main():
     import tokenizers
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
-    assert tokenizers.__version__ == "0.21.0", tokenizers.__version__
+    assert tokenizers.__version__ == "0.23.3", tokenizers.__version__
     text, alphabet = TEXT.read_bytes().decode(), sorted(pre_tokenizers.ByteLevel.alphabet())
 
     gpt2 = Tokenizer(models.BPE())
@@ -62,11 +68,37 @@ def main():
     llama3.save(str(HERE / "tokenizer_llama3.json"), pretty=False)
 
     with open(HERE / "tokenizer_ids.txt", "w") as f:
-        for name in ("tokenizer_flatout.json", "tokenizer_gpt2.json", "tokenizer_llama3.json"):
+        for name in NAMES[:3]:
             t = Tokenizer.from_file(str(HERE / name))
             ids = t.encode(text, add_special_tokens=False).ids
             assert t.decode(ids, skip_special_tokens=False) == text
             print(name, *ids, file=f)
+    mixed(text)
+
+
+def mixed(text):
+    sys.path.insert(0, str(HERE.parent.parent / "bench/tokenizer"))
+    import compare
+    from tokenizers import AddedToken, normalizers
+    docs = [*compare.made(random.Random(2), 16 << 10, (20, 60, 150))]
+    texts = [text] + [d.decode() for d in docs if compare.is_utf8(d)]
+    qwen2 = compare.byte_level(compare.QWEN2, 420, texts, normalizers.NFC())
+    qwen2.add_special_tokens(["<|endoftext|>"])
+    qwen2.add_tokens([AddedToken("foo_bar", normalized=False), AddedToken("foo", normalized=False)])
+    compare.save(HERE, "tokenizer_qwen2.json", qwen2)
+    # Pieces of two words: merges that cross spaces, which Llama 2's own have not.
+    llama2 = compare.sentence("\u2581*[^\u2581]+(?:\u2581[^\u2581]+)?|\u2581+", 800, texts, 150)
+    compare.save(HERE, "tokenizer_llama2.json", llama2)
+    llama2["normalizer"] = None
+    llama2["pre_tokenizer"] = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "first", "split": True}
+    compare.save(HERE, "tokenizer_metaspace.json", llama2)
+    with open(HERE / "tokenizer_mixed.docs", "wb") as f:
+        for d in docs:
+            f.write(struct.pack("<q", len(d)) + d)
+    with open(HERE / "tokenizer_mixed.ids", "wb") as f:
+        for name in NAMES:
+            for ids in compare.Reference(HERE / name).encode(docs):
+                f.write(struct.pack(f"<q{len(ids)}H", len(ids), *ids))
 
 
 if __name__ == "__main__":
