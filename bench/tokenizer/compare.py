@@ -238,6 +238,10 @@ class Reference:
         if self.sentence and config["pre_tokenizer"]:
             config["pre_tokenizer"]["prepend_scheme"] = "never"
         self.rest = Tokenizer.from_str(json.dumps(config))
+        # The mark stands in front of a text that begins with broken bytes, too.
+        self.mark = ([self.whole.token_to_id(MARK)]
+                     if self.whole.encode("x", add_special_tokens=False).ids != self.rest.encode("x", add_special_tokens=False).ids
+                     else [])
         for t in (self.whole, self.rest):
             t.encode_special_tokens = True  # in a text they are text
         order = [*range(33, 127), *range(0xa1, 0xad), *range(0xae, 0x100)]
@@ -259,7 +263,7 @@ class Reference:
         for doc in docs:
             for i, p in enumerate(self.pieces_of(doc)):
                 if "\udc80" <= p[0] <= "\udcff":
-                    parts.append((len(parts), None, self.broken(p)))
+                    parts.append((0, None, (self.mark if i == 0 else []) + self.broken(p)))
                 elif i == 0:
                     parts.append((0, firsts, len(firsts)))
                     firsts.append(p)
