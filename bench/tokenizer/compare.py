@@ -294,9 +294,9 @@ def batches(docs):
         yield batch
 
 
-def ids(d, bench):
+def ids(d, bench, names):
     wrong = 0
-    for name in NAMES:
+    for name in names:
         out, again = d / f"{name}.ids", d / f"{name}.again.json"
         subprocess.run([bench, "encode", d / f"{name}.json", d / "docs", "2", out, again], check=True, stdout=subprocess.DEVNULL)
         reference, saved = Reference(d / f"{name}.json"), Reference(again)
@@ -322,7 +322,7 @@ def ids(d, bench):
 
 # ---- speed
 
-def speed(d, bench, rounds=5, megabytes=16):
+def speed(d, bench, names, rounds=5, megabytes=16):
     docs = [x for x in read_docs(d) if is_utf8(x)][::7]
     while sum(map(len, docs)) > megabytes << 20:
         docs.pop()
@@ -331,7 +331,7 @@ def speed(d, bench, rounds=5, megabytes=16):
         for doc in docs:
             f.write(struct.pack("<q", len(doc)) + doc)
     texts = [list(map(bytes.decode, b)) for b in batches(docs)]
-    for name in NAMES:
+    for name in names:
         t, rate = Tokenizer.from_file(str(d / f"{name}.json")), {"ours": [], "encode_batch": [], "encode_batch_fast": []}
         t.encode_special_tokens = True
         for _ in range(rounds):
@@ -363,9 +363,9 @@ def main():
     elif sys.argv[2] == "train":
         train(d)
     elif sys.argv[2] == "ids":
-        sys.exit(1 if ids(d, sys.argv[3]) else 0)
+        sys.exit(1 if ids(d, sys.argv[3], sys.argv[4:] or NAMES) else 0)
     else:
-        speed(d, sys.argv[3], *map(int, sys.argv[4:]))
+        speed(d, sys.argv[3], sys.argv[4:] or NAMES)
 
 
 if __name__ == "__main__":

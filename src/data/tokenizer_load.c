@@ -443,11 +443,11 @@ static fo_status read_merge(const struct reader *r, const json_t *v, size_t i, s
 	if (out->out < 0)
 		return fo_fail(FO_EFORMAT, "merge %zu makes '%s', which the vocabulary lacks", i,
 			       fo_str_visible(visible, 64, joined));
-	/* The way SentencePiece's style is encoded here rests on merges that join characters only. */
+	/* Added tokens are not made by merging; and SentencePiece's style rests on merges that join characters only. */
 	const struct entry *part[] = { &r->entry[out->a], &r->entry[out->b], &r->entry[out->out] };
-	for (int k = 0; k < 3 && r->sentence; k++)
+	for (int k = 0; k < 3; k++)
 		if (part[k]->byte || part[k]->special)
-			return fo_fail(FO_EFORMAT, "merge %zu has '%s', which is no text", i,
+			return fo_fail(FO_EFORMAT, "merge %zu has '%s', which no text is merged to", i,
 				       fo_str_visible(visible, 64, part[k]->text));
 	return FO_OK;
 }

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE /* memfd_create */
 #include "support/fuzz_targets.h"
 #include "ckpt/ckpt.h"
+#include "data/data_int.h"
 #include "program/run.h"
 #include "timeline/timeline.h"
 
@@ -105,9 +106,26 @@ static void yaml(const void *bytes, size_t n)
 	fo_opt_fini(&s);
 }
 
+/* What was read is written so that it reads the same again. */
+static void tokenizer_again(const struct fo_tokenizer *t)
+{
+	struct fo_str text = { 0 };
+	struct fo_tokenizer *again;
+	char path[64];
+	tok_text(t, &text);
+	int fd = as_file(path, text.data, text.len);
+	if (fo_tokenizer_load(path, &again) != FO_OK || again->checksum != t->checksum) {
+		fprintf(stderr, "a tokenizer does not survive saving: %s\n", fo_err_text());
+		abort();
+	}
+	fo_tokenizer_free(again);
+	fo_str_fini(&text);
+	close(fd);
+}
+
 static void tokenizer(const void *bytes, size_t n)
 {
-	static const char text[] = "Hello, w\xc3\xb6rld!  123\n\n\xff\xfe";
+	static const char text[] = "Hello, w\xc3\xb6rld!  123\n\n\xff\xfe  don't e\xcc\xa3\xcc\x81 \xe2\x96\x81\xe4\xb8\xad\xe6\x96\x87 foo foo_bar";
 	char path[64];
 	struct fo_tokenizer *t;
 	int fd = as_file(path, bytes, n);
@@ -116,12 +134,21 @@ static void tokenizer(const void *bytes, size_t n)
 	explained(st);
 	if (st == FO_OK) {
 		int32_t *ids = NULL;
-		size_t count = 0, cap = 0;
+		size_t whole = 0, parts = 0, cap = 0, at = fo_tokenizer_cut(t, text, sizeof text - 1, 9);
 		struct fo_str out = { 0 };
-		if (fo_tokenizer_encode(t, text, sizeof text - 1, &ids, &count, &cap) == FO_OK)
-			fo_tokenizer_decode(t, ids, count, &out);
+		struct fo_encoder *e;
+		if (fo_tokenizer_encode(t, text, sizeof text - 1, &ids, &whole, &cap) == FO_OK)
+			fo_tokenizer_decode_text(t, ids, whole, &out);
+		if (fo_encoder_new(t, &e) == FO_OK) {
+			if (fo_encoder_encode(e, text, at, true, &ids, &parts, &cap) == FO_OK &&
+			    fo_encoder_encode(e, text + at, sizeof text - 1 - at, false, &ids, &parts, &cap) == FO_OK &&
+			    parts != whole)
+				abort();
+			fo_encoder_free(e);
+		}
 		fo_str_fini(&out);
 		free(ids);
+		tokenizer_again(t);
 		fo_tokenizer_free(t);
 	}
 	close(fd);
