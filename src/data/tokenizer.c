@@ -17,7 +17,7 @@ struct tok_index {
 	uint32_t *word; /* id + 1 by the token's bytes */
 	size_t words;
 	struct split *split; /* what encoders make theirs from; NULL with `sentence` */
-	/* Pairs of characters that stand side by side in some merge's token, as a << 32 | b; 0: free. */
+	/* Pairs of characters that some merge joins, as a << 32 | b; 0: free. */
 	uint64_t *join;
 	size_t joins, join_slots;
 	bool ascii_join[128][128];
@@ -138,24 +138,20 @@ static void join_add(struct tok_index *x, uint32_t a, uint32_t b)
 	x->join[at] = key;
 }
 
-/* Every pair of neighbours in a token that a merge makes. Across any other pair no merge can ever reach. */
+/* The characters on both sides of every merge's seam. Across any other pair no merge can ever reach. */
 static void index_joins(const struct fo_tokenizer *t, struct tok_index *x)
 {
-	x->join_slots = 0;
+	join_add(x, 0x10ffff, 0x10ffff); /* a noncharacter: so that there is a table to look into */
 	for (int64_t i = 0; i < t->merges; i++) {
-		int32_t id = t->merge[i].out;
-		const unsigned char *s = (const unsigned char *)t->bytes + t->at[id];
-		size_t len = t->at[id + 1] - t->at[id];
-		uint32_t before = 0, c;
-		for (size_t at = 0; at < len; before = c) {
-			size_t start = at;
-			at += utf8_char(s + at, &c);
-			if (start)
-				join_add(x, before, c);
-		}
+		const unsigned char *s = (const unsigned char *)t->bytes;
+		size_t last = t->at[t->merge[i].a + 1] - 1;
+		uint32_t a, b;
+		while ((s[last] & 0xc0) == 0x80)
+			last--;
+		utf8_char(s + last, &a);
+		utf8_char(s + t->at[t->merge[i].b], &b);
+		join_add(x, a, b);
 	}
-	if (!x->join_slots)
-		join_add(x, 0x10ffff, 0x10ffff); /* so that there is a table to look into */
 }
 
 /* ---- completing a tokenizer ---- */

@@ -443,12 +443,30 @@ static fo_status read_merge(const struct reader *r, const json_t *v, size_t i, s
 	if (out->out < 0)
 		return fo_fail(FO_EFORMAT, "merge %zu makes '%s', which the vocabulary lacks", i,
 			       fo_str_visible(visible, 64, joined));
-	/* Added tokens are not made by merging; and SentencePiece's style rests on merges that join characters only. */
-	const struct entry *part[] = { &r->entry[out->a], &r->entry[out->b], &r->entry[out->out] };
-	for (int k = 0; k < 3; k++)
-		if (part[k]->byte || part[k]->special)
-			return fo_fail(FO_EFORMAT, "merge %zu has '%s', which no text is merged to", i,
-				       fo_str_visible(visible, 64, part[k]->text));
+	/* Bytes that no character has are symbols on their own: sentence.c cuts around them. */
+	for (int k = 0; k < 2 && r->sentence; k++) {
+		const struct entry *e = &r->entry[k ? out->b : out->a];
+		if (e->byte)
+			return fo_fail(FO_EFORMAT, "merge %zu joins '%s', the token of a byte", i,
+				       fo_str_visible(visible, 64, e->text));
+	}
+	return FO_OK;
+}
+
+/* A merge by which a text could spell an added token is left out: those are not read from texts, or are found before any
+ * merging. Files that were converted from SentencePiece's have such merges. */
+static fo_status read_merges(const struct reader *r, struct fo_tokenizer *t)
+{
+	const json_t *merges = json_object_get(r->model, "merges");
+	if (!json_is_array(merges) || json_array_size(merges) > (size_t)TOK_MAX_VOCAB)
+		return fo_fail(FO_EFORMAT, "'model.merges' is not an array of at most %lld merges",
+			       (long long)TOK_MAX_VOCAB);
+	t->merge = fo_xmalloc(json_array_size(merges) * sizeof *t->merge);
+	for (size_t i = 0; i < json_array_size(merges); i++) {
+		struct tok_merge *m = &t->merge[t->merges];
+		FO_TRY(read_merge(r, json_array_get(merges, i), i, m));
+		t->merges += !r->entry[m->a].special && !r->entry[m->b].special && !r->entry[m->out].special;
+	}
 	return FO_OK;
 }
 
@@ -457,14 +475,7 @@ static fo_status build(struct reader *r, struct fo_tokenizer *t)
 	FO_TRY(read_settings(r));
 	FO_TRY(read_vocab(r));
 	FO_TRY(build_tokens(r, t));
-	const json_t *merges = json_object_get(r->model, "merges");
-	if (!json_is_array(merges) || json_array_size(merges) > (size_t)TOK_MAX_VOCAB)
-		return fo_fail(FO_EFORMAT, "'model.merges' is not an array of at most %lld merges",
-			       (long long)TOK_MAX_VOCAB);
-	t->merge = fo_xmalloc(json_array_size(merges) * sizeof *t->merge);
-	for (size_t i = 0; i < json_array_size(merges); i++)
-		FO_TRY(read_merge(r, json_array_get(merges, i), i, &t->merge[i]));
-	t->merges = (int64_t)json_array_size(merges);
+	FO_TRY(read_merges(r, t));
 	t->whole_words = r->whole_words;
 	t->gpt2_style = r->gpt2_style;
 	t->nfc = r->nfc;

@@ -557,6 +557,56 @@ static void test_threads_give_the_same_ids(void **state)
 	fo_arena_fini(&a);
 }
 
+struct job {
+	struct fo_encoder *e;
+	const char *text;
+	size_t len;
+	struct ids got;
+	fo_status st;
+};
+
+static void *encode_in_thread(void *arg)
+{
+	struct job *j = arg;
+	j->st = fo_encoder_encode(j->e, j->text, j->len, true, &j->got.id, &j->got.n, &j->got.cap);
+	return NULL;
+}
+
+/* A pattern that only PCRE2 can match: its code is shared, what it writes into is not. */
+static void test_encoders_share_a_foreign_pattern(void **state)
+{
+	(void)state;
+	struct fo_arena a = { 0 };
+	size_t json_len, len;
+	char *json, *text = long_text(&a, 100000, &len);
+	ok(fo_fs_read(&a, golden("tokenizer_llama3.json"), (size_t)1 << 24, &json, &json_len));
+	char *digits = strstr(json, "{1,3}");
+	assert_non_null(digits);
+	digits[3] = '2';
+	ok(fo_fs_write_atomic(in_scratch("foreign.json"), json, json_len));
+	struct fo_tokenizer *t = load(in_scratch("foreign.json"));
+	assert_false(split_is_known(tok_split(t)));
+	assert_int_equal(fo_tokenizer_cut(t, text, len, 1), len);
+	struct ids whole = { 0 };
+	encode(t, text, len, &whole);
+	struct job job[2] = { { .text = text, .len = len }, { .text = text, .len = len } };
+	pthread_t thread[2];
+	for (int i = 0; i < 2; i++) {
+		ok(fo_encoder_new(t, &job[i].e));
+		assert_int_equal(pthread_create(&thread[i], NULL, encode_in_thread, &job[i]), 0);
+	}
+	for (int i = 0; i < 2; i++) {
+		pthread_join(thread[i], NULL);
+		assert_int_equal(job[i].st, FO_OK);
+		assert_same_ids(&job[i].got, &whole);
+		fo_encoder_free(job[i].e);
+		free(job[i].got.id);
+	}
+	free(whole.id);
+	fo_tokenizer_free(t);
+	fo_arena_fini(&a);
+}
+
 /* ---- training can be stopped ---- */
 
 struct stopping {
@@ -615,6 +665,7 @@ int main(void)
 		cmocka_unit_test(test_added_words),
 		cmocka_unit_test(test_parts_of_a_text),
 		cmocka_unit_test(test_threads_give_the_same_ids),
+		cmocka_unit_test(test_encoders_share_a_foreign_pattern),
 		cmocka_unit_test(test_training_stops),
 	};
 	return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
