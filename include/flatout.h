@@ -69,7 +69,8 @@ FLATOUT_API flatout_status flatout_model_load(const char *name, flatout_model **
 /* From the text of a config.json, `bytes` long (no NUL needed; at most 1 MiB). */
 FLATOUT_API flatout_status flatout_model_parse(const char *json, size_t bytes, flatout_model **out);
 FLATOUT_API void flatout_model_free(flatout_model *model);
-/* The preset's name or the model_type of the file; lives as long as the model. NULL for NULL. */
+/* The preset's name, the path that was loaded (of a long one the end), or "config.json" for a parsed text; control
+ * characters shown as \xNN. Lives as long as the model. NULL for NULL. */
 FLATOUT_API const char *flatout_model_name(const flatout_model *model);
 
 typedef enum flatout_parameters {

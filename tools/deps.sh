@@ -30,6 +30,13 @@ clang|command clang|clang
 libomp-dev|package|the OpenMP library of clang
 gcc-aarch64-linux-gnu|command aarch64-linux-gnu-gcc|a cross compiler to aarch64
 libc6-dev-arm64-cross|package|the C library headers for aarch64
+qemu-user|command qemu-aarch64|QEMU user emulation of aarch64
+gcovr|command gcovr|gcovr
+g++|command g++|a C++ compiler
+dpkg-dev|command dpkg-shlibdeps|dpkg-dev
+mandoc|command mandoc|mandoc
+zsh|command zsh|zsh
+fish|command fish|fish
 '
 
 fo_probe() { # package kind argument

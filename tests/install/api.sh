@@ -11,11 +11,11 @@ cc=$(sed -n 's/^CMAKE_C_COMPILER:[A-Z]*=//p' "$FLATOUT_BUILD/CMakeCache.txt")
 lines=$(wc -l <"$examples/meter.c")
 [ "$lines" -le 40 ] || wrong "meter.c has $lines lines"
 
-# right NAME: what a run said. The stand-in waits 30 ms for 16384 tokens: at most 49.75 % of 64 x 989 TFLOP/s, which no
+# right NAME: what a run said. The stand-in waits 30 ms for 16384 tokens: at most 49.97 % of 64 x 989 TFLOP/s, which no
 # machine can pass, less on a busy one; causal is 0.89 of it whatever the time.
 right() {
 	awk '/^median MFU/ { full = $3; causal = $8 } /^step/ { steps++ } /^of 989 TFLOP/ { peak = 1 }
-		END { exit !(steps == 4 && peak && full > 1 && full < 49.8 && causal / full > 0.87 && causal / full < 0.91) }' "$tmp/out" ||
+		END { exit !(steps == 4 && peak && full > 1 && full <= 50.0 && causal / full > 0.87 && causal / full < 0.91) }' "$tmp/out" ||
 		wrong "$1 says: $(cat "$tmp/out")"
 }
 # shellcheck disable=SC2046 # flags are words

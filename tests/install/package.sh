@@ -14,7 +14,7 @@ tar -xzf "$archive" -C "$tmp/some where" || wrong "the archive does not unpack"
 top="$tmp/some where/flatout-$version"
 usable "$top"
 # It says which libraries it needs: exactly those of the program and of libflatout.
-for file in "$top/bin/flatout" "$top"/lib*/libflatout.so; do
+for file in "$top/bin/flatout" "$(find "$top" -name libflatout.so)"; do
 	readelf -d "$file" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'
 done | sort -u >"$tmp/needed"
 while read -r library; do

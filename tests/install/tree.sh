@@ -32,6 +32,12 @@ mv "$FLATOUT_STAGE.dest/opt/there" "$tmp/moved tree"
 rm -rf "$FLATOUT_STAGE.dest"
 usable "$FLATOUT_STAGE"
 usable "$tmp/moved tree"
+# What trains starts there too, from the example and the text that came with it.
+if grep -q '^flatout-train$' "$tmp/want"; then
+	doc="$tmp/moved tree/share/doc/flatout"
+	(cd "$tmp" && "$tmp/moved tree/bin/flatout" train "$doc/examples/first/run.yaml" --data.path="$doc/docs" --dry-run) >"$tmp/out" 2>&1 ||
+		wrong "train --dry-run: $(cat "$tmp/out")"
+fi
 ln -s "$tmp/moved tree/bin/flatout" "$tmp/flatout"
 (cd / && "$tmp/flatout" devices h100) >"$tmp/out" 2>&1 || wrong "by a link: $(cat "$tmp/out")"
 
