@@ -7,6 +7,7 @@
 #define FO_DATA_DATA_H
 
 #include "base/err.h"
+#include "base/fs.h"
 #include "base/mem.h"
 
 #include <signal.h>
@@ -97,6 +98,27 @@ struct fo_shard {
  * wrong; *s is set on success only. The file must not be cut while it is open. */
 FO_CHECKED fo_status fo_shard_open(struct fo_shard *s, const char *path);
 void fo_shard_close(struct fo_shard *s);
+
+/* Where each document of a shard came from: DIR/train.src beside DIR/train.shard, written by fo_data_prepare. Sixteen bytes
+ * per document, mapped; records are checked when they are asked for. */
+struct fo_shard_sources {
+	int64_t docs, files;
+	const void *record, *name_at; /* in the map */
+	const char *names;
+	size_t names_len;
+	struct fo_map map;
+};
+/* `shard_path` names the shard that `s` was opened from. A folder without the file (shards of version 0.1) gives docs = 0:
+ * FO_OK. FO_EFORMAT: damaged, or of another shard. */
+FO_CHECKED fo_status fo_shard_sources_open(struct fo_shard_sources *o, const struct fo_shard *s, const char *shard_path);
+void fo_shard_sources_close(struct fo_shard_sources *o);
+/* Where document `doc` of the shard came from. */
+struct fo_doc_source {
+	const char *path; /* as it was given or found below a folder; "-": standard input. Not made visible */
+	int64_t line;     /* of a JSONL file, from 1; 0: the document is a whole file */
+};
+/* FO_EARG: the shard has no such document or no sources; FO_EFORMAT: the record is damaged. out->path lives with o. */
+FO_CHECKED fo_status fo_shard_source(const struct fo_shard_sources *o, int64_t doc, struct fo_doc_source *out);
 
 /* Cross-entropy (nats per token) that a bigram model of train's tokens reaches on val: what a language model has to beat.
  * p(b | a) = (c(ab) + k p(b)) / (c(a) + k), p(b) = (c(b) + 1) / (N + V); k is chosen on a tenth of train that the counts

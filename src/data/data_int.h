@@ -190,6 +190,31 @@ static inline size_t shard_ids_bytes(int64_t tokens, uint32_t id_bytes)
 	return ((size_t)tokens * id_bytes + 7) & ~(size_t)7;
 }
 
+/* ---- sources file: little endian, header, records, offsets of the names, names ---- */
+
+#define SOURCES_MAGIC "FLATSRCS"
+#define SOURCES_VERSION 1u
+
+struct sources_header {
+	char magic[8];
+	uint32_t version, zero;
+	int64_t docs, files, names_bytes;
+	uint64_t shard_checksum;
+	uint64_t checksum; /* XXH3-64 of all that follows the header, then of the header with this field zero */
+	uint64_t reserved; /* 0 */
+};
+struct sources_record {
+	int64_t file, line;
+};
+_Static_assert(sizeof(struct sources_header) == 64 && sizeof(struct sources_record) == 16, "part of the file format");
+
+/* The checksum of a file whose header of `header` bytes has its checksum (8 bytes) at `at`. */
+uint64_t data_file_checksum(const unsigned char *file, size_t bytes, size_t header, size_t at);
+/* "DIR/train.src" of "DIR/train.shard". */
+FO_CHECKED fo_status sources_path(char *buf, size_t size, const char *shard_path);
+/* Reads all of the file: the checksum and every record. */
+FO_CHECKED fo_status sources_verify(const struct fo_shard_sources *o);
+
 /* ---- batches: what the loader's thread runs ---- */
 
 /* One shuffled epoch. Loaders keep two, by the epoch's parity: a block of rows may end in the next epoch. */
