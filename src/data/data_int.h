@@ -226,8 +226,28 @@ struct epoch_order {
 	int64_t *start; /* docs + 1: tokens of this epoch before each place */
 };
 
-/* orders: two. Fills *b (arrays allocated, b->step set) from the pure function of (shard, seed, shape, step). Allocates nothing. */
-FO_CHECKED fo_status batch_fill(struct fo_batch *b, struct epoch_order *orders, const struct fo_batch_shape *shape,
-				int32_t pad_id);
+void epoch_order_build(struct epoch_order *o, int64_t epoch); /* nothing where it is that one already */
+
+/* The rows of best-fit packing: row r holds piece[row_at[r]] .. piece[row_at[r + 1] - 1]. */
+struct pack_piece {
+	int64_t doc, from; /* from its token `from` on: to its end or as many as fill the row */
+};
+struct pack_plan {
+	int64_t rows, pieces;
+	int64_t *row_at;
+	struct pack_piece *piece;
+	void *memory;
+	size_t memory_bytes;
+};
+/* A pure function of (shard, seq), seq in 1..INT32_MAX; O(tokens / seq + docs) time, 24 bytes per piece and as many until
+ * it returns. */
+FO_CHECKED fo_status pack_plan_new(struct pack_plan *plan, const struct fo_shard *s, int64_t seq);
+void pack_plan_free(struct pack_plan *plan);
+int64_t pack_pieces(const struct fo_shard *s, int64_t seq); /* of all documents, each cut into rows and a rest */
+
+/* orders: two; plan: of best-fit packing, else NULL. Fills *b (arrays allocated, b->step set) from the pure function of
+ * (shard, seed, shape, step). Allocates nothing. */
+FO_CHECKED fo_status batch_fill(struct fo_batch *b, struct epoch_order *orders, const struct pack_plan *plan,
+				const struct fo_batch_shape *shape, int32_t pad_id);
 
 #endif

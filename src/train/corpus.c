@@ -88,7 +88,7 @@ static fo_status open_all(struct fo_arena *a, struct fo_corpus *c, const struct 
 			       (long long)fo_tokenizer_vocab(c->tokenizer));
 	if (!fo_fs_exists(train) || !fo_fs_exists(val)) {
 		struct fo_prepare_stats stats;
-		FO_TRY(fo_data_prepare(r->data, c->tokenizer, dir, (int)r->holdout, progress, ctx, &stats));
+		FO_TRY(fo_data_prepare(&(struct fo_prepare){ .inputs = (char *[]){ (char *)(uintptr_t)r->data }, .n = 1, .dir = dir, .tokenizer = c->tokenizer, .holdout_every = r->holdout, .threads = 2, .replace = true, .progress = progress, .ctx = ctx }, &stats));
 	}
 	FO_TRY(fo_shard_open(&c->train, train));
 	FO_TRY(fo_shard_open(&c->val, val));
