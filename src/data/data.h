@@ -23,16 +23,18 @@ struct fo_tokenizer;
 /* Called now and then during long work; done and total in `unit`s. May be NULL. */
 typedef void fo_progress_fn(void *ctx, const char *what, const char *unit, double done, double total);
 
-/* Trains on about `max_bytes` of the files' text (64 KiB blocks, evenly sampled when there is more; files with NUL bytes
- * are skipped): the Llama-3 pattern cuts it into pieces, merges go by pair frequency, ties by the smaller pair of ids;
- * ids 0..255 are the bytes in GPT-2's byte-to-unicode order, then merges, then the special tokens <|begin_of_text|>,
- * <|end_of_text|>. vocab is the total including specials (258 to 2^20); the result has fewer when no pair is left that
- * occurs twice: ask fo_tokenizer_vocab. The same input gives the same tokenizer. Some 100 bytes of memory per distinct
- * pair and word. stop (may be NULL): as soon as it is not 0 (a signal handler may set it), FO_EINTERRUPT; nothing is
- * kept. FO_EARG: range, no text. */
-FO_CHECKED fo_status fo_tokenizer_train(char **paths, size_t n, int64_t vocab, size_t max_bytes,
-					fo_progress_fn *progress, void *ctx, const volatile sig_atomic_t *stop,
-					struct fo_tokenizer **out);
+/* Trains on the inputs' text (as fo_text_open takes them; o NULL: its defaults), read as a stream: of more than `max_bytes`
+ * an even sample of 64 KiB blocks, between half of that and that much. The Llama-3 pattern cuts it into pieces, merges go by
+ * pair frequency, ties by the smaller pair of ids; ids 0..255 are the bytes in GPT-2's byte-to-unicode order, then merges,
+ * then the special tokens <|begin_of_text|>, <|end_of_text|>. vocab is the total including specials (258 to 2^20); the
+ * result has fewer when no pair is left that occurs twice: ask fo_tokenizer_vocab. The same input gives the same tokenizer.
+ * Memory: the sample and some 100 bytes per distinct pair and word. stop (may be NULL): as soon as it is not 0 (a signal
+ * handler may set it), FO_EINTERRUPT; nothing is kept. FO_EARG: range, no text. */
+FO_CHECKED fo_status fo_tokenizer_train(char *const *inputs, size_t n, const struct fo_text_options *o, int64_t vocab,
+					size_t max_bytes, fo_progress_fn *progress, void *ctx,
+					const volatile sig_atomic_t *stop, struct fo_tokenizer **out);
+/* BPE merges settle long before this much text; more only costs time. */
+#define FO_TOKENIZER_SAMPLE_BYTES ((size_t)32 << 20)
 /* Reads what fo_tokenizer_save writes and Hugging Face's BPE files in the styles of Llama 3, GPT-2 and Qwen2 (bytes) and
  * of Llama 2 and Mistral 7B (SentencePiece's, with byte fallback); docs/data.md lists the fields. FO_EFORMAT names
  * whatever would change the ids and is not supported. */

@@ -45,15 +45,6 @@ void shard_writer_close(struct shard_writer *w);
 FO_CHECKED fo_status shard_writer_publish(const char *dir, const char *name, const char *as);
 void shard_writer_remove(const char *dir, const char *name); /* the three files, where they are */
 
-/* SHIM */
-struct fo_encoder;
-FO_CHECKED fo_status fo_encoder_new(const struct fo_tokenizer *t, struct fo_encoder **out);
-void fo_encoder_free(struct fo_encoder *e);
-FO_CHECKED fo_status fo_encoder_encode(struct fo_encoder *e, const char *text, size_t len, bool first, int32_t **ids,
-				       size_t *n, size_t *cap);
-size_t fo_tokenizer_cut(const struct fo_tokenizer *t, const char *text, size_t len, size_t at);
-/* SHIM END */
-
 /* ---- the journal ---- */
 
 enum prepare_stage { STAGE_READING, STAGE_PUBLISHING };

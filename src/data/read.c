@@ -49,7 +49,7 @@ static fo_status add_file(struct fo_text *t, const char *path)
 	if (t->files == FO_TEXT_MAX_FILES)
 		return fo_fail(FO_EARG, "more than %zu files", FO_TEXT_MAX_FILES);
 	if (!standard && stat(path, &s))
-		return fo_fail(FO_EIO, "cannot read '%s': %s", path, strerror(errno));
+		return fo_fs_refuse("read", path, errno);
 	if (standard && t->standard_input)
 		return fo_fail(FO_EARG, "standard input ('-') is named twice");
 	t->standard_input |= standard;

@@ -2,6 +2,7 @@
  * and max_expand times their own length. */
 #include "data/read_int.h"
 
+#include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
 
@@ -53,7 +54,7 @@ static fo_status refill(struct unpack *u)
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
-			return fo_fail(FO_EIO, "cannot read '%s': %s", u->name, strerror(errno));
+			return fo_fs_refuse("read", u->name, errno);
 		u->file_end = n == 0;
 		u->to += (size_t)n;
 		u->packed += n;
@@ -104,7 +105,7 @@ fo_status unpack_open(struct unpack **out, const char *path, double max_expand)
 	if (!standard) {
 		fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO without a writer must not hang us */
 		if (fd < 0)
-			return fo_fail(FO_EIO, "cannot open '%s': %s", path, strerror(errno));
+			return fo_fs_refuse("read", path, errno);
 		if (fstat(fd, &info) || S_ISDIR(info.st_mode)) {
 			close(fd);
 			return fo_fail(FO_EIO, "cannot read '%s': it is a folder", path);

@@ -15,7 +15,7 @@
 
 static fo_status cannot_write(const struct sink *k, int error)
 {
-	return fo_fail(FO_EIO, "cannot write '%s': %s", k->path, strerror(error));
+	return fo_fs_refuse("write", k->path, error);
 }
 
 static fo_status write_at(const struct sink *k, const void *bytes, size_t n, int64_t at)
@@ -83,7 +83,7 @@ static fo_status sink_open(struct sink *k, const char *dir, const char *name, co
 		unlink(k->path); /* not cut: somebody may still read the old one */
 	k->fd = open(k->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
 	if (k->fd < 0 || fstat(k->fd, &s))
-		return fo_fail(FO_EIO, "cannot create '%s': %s", k->path, strerror(errno));
+		return fo_fs_refuse("create", k->path, errno);
 	k->size = s.st_size;
 	return FO_OK;
 }
@@ -205,7 +205,7 @@ static fo_status append_offsets(struct shard_writer *w)
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
-			return fo_fail(FO_EIO, "cannot read '%s': %s", w->at.path, n ? strerror(errno) : "it was cut");
+			return fo_fs_refuse("read", w->at.path, n ? errno : ENODATA);
 		FO_TRY(sink_put(&w->ids, block, (size_t)n));
 		at += n;
 	}
@@ -250,7 +250,7 @@ static fo_status publish_one(const char *dir, const char *name, const char *as, 
 	snprintf(to, sizeof to, "%s/%s.%s", dir, as, kind);
 	snprintf(from, sizeof from, "%s/%s.%s.tmp", dir, name, kind);
 	if (fo_fs_exists(from) && rename(from, to))
-		return fo_fail(FO_EIO, "cannot rename '%s': %s", from, strerror(errno));
+		return fo_fs_refuse("rename", from, errno);
 	return FO_OK;
 }
 
