@@ -96,6 +96,7 @@ struct fo_prepare {
 	int64_t holdout_every;
 	int threads;          /* that encode; at least 1 */
 	int64_t save_every_ns; /* 0: 5 s */
+	uint64_t also;        /* whatever else the caller's result depends on: another value is another preparation */
 	bool replace;
 	fo_progress_fn *progress; /* bytes of the files on disk; total 0: not known */
 	void *ctx;
@@ -134,6 +135,8 @@ struct fo_shard_sources {
 /* `shard_path` names the shard that `s` was opened from. A folder without the file (shards of version 0.1) gives docs = 0:
  * FO_OK. FO_EFORMAT: damaged, or of another shard. */
 FO_CHECKED fo_status fo_shard_sources_open(struct fo_shard_sources *o, const struct fo_shard *s, const char *shard_path);
+/* Reads all of it: the checksum and every record. FO_EFORMAT. */
+FO_CHECKED fo_status fo_shard_sources_verify(const struct fo_shard_sources *o);
 void fo_shard_sources_close(struct fo_shard_sources *o);
 /* Where document `doc` of the shard came from. */
 struct fo_doc_source {

@@ -212,8 +212,6 @@ _Static_assert(sizeof(struct sources_header) == 64 && sizeof(struct sources_reco
 uint64_t data_file_checksum(const unsigned char *file, size_t bytes, size_t header, size_t at);
 /* "DIR/train.src" of "DIR/train.shard". */
 FO_CHECKED fo_status sources_path(char *buf, size_t size, const char *shard_path);
-/* Reads all of the file: the checksum and every record. */
-FO_CHECKED fo_status sources_verify(const struct fo_shard_sources *o);
 
 /* ---- batches: what the loader's thread runs ---- */
 

@@ -544,7 +544,7 @@ static void remove_all(const char *dir)
 static uint64_t fingerprint(const struct job *j)
 {
 	const uint64_t part[] = { SHARD_VERSION, fo_text_fingerprint(j->text), j->p->tokenizer->checksum,
-				  (uint64_t)j->p->holdout_every };
+				  (uint64_t)j->p->holdout_every, j->p->also };
 	return XXH3_64bits(part, sizeof part);
 }
 

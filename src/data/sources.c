@@ -96,7 +96,7 @@ fo_status fo_shard_source(const struct fo_shard_sources *o, int64_t doc, struct 
 	return FO_OK;
 }
 
-fo_status sources_verify(const struct fo_shard_sources *o)
+fo_status fo_shard_sources_verify(const struct fo_shard_sources *o)
 {
 	struct sources_header h;
 	struct fo_doc_source unused;
