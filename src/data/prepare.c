@@ -86,6 +86,8 @@ static fo_status read_batch(struct job *j, struct batch *b)
 		if (b->last)
 			break;
 		add_part(b, &part);
+		if (part.dropped) /* the last of its batch, for what write_batch does */
+			break;
 	}
 	b->place = fo_text_place(j->text);
 	fo_text_progress(j->text, &b->packed, &unused);
@@ -217,7 +219,6 @@ static fo_status write_piece(struct job *j, const struct piece *p, const int32_t
 	if (p->part.dropped) {
 		if (j->now.open)
 			FO_TRY(shard_writer_drop(&j->writer[j->now.open - 1]));
-		s->bytes -= j->now.open_bytes;
 		j->now.open = j->now.open_bytes = 0;
 		return FO_OK;
 	}
@@ -234,10 +235,10 @@ static fo_status write_piece(struct job *j, const struct piece *p, const int32_t
 	}
 	struct shard_writer *w = &j->writer[j->now.open - 1];
 	FO_TRY(shard_writer_ids(w, ids, n));
-	s->bytes += p->bytes;
 	j->now.open_bytes += p->bytes;
 	if (!p->part.ends)
 		return FO_OK;
+	s->bytes += j->now.open_bytes;
 	j->now.open = 0;
 	return shard_writer_ids(w, &t->eos, 1);
 }
@@ -274,6 +275,12 @@ static fo_status write_batch(struct job *j, struct batch *b)
 	note(j, &b->place);
 	if (j->p->progress)
 		j->p->progress(j->p->ctx, "encoding", "bytes", b->packed, j->total);
+	if (b->n && b->piece[b->n - 1].part.dropped) {
+		/* The journal on the disk may know of the document that was taken back: its bytes go only when a newer one does not. */
+		FO_TRY(save(j));
+		FO_TRY(shard_writer_trim(&j->writer[0]));
+		FO_TRY(shard_writer_trim(&j->writer[1]));
+	}
 	int64_t every = j->p->save_every_ns ? j->p->save_every_ns : SAVE_NS;
 	return fo_now_ns() - j->saved_ns >= every ? save(j) : FO_OK;
 }

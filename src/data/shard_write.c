@@ -165,10 +165,26 @@ fo_status shard_writer_ids(struct shard_writer *w, const int32_t *ids, size_t n)
 	return FO_OK;
 }
 
+static fo_status sink_forget(struct sink *k, int64_t size)
+{
+	FO_TRY(sink_flush(k));
+	k->size = size;
+	return FO_OK;
+}
+
 fo_status shard_writer_drop(struct shard_writer *w)
 {
-	struct shard_mark m = { w->mark.last_start, w->mark.docs - 1, 0 };
-	return cut_back(w, &m);
+	w->mark = (struct shard_mark){ w->mark.last_start, w->mark.docs - 1, 0 };
+	FO_TRY(sink_forget(&w->ids, ids_end(w, w->mark.tokens)));
+	FO_TRY(sink_forget(&w->at, w->mark.docs * (int64_t)sizeof(int64_t)));
+	return sink_forget(&w->src, sources_end(w->mark.docs));
+}
+
+fo_status shard_writer_trim(struct shard_writer *w)
+{
+	FO_TRY(sink_cut(&w->ids, w->ids.size));
+	FO_TRY(sink_cut(&w->at, w->at.size));
+	return sink_cut(&w->src, w->src.size);
 }
 
 fo_status shard_writer_sync(struct shard_writer *w)
