@@ -143,8 +143,9 @@ uint64_t fo_text_fingerprint(const struct fo_text *t)
 	XXH3_state_t x;
 	XXH3_INITSTATE(&x);
 	XXH3_64bits_reset(&x);
-	const int64_t option[] = { t->o.format, t->o.skip_bad, t->o.max_document, (int64_t)(t->o.max_expand * 1024),
-				   (int64_t)t->files, (int64_t)PART_BYTES };
+	/* Not skip_bad and max_expand: until something bad is met they change nothing, and who then asks for it to be left
+	 * out wants to go on, not to begin anew. */
+	const int64_t option[] = { t->o.format, t->o.max_document, (int64_t)t->files, (int64_t)PART_BYTES };
 	XXH3_64bits_update(&x, option, sizeof option);
 	XXH3_64bits_update(&x, t->field, strlen(t->field) + 1);
 	for (size_t i = 0; i < t->files; i++) {

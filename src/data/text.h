@@ -76,7 +76,8 @@ struct fo_text_place fo_text_place(const struct fo_text *t); /* behind the part 
 FO_CHECKED fo_status fo_text_seek(struct fo_text *t, const struct fo_text_place *p);
 /* Bytes read of all files as they lie on disk; *total 0 when standard input is among them. */
 void fo_text_progress(const struct fo_text *t, double *done, double *total);
-/* XXH3-64 of the files' names, lengths and times of change, and of the options that decide about documents. */
+/* XXH3-64 of the files' names, lengths and times of change, and of the options that decide about documents (not skip_bad and
+ * max_expand). */
 uint64_t fo_text_fingerprint(const struct fo_text *t);
 
 #endif
