@@ -182,7 +182,7 @@ const struct fo_command fo_cmd_data_prepare = {
 	.text = "An INPUT is a file, a folder, a quoted pattern or '-' (standard input), of any length; gzip and Zstandard are "
 		"unpacked as they are read, by what they begin with and not by their names. A file whose first line is a JSON "
 		"object with the text field holds a document per line; any other is one document; files with NUL bytes are "
-		"skipped. Every byte that is skipped is counted.\n\n"
+		"skipped. What is left out is counted.\n\n"
 		"Killed at any moment, the same command goes on where it was; the result is the same bytes, with any number of "
 		"threads. DIR is then a run's data.path.\n\n"
 		"  flatout data prepare c4/*.json.gz --tokenizer=tokenizer.json --out=c4.tokens\n"
