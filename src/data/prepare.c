@@ -8,11 +8,15 @@
 #include "base/json.h"
 
 #define XXH_INLINE_ALL
+#include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 #define BATCH_BYTES ((size_t)1 << 20) /* as a part of a long document */
@@ -61,6 +65,7 @@ struct job {
 	struct fo_encoder **encoder;
 	int threads;
 	bool stop;
+	int folder; /* locked */
 };
 
 /* ---- reading ---- */
@@ -629,10 +634,22 @@ static fo_status open_output(struct job *j, bool *done)
 	return FO_OK;
 }
 
+/* Two processes would write into the same files. The lock is the folder's own and ends with the process. */
+static fo_status lock(struct job *j)
+{
+	j->folder = open(j->p->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (j->folder < 0)
+		return fo_fs_refuse("read", j->p->dir, errno);
+	if (flock(j->folder, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) /* a file system without locks stops nobody */
+		return fo_fail(FO_EIO, "another process prepares data in '%s'", j->p->dir);
+	return FO_OK;
+}
+
 static fo_status run(struct job *j)
 {
 	bool done;
 	double unused;
+	FO_TRY(lock(j));
 	FO_TRY(open_output(j, &done));
 	if (done)
 		return FO_OK;
@@ -670,6 +687,7 @@ fo_status fo_data_prepare(const struct fo_prepare *p, struct fo_prepare_stats *s
 	o.cut_ctx = p->tokenizer;
 	struct job *j = fo_xmalloc(sizeof *j);
 	j->p = p;
+	j->folder = -1;
 	for (int side = 0; side < 2; side++)
 		j->writer[side].ids.fd = j->writer[side].at.fd = j->writer[side].src.fd = -1;
 	pthread_mutex_init(&j->lock, NULL);
@@ -685,6 +703,8 @@ fo_status fo_data_prepare(const struct fo_prepare *p, struct fo_prepare_stats *s
 	shard_writer_close(&j->writer[0]);
 	shard_writer_close(&j->writer[1]);
 	fo_text_close(j->text);
+	if (j->folder >= 0)
+		close(j->folder);
 	pthread_cond_destroy(&j->changed);
 	pthread_mutex_destroy(&j->lock);
 	free(j);

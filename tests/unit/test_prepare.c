@@ -204,6 +204,30 @@ static void test_stopped_and_gone_on(void **state)
 	assert_same("one", "stopped");
 }
 
+/* A second preparation in the same folder, asked for while the first one runs. */
+static fo_status nested;
+static char nested_text[512];
+
+static void prepare_again(void *ctx, const char *what, const char *unit, double done, double total)
+{
+	(void)ctx, (void)what, (void)unit, (void)done, (void)total;
+	struct fo_prepare_stats s;
+	if (nested != FO_OK)
+		return;
+	nested = prepare("shared", 1, 0, NULL, NULL, &s);
+	snprintf(nested_text, sizeof nested_text, "%s", fo_err_text());
+}
+
+static void test_one_at_a_time(void **state)
+{
+	(void)state;
+	struct fo_prepare_stats s;
+	ok(prepare("shared", 1, 0, prepare_again, NULL, &s));
+	assert_int_equal(nested, FO_EIO);
+	assert_non_null(strstr(nested_text, "another process prepares data"));
+	assert_same("one", "shared");
+}
+
 static void test_other_inputs_are_refused(void **state)
 {
 	(void)state;
@@ -297,7 +321,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_threads_do_not_matter),    cmocka_unit_test(test_sources),
 		cmocka_unit_test(test_killed_at_any_instant),    cmocka_unit_test(test_stopped_and_gone_on),
-		cmocka_unit_test(test_other_inputs_are_refused),
+		cmocka_unit_test(test_one_at_a_time),            cmocka_unit_test(test_other_inputs_are_refused),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);
 }
