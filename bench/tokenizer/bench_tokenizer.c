@@ -46,7 +46,7 @@ static fo_status bench_train(struct fo_arena *a, const char *path, int64_t vocab
 	struct fo_tokenizer *t;
 	FO_TRY(fo_fs_list(a, path, 1u << 22, &paths, &n));
 	int64_t start = fo_now_ns();
-	FO_TRY(fo_tokenizer_train(paths, n, vocab, (size_t)1 << 40, NULL, NULL, NULL, &t));
+	FO_TRY(fo_tokenizer_train(paths, n, NULL, vocab, (size_t)1 << 40, NULL, NULL, NULL, &t));
 	double train_s = (double)(fo_now_ns() - start) * 1e-9;
 	fo_status st = FO_OK;
 	for (int pass = 0; pass < 2 && st == FO_OK; pass++) {

@@ -15,8 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* "cannot <verb> '<path>': <the system's reason>"; error is an errno value. */
-static fo_status refuse(const char *verb, const char *path, int error)
+fo_status fo_fs_refuse(const char *verb, const char *path, int error)
 {
 	char reason[128];
 	if (strerror_r(error, reason, sizeof reason))
@@ -30,11 +29,11 @@ static fo_status open_for_reading(const char *path, bool wait, int *out, struct 
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | (wait ? 0 : O_NONBLOCK));
 	if (fd < 0)
-		return refuse("read", path, errno);
+		return fo_fs_refuse("read", path, errno);
 	int error = fstat(fd, st) ? errno : S_ISDIR(st->st_mode) ? EISDIR : 0;
 	if (error) {
 		close(fd);
-		return refuse("read", path, error);
+		return fo_fs_refuse("read", path, error);
 	}
 	*out = fd;
 	return FO_OK;
@@ -54,13 +53,13 @@ static fo_status read_all(int fd, const char *path, size_t guess, size_t cap, ch
 		room = 4096;
 	char *p = malloc(room + 1);
 	if (!p)
-		return refuse("read", path, ENOMEM);
+		return fo_fs_refuse("read", path, ENOMEM);
 	for (;;) {
 		ssize_t n = read(fd, p + used, room + 1 - used);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0) {
-			fo_status st = refuse("read", path, errno);
+			fo_status st = fo_fs_refuse("read", path, errno);
 			free(p);
 			return st;
 		}
@@ -76,7 +75,7 @@ static fo_status read_all(int fd, const char *path, size_t guess, size_t cap, ch
 		char *q = room > SIZE_MAX / 4 ? NULL : realloc(p, room * 2 + 1);
 		if (!q) {
 			free(p);
-			return refuse("read", path, ENOMEM);
+			return fo_fs_refuse("read", path, ENOMEM);
 		}
 		p = q;
 		room *= 2;
@@ -140,7 +139,7 @@ fo_status fo_fs_write_atomic(const char *path, const void *bytes, size_t len)
 	fo_status st = FO_OK;
 	int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
 	if (fd < 0) {
-		st = refuse("write", temporary, errno);
+		st = fo_fs_refuse("write", temporary, errno);
 		goto free_names;
 	}
 	int error = write_all(fd, bytes, len);
@@ -152,7 +151,7 @@ fo_status fo_fs_write_atomic(const char *path, const void *bytes, size_t len)
 		error = errno;
 	if (error) {
 		unlink(temporary);
-		st = refuse("write", path, error);
+		st = fo_fs_refuse("write", path, error);
 		goto free_names;
 	}
 	st = fo_fs_sync_dir(dir);
@@ -165,7 +164,7 @@ free_names:
 fo_status fo_fs_mkdirs(const char *path)
 {
 	if (!*path)
-		return refuse("make the folder", path, ENOENT);
+		return fo_fs_refuse("make the folder", path, ENOENT);
 	char *p = fo_xstrdup(path);
 	int error = 0;
 	for (char *s = p + 1; !error; s++) {
@@ -183,18 +182,18 @@ fo_status fo_fs_mkdirs(const char *path)
 	free(p);
 	if (!error && !fo_fs_is_dir(path))
 		error = ENOTDIR;
-	return error ? refuse("make the folder", path, error) : FO_OK;
+	return error ? fo_fs_refuse("make the folder", path, error) : FO_OK;
 }
 
 fo_status fo_fs_sync_dir(const char *path)
 {
 	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
-		return refuse("synchronise the folder", path, errno);
+		return fo_fs_refuse("synchronise the folder", path, errno);
 	/* EINVAL: this file system has no such operation and orders renames by itself. */
 	int error = fsync(fd) && errno != EINVAL ? errno : 0;
 	close(fd);
-	return error ? refuse("synchronise the folder", path, error) : FO_OK;
+	return error ? fo_fs_refuse("synchronise the folder", path, error) : FO_OK;
 }
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
@@ -204,7 +203,7 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 	bool folder = type == FTW_DP || type == FTW_D || type == FTW_DNR;
 	if ((folder ? rmdir(path) : unlink(path)) == 0 || errno == ENOENT)
 		return 0;
-	return (int)refuse("remove", path, errno);
+	return (int)fo_fs_refuse("remove", path, errno);
 }
 
 fo_status fo_fs_remove_tree(const char *path)
@@ -212,10 +211,10 @@ fo_status fo_fs_remove_tree(const char *path)
 	enum { OPEN_FOLDERS = 16 }; /* nftw closes and reopens folders beyond this depth */
 	struct stat st;
 	if (lstat(path, &st))
-		return errno == ENOENT ? FO_OK : refuse("remove", path, errno);
+		return errno == ENOENT ? FO_OK : fo_fs_refuse("remove", path, errno);
 	errno = 0;
 	int r = nftw(path, remove_one, OPEN_FOLDERS, FTW_DEPTH | FTW_PHYS);
-	return r < 0 ? refuse("remove", path, errno) : (fo_status)r;
+	return r < 0 ? fo_fs_refuse("remove", path, errno) : (fo_status)r;
 }
 
 bool fo_fs_exists(const char *path)
@@ -249,7 +248,7 @@ static fo_status list_one(struct fo_arena *a, const char *path, size_t cap, stru
 {
 	DIR *dir = opendir(path);
 	if (!dir)
-		return refuse("list", path, errno);
+		return fo_fs_refuse("list", path, errno);
 	fo_status status = FO_OK;
 	const struct dirent *e;
 	while (status == FO_OK && (errno = 0, e = readdir(dir))) {
@@ -272,7 +271,7 @@ static fo_status list_one(struct fo_arena *a, const char *path, size_t cap, stru
 			names_add(files, join(a, path, e->d_name));
 	}
 	if (status == FO_OK && errno)
-		status = refuse("list", path, errno);
+		status = fo_fs_refuse("list", path, errno);
 	closedir(dir);
 	return status;
 }
@@ -286,7 +285,7 @@ fo_status fo_fs_list(struct fo_arena *a, const char *path, size_t cap, char ***o
 {
 	struct stat st;
 	if (stat(path, &st))
-		return refuse("read", path, errno);
+		return fo_fs_refuse("read", path, errno);
 	struct names files = { 0 }, folders = { 0 };
 	fo_status status = FO_OK;
 	if (S_ISDIR(st.st_mode))
@@ -324,7 +323,7 @@ fo_status fo_map_open(struct fo_map *m, const char *path)
 	} else {
 		void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
 		if (p == MAP_FAILED)
-			status = refuse("map", path, errno);
+			status = fo_fs_refuse("map", path, errno);
 		else
 			*m = (struct fo_map){ p, (size_t)st.st_size };
 	}

@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* "cannot VERB 'PATH': the system's reason"; error is an errno value. */
+fo_status fo_fs_refuse(const char *verb, const char *path, int error);
 /* Whole file into arena memory, NUL behind it; a file over `cap` bytes is refused (hostile input). */
 FO_CHECKED fo_status fo_fs_read(struct fo_arena *a, const char *path, size_t cap, char **out, size_t *len);
 /* Writes path.tmp, fsyncs, renames over path, fsyncs the directory: readers see the old or the new file. */

@@ -10,7 +10,7 @@
 #include <stdio.h>
 
 struct fo_command {
-	const char *name;
+	const char *name;             /* one word, or the two of a part: "data prepare" */
 	const char *group;            /* "measure", "train", "improve", "diagnose", "plan" */
 	const char *usage;            /* "flatout flops --model M --seq S [--json]" */
 	const char *summary;          /* one line */
@@ -25,7 +25,8 @@ extern const struct fo_command *const fo_commands[];   /* NULL-terminated */
 extern const struct fo_command fo_cmd_flops, fo_cmd_mfu, fo_cmd_devices, fo_cmd_ops, fo_cmd_program, fo_cmd_init,
 	fo_cmd_config;
 #ifndef FO_NO_ENGINE
-extern const struct fo_command fo_cmd_train, fo_cmd_demo;
+extern const struct fo_command fo_cmd_train, fo_cmd_demo, fo_cmd_data, fo_cmd_data_prepare, fo_cmd_data_train_tokenizer,
+	fo_cmd_data_inspect;
 /* Starts the process again with a short OpenMP spin unless the user chose one (engine/threads.c). */
 void fo_cli_tune_threads(char **argv);
 #endif

@@ -78,11 +78,33 @@ static struct flags flags_of(const struct fo_command *c)
 	return (struct flags){ { c->own ? c->own : c->opts, c->own ? fo_run_options : NULL } };
 }
 
-static void put_commands(const struct fo_command *const *list, struct fo_str *out)
+/* What stands behind the blank of "data prepare", the part of a command; NULL: a command. */
+static const char *part_of(const struct fo_command *c)
 {
-	for (; *list; list++)
-		fo_str_printf(out, "%s ", (*list)->name);
+	const char *blank = strchr(c->name, ' ');
+	return blank ? blank + 1 : NULL;
 }
+static bool is_part_of(const struct fo_command *c, const struct fo_command *whole)
+{
+	size_t n = strlen(whole->name);
+	return part_of(c) && (size_t)(part_of(c) - c->name) == n + 1 && !strncmp(c->name, whole->name, n);
+}
+
+/* The names of the commands or, with `whole`, of its parts; returns how many. */
+static int put_names(const struct fo_command *const *list, const struct fo_command *whole, struct fo_str *out)
+{
+	int n = 0;
+	for (; *list; list++)
+		if (whole ? is_part_of(*list, whole) : !part_of(*list)) {
+			fo_str_printf(out, "%s ", whole ? part_of(*list) : (*list)->name);
+			n++;
+		}
+	return n;
+}
+static void put_commands(const struct fo_command *const *list, struct fo_str *out) { put_names(list, NULL, out); }
+
+/* As a pattern of the shells' case. */
+static const char *quote_of(const struct fo_command *c) { return part_of(c) ? "'" : ""; }
 
 /* ---- bash ---- */
 
@@ -102,9 +124,10 @@ static void bash_values(const struct fo_command *c, const struct fo_opt *row, st
 	put_words(v, row, &words);
 	if (v == VALUE_NONE)
 		return;
-	fo_str_printf(out, "\t%s:--%s", c->name, row->key);
+	const char *q = quote_of(c);
+	fo_str_printf(out, "\t%s%s%s:--%s", q, c->name, q, row->key);
 	if (strcmp(last_part(row->key), row->key) && short_is_unique(c, row->key))
-		fo_str_printf(out, " | %s:--%s", c->name, last_part(row->key));
+		fo_str_printf(out, " | %s%s%s:--%s", q, c->name, q, last_part(row->key));
 	fo_str_printf(out, ") takes=%s words='%s' ;;\n", v == VALUE_FILE || v == VALUE_MODEL ? "file" : "value",
 		      words.len ? words.data : "");
 	fo_str_fini(&words);
@@ -113,7 +136,7 @@ static void bash_values(const struct fo_command *c, const struct fo_opt *row, st
 static void bash_flags(const struct fo_command *c, struct fo_str *out)
 {
 	struct flags f = flags_of(c);
-	fo_str_printf(out, "\t%s) flags='--help", c->name);
+	fo_str_printf(out, "\t%s%s%s) flags='--help", quote_of(c), c->name, quote_of(c));
 	for (int t = 0; t < 2; t++)
 		for (int i = 0; f.table[t] && f.table[t][i].key; i++) {
 			const char *name = fo_opt_flag_name(f.table[t], i);
@@ -121,6 +144,22 @@ static void bash_flags(const struct fo_command *c, struct fo_str *out)
 			fo_str_printf(out, on_off ? " --%s --no-%s" : " --%s=", name, name);
 		}
 	fo_str_puts(out, "' ;;\n");
+}
+
+/* The second word of a command with parts, then the two as one name. */
+static void bash_parts(const struct fo_command *const *list, struct fo_str *out)
+{
+	for (const struct fo_command *const *c = list; *c; c++) {
+		struct fo_str parts = { 0 };
+		if (put_names(list, *c, &parts))
+			fo_str_printf(out,
+				      "\tif [[ $command == %s ]]; then\n"
+				      "\t\tif [[ $COMP_CWORD -eq 2 ]]; then\n"
+				      "\t\t\tCOMPREPLY=($(compgen -W '%s--help' -- \"$cur\"))\n\t\t\treturn\n\t\tfi\n"
+				      "\t\tcommand=\"%s ${COMP_WORDS[2]}\"\n\tfi\n",
+				      (*c)->name, parts.data, (*c)->name);
+		fo_str_fini(&parts);
+	}
 }
 
 static void bash(const struct fo_command *const *list, struct fo_str *out)
@@ -138,8 +177,9 @@ static void bash(const struct fo_command *const *list, struct fo_str *out)
 		    "\t\topt=${cur%%=*} before=${cur%%=*}= cur=${cur#*=}\n\tfi\n"
 		    "\tif [[ $COMP_CWORD -eq 1 ]]; then\n\t\tCOMPREPLY=($(compgen -W '");
 	put_commands(list, out);
-	fo_str_puts(out, "help man completion --help --version' -- \"$cur\"))\n\t\treturn\n\tfi\n"
-			 "\tcase $command:$opt in\n");
+	fo_str_puts(out, "help man completion --help --version' -- \"$cur\"))\n\t\treturn\n\tfi\n");
+	bash_parts(list, out);
+	fo_str_puts(out, "\tcase $command:$opt in\n");
 	fo_str_puts(out, "\thelp:* | man:*) takes=value words='");
 	put_commands(list, out);
 	fo_str_puts(out, "' ;;\n\tcompletion:*) takes=value words='bash zsh fish' ;;\n");
@@ -204,6 +244,20 @@ static void zsh_flag(const struct fo_opt *row, const char *name, struct fo_str *
 	fo_str_fini(&words);
 }
 
+static void zsh_parts(const struct fo_command *const *list, struct fo_str *out)
+{
+	for (const struct fo_command *const *c = list; *c; c++) {
+		struct fo_str parts = { 0 };
+		if (put_names(list, *c, &parts))
+			fo_str_printf(out,
+				      "\tif [[ $command == %s ]]; then\n"
+				      "\t\tif (( CURRENT == 2 )); then\n\t\t\tcompadd -- %s\n\t\t\treturn\n\t\tfi\n"
+				      "\t\tcommand=\"%s $words[2]\"\n\t\tshift words\n\t\t(( CURRENT-- ))\n\tfi\n",
+				      (*c)->name, parts.data, (*c)->name);
+		fo_str_fini(&parts);
+	}
+}
+
 static void zsh(const struct fo_command *const *list, struct fo_str *out)
 {
 	struct fo_str models = { 0 }, devices = { 0 };
@@ -215,6 +269,8 @@ static void zsh(const struct fo_command *const *list, struct fo_str *out)
 		      "_flatout() {\n\tlocal -a commands=(",
 		      models.data, devices.len ? devices.data : "");
 	for (const struct fo_command *const *c = list; *c; c++) {
+		if (part_of(*c))
+			continue;
 		fo_str_printf(out, "\n\t\t'%s:", (*c)->name);
 		zsh_text(out, (*c)->summary);
 		fo_str_puts(out, "'");
@@ -222,12 +278,14 @@ static void zsh(const struct fo_command *const *list, struct fo_str *out)
 	fo_str_puts(out, "\n\t\t'help:what a command does and its options' 'man:the same as a manual page'\n"
 			 "\t\t'completion:prints a script like this one'\n\t)\n"
 			 "\tif (( CURRENT == 2 )); then\n\t\t_describe command commands\n\t\treturn\n\tfi\n"
-			 "\tlocal command=$words[2]\n\tshift words\n\t(( CURRENT-- ))\n"
-			 "\tcase $command in\n"
+			 "\tlocal command=$words[2]\n\tshift words\n\t(( CURRENT-- ))\n");
+	zsh_parts(list, out);
+	fo_str_puts(out, "\tcase $command in\n"
 			 "\thelp|man) _describe command commands ;;\n\tcompletion) compadd bash zsh fish ;;\n");
 	for (; *list; list++) {
 		struct flags f = flags_of(*list);
-		fo_str_printf(out, "\t%s)\n\t\t_arguments '--help[options and examples]' '*:file:_files'", (*list)->name);
+		fo_str_printf(out, "\t%s%s%s)\n\t\t_arguments '--help[options and examples]' '*:file:_files'",
+			      quote_of(*list), (*list)->name, quote_of(*list));
 		for (int t = 0; t < 2; t++)
 			for (int i = 0; f.table[t] && f.table[t][i].key; i++)
 				zsh_flag(&f.table[t][i], fo_opt_flag_name(f.table[t], i), out);
@@ -250,12 +308,22 @@ static void fish_quoted(struct fo_str *out, const char *text)
 	fo_str_puts(out, "'");
 }
 
+/* "__fish_seen_subcommand_from data; and __fish_seen_subcommand_from prepare" */
+static void fish_seen(struct fo_str *out, const char *command)
+{
+	fo_str_puts(out, "__fish_seen_subcommand_from ");
+	for (; *command; command++)
+		*command == ' ' ? fo_str_puts(out, "; and __fish_seen_subcommand_from ") : fo_str_append(out, command, 1);
+}
+
 static void fish_flag(const char *command, const struct fo_opt *row, const char *name, struct fo_str *out)
 {
 	enum value v = value_of(row);
 	struct fo_str words = { 0 };
 	put_words(v, row, &words);
-	fo_str_printf(out, "complete -c flatout -n '__fish_seen_subcommand_from %s' -l %s", command, name);
+	fo_str_puts(out, "complete -c flatout -n '");
+	fish_seen(out, command);
+	fo_str_printf(out, "' -l %s", name);
 	if (v == VALUE_FILE || v == VALUE_MODEL)
 		fo_str_puts(out, " -r -F");
 	else if (v != VALUE_NONE)
@@ -265,9 +333,11 @@ static void fish_flag(const char *command, const struct fo_opt *row, const char 
 	fo_str_puts(out, " -d ");
 	fish_quoted(out, row->help);
 	fo_str_puts(out, "\n");
-	if (v == VALUE_NONE)
-		fo_str_printf(out, "complete -c flatout -n '__fish_seen_subcommand_from %s' -l no-%s -d 'not that'\n", command,
-			      name);
+	if (v == VALUE_NONE) {
+		fo_str_puts(out, "complete -c flatout -n '");
+		fish_seen(out, command);
+		fo_str_printf(out, "' -l no-%s -d 'not that'\n", name);
+	}
 	fo_str_fini(&words);
 }
 
@@ -275,7 +345,11 @@ static void fish(const struct fo_command *const *list, struct fo_str *out)
 {
 	fo_str_puts(out, "# fish completion of flatout, as printed by `flatout completion fish`\n");
 	for (const struct fo_command *const *c = list; *c; c++) {
-		fo_str_printf(out, "complete -c flatout -f -n __fish_use_subcommand -a %s -d ", (*c)->name);
+		if (part_of(*c))
+			fo_str_printf(out, "complete -c flatout -f -n '__fish_seen_subcommand_from %.*s' -a %s -d ",
+				      (int)(part_of(*c) - (*c)->name) - 1, (*c)->name, part_of(*c));
+		else
+			fo_str_printf(out, "complete -c flatout -f -n __fish_use_subcommand -a %s -d ", (*c)->name);
 		fish_quoted(out, (*c)->summary);
 		fo_str_puts(out, "\n");
 	}

@@ -22,6 +22,7 @@ static const struct {
 	  "          --tokens-per-second 21111" },
 	{ "demo", "Train a small model on this machine, in minutes", "flatout demo" },
 	{ "train", "Train on your own text, interrupt it, go on", "flatout init run.yaml && flatout train run.yaml" },
+	{ "data", "Turn text, JSON lines or C4's archives into tokens", "flatout data" },
 	{ "flops", "Count the work of a model", "flatout flops --model llama-3.1-8b --seq 8192 --tokens 15T" },
 	{ "program", "See every operation of a training step", "flatout program run.yaml" },
 	{ "devices", "Look up the peaks of an accelerator", "flatout devices h100" },
@@ -66,8 +67,8 @@ void fo_help_overview(const struct fo_command *const *list, struct fo_str *out)
 	for (size_t g = 0; g < sizeof groups / sizeof groups[0]; g++) {
 		bool any = false;
 		for (const struct fo_command *const *c = list; *c; c++) {
-			if (strcmp((*c)->group, groups[g].name))
-				continue;
+			if (strcmp((*c)->group, groups[g].name) || strchr((*c)->name, ' '))
+				continue; /* "data prepare" is told by "data" */
 			fo_str_printf(out, "%s%s%s  %-10s %s\n", any ? "" : "\n", any ? "" : groups[g].title,
 				      any ? "" : ":\n", (*c)->name, (*c)->summary);
 			any = true;

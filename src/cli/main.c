@@ -13,6 +13,7 @@ const struct fo_command *const fo_commands[] = {
 	&fo_cmd_flops, &fo_cmd_mfu,    &fo_cmd_devices,
 #ifndef FO_NO_ENGINE
 	&fo_cmd_train, &fo_cmd_demo,
+	&fo_cmd_data, &fo_cmd_data_prepare, &fo_cmd_data_train_tokenizer, &fo_cmd_data_inspect,
 #endif
 	&fo_cmd_init,  &fo_cmd_config, &fo_cmd_ops,     &fo_cmd_program, NULL,
 };
@@ -103,6 +104,17 @@ static fo_status unknown_command(const char *name)
 	return fo_hint(FO_EARG, "'flatout --help' lists the commands");
 }
 
+/* The command of the longest name that the first words spell: "data prepare" goes before "data". */
+static const struct fo_command *find_words(int argc, char **argv, int *words)
+{
+	char both[64];
+	const struct fo_command *c = NULL;
+	if (argc > 1 && snprintf(both, sizeof both, "%s %s", argv[0], argv[1]) < (int)sizeof both)
+		c = fo_command_find(fo_commands, both, NULL);
+	*words = c ? 2 : 1;
+	return c ? c : fo_command_find(fo_commands, argv[0], NULL);
+}
+
 /* `flatout help [CMD]` and `flatout man [CMD]`. */
 static fo_status page(int argc, char **argv, bool man, struct fo_str *out)
 {
@@ -110,11 +122,13 @@ static fo_status page(int argc, char **argv, bool man, struct fo_str *out)
 		(man ? fo_man_overview : fo_help_overview)(fo_commands, out);
 		return FO_OK;
 	}
-	if (argc > 3)
-		return fo_fail(FO_EARG, "'flatout %s' takes one command, got %d", argv[1], argc - 2);
-	const struct fo_command *c = fo_command_find(fo_commands, argv[2], NULL);
+	int words;
+	const struct fo_command *c = find_words(argc - 2, argv + 2, &words);
 	if (!c)
 		return unknown_command(argv[2]);
+	if (argc > 2 + words)
+		return fo_fail(FO_EARG, "'flatout %s' takes one command, got %d words too many", argv[1],
+			       argc - 2 - words);
 	(man ? fo_man_command : fo_help_command)(c, out);
 	return FO_OK;
 }
@@ -134,13 +148,14 @@ static fo_status dispatch(int argc, char **argv, struct fo_str *out)
 				       "usage: flatout completion bash|zsh|fish");
 		return fo_completion(fo_commands, argv[2], out);
 	}
-	const struct fo_command *c = name[0] == '-' ? NULL : fo_command_find(fo_commands, name, NULL);
+	int words = 0;
+	const struct fo_command *c = name[0] == '-' ? NULL : find_words(argc - 1, argv + 1, &words);
 	if (c) {
-		if (has_flag(argc - 1, argv + 1, "--help") || has_flag(argc - 1, argv + 1, "-h")) {
+		if (has_flag(argc - words, argv + words, "--help") || has_flag(argc - words, argv + words, "-h")) {
 			fo_help_command(c, out);
 			return FO_OK;
 		}
-		return c->run(argc - 1, argv + 1);
+		return c->run(argc - words, argv + words);
 	}
 	if (!strcmp(name, "--help") || !strcmp(name, "-h")) {
 		fo_help_overview(fo_commands, out);

@@ -52,6 +52,8 @@ void fo_man_command(const struct fo_command *c, struct fo_str *out)
 {
 	struct fo_str name = { 0 };
 	fo_str_printf(&name, "flatout-%s", c->name);
+	for (char *p = name.data; *p; p++)
+		*p = *p == ' ' ? '-' : *p; /* flatout-data-prepare */
 	head(out, name.data, c->summary);
 	fo_str_puts(out, ".Sh SYNOPSIS\n");
 	/* A usage may have several lines, one per form. */

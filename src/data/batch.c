@@ -2,9 +2,11 @@
 
 #include "base/clock.h"
 
+const char *const fo_packing_name[FO_PACK_COUNT] = { "packed", "padded", "bestfit" };
+
 /* Lays out epoch `epoch`: a permutation of the documents (Fisher and Yates; the draws depend on seed, epoch and place
  * only) and the tokens before each. The modulo's bias is below documents / 2^64. */
-static void build_order(struct epoch_order *o, int64_t epoch)
+void epoch_order_build(struct epoch_order *o, int64_t epoch)
 {
 	const struct fo_shard *s = o->shard;
 	if (o->epoch == epoch)
@@ -63,6 +65,19 @@ static void put_piece(struct fo_batch *b, int64_t micro, const struct fo_batch_s
 	b->real_tokens += n;
 }
 
+/* Places from .. to of a micro-batch: each a document of its own, without loss. */
+static void put_padding(struct fo_batch *b, int64_t micro, int64_t width, int64_t from, int64_t to, int32_t pad_id)
+{
+	for (int64_t i = from; i < to; i++) {
+		b->token[micro * width + i] = pad_id;
+		b->target[micro * width + i] = -1;
+		b->position[micro * width + i] = 0;
+		b->doc_start[micro * width + i] = (int32_t)i;
+	}
+}
+
+#define ROWS_STREAM 0x726f7773u /* "rows": apart from the documents' stream */
+
 /* A bijection of [0, n): four Feistel rounds over the next even number of bits, repeated until the result is below n (on
  * average at most four times). No memory, any element at once. */
 static int64_t permute(uint64_t stream, int64_t n, int64_t i)
@@ -89,7 +104,7 @@ static void fill_row(struct fo_batch *b, struct epoch_order *orders, const struc
 	const struct fo_shard *s = orders[0].shard;
 	int64_t at = first % s->tokens, epoch = first / s->tokens;
 	struct epoch_order *o = &orders[epoch & 1];
-	build_order(o, epoch);
+	epoch_order_build(o, epoch);
 	int64_t place = find_place(o, at);
 	for (int64_t i = 0; i < shape->seq;) {
 		int64_t left = o->start[place + 1] - at, n = left < shape->seq - i ? left : shape->seq - i;
@@ -98,7 +113,7 @@ static void fill_row(struct fo_batch *b, struct epoch_order *orders, const struc
 		at += n;
 		if (n == left && ++place == s->docs) {
 			o = &orders[++epoch & 1];
-			build_order(o, epoch);
+			epoch_order_build(o, epoch);
 			place = at = 0;
 		}
 	}
@@ -112,7 +127,7 @@ static void fill_packed(struct fo_batch *b, struct epoch_order *orders, const st
 	int64_t rows = shape->micro_batches * shape->rows, block_rows = s->tokens / shape->seq > 0 ? s->tokens / shape->seq : 1;
 	for (int64_t row = 0; row < rows; row++) {
 		int64_t global = b->step * rows + row, block = global / block_rows;
-		uint64_t stream = fo_rng_u64(orders[0].seed ^ 0x726f7773 /* "rows": apart from the documents' stream */, (uint64_t)block);
+		uint64_t stream = fo_rng_u64(orders[0].seed ^ ROWS_STREAM, (uint64_t)block);
 		fill_row(b, orders, shape, row, (block * block_rows + permute(stream, block_rows, global % block_rows)) * shape->seq);
 	}
 }
@@ -125,21 +140,36 @@ static void fill_padded(struct fo_batch *b, struct epoch_order *orders, const st
 	for (int64_t row = 0; row < shape->micro_batches * shape->rows; row++) {
 		int64_t micro = row / shape->rows, to = row % shape->rows * shape->seq;
 		struct epoch_order *o = &orders[(first + row) / s->docs & 1];
-		build_order(o, (first + row) / s->docs);
+		epoch_order_build(o, (first + row) / s->docs);
 		int64_t doc = o->doc[(first + row) % s->docs], len = s->doc_at[doc + 1] - s->doc_at[doc];
 		int64_t n = len < shape->seq ? len : shape->seq;
 		put_piece(b, micro, shape, s, doc, 0, n, to);
 		b->truncated += len - n;
-		for (int64_t i = to + n; i < to + shape->seq; i++) {
-			b->token[micro * width + i] = pad_id;
-			b->target[micro * width + i] = -1;
-			b->position[micro * width + i] = 0;
-			b->doc_start[micro * width + i] = (int32_t)i;
-		}
+		put_padding(b, micro, width, to + n, to + shape->seq, pad_id);
 	}
 }
 
-fo_status batch_fill(struct fo_batch *b, struct epoch_order *orders, const struct fo_batch_shape *shape, int32_t pad_id)
+/* An epoch is the plan's rows in random order. */
+static void fill_bestfit(struct fo_batch *b, const struct fo_shard *s, uint64_t seed, const struct pack_plan *plan,
+			 const struct fo_batch_shape *shape, int32_t pad_id)
+{
+	int64_t width = shape->rows * shape->seq, rows = shape->micro_batches * shape->rows;
+	for (int64_t row = 0; row < rows; row++) {
+		int64_t global = b->step * rows + row, epoch = global / plan->rows;
+		int64_t micro = row / shape->rows, to = row % shape->rows * shape->seq, at = to;
+		int64_t r = permute(fo_rng_u64(seed ^ ROWS_STREAM, (uint64_t)epoch), plan->rows, global % plan->rows);
+		for (int64_t i = plan->row_at[r]; i < plan->row_at[r + 1]; i++) {
+			int64_t doc = plan->piece[i].doc, from = plan->piece[i].from;
+			int64_t left = s->doc_at[doc + 1] - s->doc_at[doc] - from, n = left < shape->seq ? left : shape->seq;
+			put_piece(b, micro, shape, s, doc, from, n, at);
+			at += n;
+		}
+		put_padding(b, micro, width, at, to + shape->seq, pad_id);
+	}
+}
+
+fo_status batch_fill(struct fo_batch *b, struct epoch_order *orders, const struct pack_plan *plan,
+		     const struct fo_batch_shape *shape, int32_t pad_id)
 {
 	bool packed = shape->packing == FO_PACK_PACKED;
 	int64_t unit = shape->micro_batches * shape->rows * (packed ? shape->seq : 1), end;
@@ -147,12 +177,14 @@ fo_status batch_fill(struct fo_batch *b, struct epoch_order *orders, const struc
 	if (__builtin_add_overflow(b->step, 2, &end) || __builtin_mul_overflow(end, unit, &end) ||
 	    __builtin_add_overflow(end, orders[0].shard->tokens, &end))
 		return fo_fail(FO_EARG, "step %lld of %lld %s each is beyond what can be counted", (long long)b->step,
-			       (long long)unit, packed ? "tokens" : "documents");
+			       (long long)unit, packed ? "tokens" : plan ? "rows" : "documents");
 	b->loss_tokens = b->real_tokens = b->truncated = 0;
 	for (int64_t m = 0; m < shape->micro_batches; m++)
 		b->micro_loss_tokens[m] = b->pairs[m] = 0;
 	if (packed)
 		fill_packed(b, orders, shape);
+	else if (plan)
+		fill_bestfit(b, orders[0].shard, orders[0].seed, plan, shape, pad_id);
 	else
 		fill_padded(b, orders, shape, b->step * unit, pad_id);
 	for (int64_t m = 0; m < shape->micro_batches; m++)

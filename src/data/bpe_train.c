@@ -9,14 +9,12 @@
 #include "base/fs.h"
 
 #define XXH_INLINE_ALL
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
 
 #define MAX_TRAIN_WORD 256 /* longer pieces are cut: no useful token is longer, and a merge rescans its words */
 #define SAMPLE_BYTES ((size_t)1 << 16) /* text is sampled in blocks of this size */
-#define MAX_FILES ((size_t)1 << 22)
 
 static bool stopped(const volatile sig_atomic_t *stop) { return stop && *stop; }
 
@@ -381,38 +379,115 @@ static size_t block_start(const char *text, size_t len, size_t at)
 	return at;
 }
 
-/* Counts the words of file blocks, every total/max-th one of all files' blocks. */
-static fo_status count_files(struct words *w, struct split *split, char **paths, size_t n, size_t max_bytes,
+/* Every stride-th block of all texts. When they pass the limit, every second one of them goes and the stride doubles, so that
+ * a stream of unknown length is sampled evenly. */
+struct sample {
+	char *text;
+	size_t len, cap, limit;
+	struct block {
+		size_t index, at, len;
+	} *block;
+	size_t n, block_cap, stride, seen; /* seen: blocks so far */
+};
+
+static void sample_thin(struct sample *s)
+{
+	size_t kept = 0, len = 0;
+	s->stride *= 2;
+	for (size_t i = 0; i < s->n; i++) {
+		struct block b = s->block[i];
+		if (b.index % s->stride)
+			continue;
+		memmove(s->text + len, s->text + b.at, b.len);
+		s->block[kept++] = (struct block){ b.index, len, b.len };
+		len += b.len;
+	}
+	s->n = kept;
+	s->len = len;
+}
+
+static void sample_add(struct sample *s, const char *text, size_t len)
+{
+	size_t index = s->seen++;
+	if (!len || index % s->stride)
+		return;
+	fo_array_room(&s->text, &s->cap, s->len + len, 1);
+	memcpy(s->text + s->len, text, len);
+	fo_array_room(&s->block, &s->block_cap, s->n, sizeof *s->block);
+	s->block[s->n++] = (struct block){ index, s->len, len };
+	s->len += len;
+	while (s->len > s->limit && s->n > 1)
+		sample_thin(s);
+}
+
+/* Takes back the blocks from `first` on. */
+static void sample_drop(struct sample *s, size_t first)
+{
+	while (s->n && s->block[s->n - 1].index >= first)
+		s->len = s->block[--s->n].at;
+	s->seen = first;
+}
+
+static fo_status sample_text(struct sample *s, struct fo_text *source, const char *field, bool skip_bad,
 			     fo_progress_fn *progress, void *ctx, const volatile sig_atomic_t *stop)
 {
-	size_t total = 0, blocks = 0, seen = 0;
-	for (size_t i = 0; i < n; i++) {
-		struct fo_map m;
-		FO_TRY(fo_map_open(&m, paths[i]));
-		total += m.len;
-		fo_map_close(&m);
-	}
-	double share = total > max_bytes ? (double)max_bytes / (double)total : 1;
-	fo_status st = FO_OK;
-	for (size_t i = 0; i < n && st == FO_OK; i++) {
-		struct fo_map m;
-		FO_TRY(fo_map_open(&m, paths[i]));
-		const char *text = (const char *)m.data;
-		if (m.len &&
-		    memchr(text, 0, m.len) == NULL) { /* a file with NUL bytes is no text, as in fo_data_prepare */
-			for (size_t at = 0; at < m.len && st == FO_OK; at += SAMPLE_BYTES, blocks++) {
-				if (ceil(share * (double)(blocks + 1)) == ceil(share * (double)blocks))
-					continue;
-				size_t from = block_start(text, m.len, at),
-				       to = block_start(text, m.len, at + SAMPLE_BYTES);
-				st = stopped(stop) ? interrupted() : words_count(w, split, text + from, to - from);
-				if (progress)
-					progress(ctx, "counting words", "bytes", (double)(seen + at), (double)total);
-			}
+	size_t document = 0; /* its first block */
+	for (;;) {
+		struct fo_text_part p;
+		double done, total;
+		if (stopped(stop))
+			return interrupted();
+		FO_TRY(fo_text_next(source, &p));
+		if (!p.bytes)
+			return FO_OK;
+		if (p.dropped)
+			sample_drop(s, document);
+		fo_status st = p.json ? fo_text_field(p.bytes, p.len, field, &p.bytes, &p.len) : FO_OK;
+		if (st != FO_OK && !skip_bad)
+			return fo_wrap(st, "'%s':%lld", fo_text_file(source, p.file), (long long)p.line);
+		if (st != FO_OK || p.dropped)
+			continue;
+		document = p.begins ? s->seen : document;
+		for (size_t at = 0; at < p.len; at += SAMPLE_BYTES) {
+			size_t from = block_start(p.bytes, p.len, at), to = block_start(p.bytes, p.len, at + SAMPLE_BYTES);
+			sample_add(s, p.bytes + from, to - from);
 		}
-		seen += m.len;
-		fo_map_close(&m);
+		fo_text_progress(source, &done, &total);
+		if (progress)
+			progress(ctx, "reading text", "bytes", done, total);
 	}
+}
+
+static fo_status count_sample(struct words *w, const struct sample *s, fo_progress_fn *progress, void *ctx,
+			      const volatile sig_atomic_t *stop)
+{
+	struct split *split;
+	FO_TRY(split_new(split_pattern_llama3, &split));
+	fo_status st = FO_OK;
+	for (size_t i = 0; i < s->n && st == FO_OK; i++) {
+		st = stopped(stop) ? interrupted() : words_count(w, split, s->text + s->block[i].at, s->block[i].len);
+		if (progress)
+			progress(ctx, "counting words", "bytes", (double)s->block[i].at, (double)s->len);
+	}
+	split_free(split);
+	return st;
+}
+
+static fo_status count_inputs(struct words *w, char *const *inputs, size_t n, const struct fo_text_options *o,
+			      size_t max_bytes, fo_progress_fn *progress, void *ctx, const volatile sig_atomic_t *stop)
+{
+	struct fo_text *source;
+	struct sample s = { .limit = max_bytes, .stride = 1 };
+	FO_TRY(fo_text_open(&source, inputs, n, o));
+	fo_status st = sample_text(&s, source, o->field ? o->field : "text", o->skip_bad, progress, ctx, stop);
+	if (st == FO_OK)
+		st = count_sample(w, &s, progress, ctx, stop);
+	if (st == FO_OK && !w->n)
+		st = fo_fail(FO_EARG, "no text to train a tokenizer on in '%s': %zu files", inputs[0],
+			     fo_text_files(source));
+	fo_text_close(source);
+	free(s.text);
+	free(s.block);
 	return st;
 }
 
@@ -449,23 +524,18 @@ static fo_status trainer_finish(struct trainer *t, struct fo_tokenizer **out)
 	return st;
 }
 
-fo_status fo_tokenizer_train(char **paths, size_t n, int64_t vocab, size_t max_bytes, fo_progress_fn *progress,
-			     void *ctx, const volatile sig_atomic_t *stop, struct fo_tokenizer **out)
+fo_status fo_tokenizer_train(char *const *inputs, size_t n, const struct fo_text_options *o, int64_t vocab,
+			     size_t max_bytes, fo_progress_fn *progress, void *ctx, const volatile sig_atomic_t *stop,
+			     struct fo_tokenizer **out)
 {
 	if (vocab < 258 || vocab > TOK_MAX_VOCAB)
 		return fo_fail(
 			FO_EARG,
 			"a vocabulary of %lld tokens is out of range: 258 (256 bytes and 2 special tokens) to %lld",
 			(long long)vocab, (long long)TOK_MAX_VOCAB);
-	if (max_bytes < 1 || n < 1 || n > MAX_FILES)
-		return fo_fail(FO_EARG, "no text to train a tokenizer on: %zu files, at most %zu bytes", n, max_bytes);
 	struct trainer t = { 0 };
-	struct split *split;
-	FO_TRY(split_new(split_pattern_llama3, &split));
-	fo_status st = count_files(&t.words, split, paths, n, max_bytes, progress, ctx, stop);
-	split_free(split);
-	if (st == FO_OK && !t.words.n)
-		st = fo_fail(FO_EARG, "no text to train a tokenizer on: %zu files without text", n);
+	fo_status st = count_inputs(&t.words, inputs, n, o ? o : &(struct fo_text_options){ 0 }, max_bytes, progress,
+				    ctx, stop);
 	if (st == FO_OK)
 		st = trainer_start(&t, vocab - 2, stop);
 	if (st == FO_OK)

@@ -7,7 +7,9 @@
 #define FO_DATA_DATA_H
 
 #include "base/err.h"
+#include "base/fs.h"
 #include "base/mem.h"
+#include "data/text.h"
 
 #include <signal.h>
 #include <stdbool.h>
@@ -21,16 +23,18 @@ struct fo_tokenizer;
 /* Called now and then during long work; done and total in `unit`s. May be NULL. */
 typedef void fo_progress_fn(void *ctx, const char *what, const char *unit, double done, double total);
 
-/* Trains on about `max_bytes` of the files' text (64 KiB blocks, evenly sampled when there is more; files with NUL bytes
- * are skipped): the Llama-3 pattern cuts it into pieces, merges go by pair frequency, ties by the smaller pair of ids;
- * ids 0..255 are the bytes in GPT-2's byte-to-unicode order, then merges, then the special tokens <|begin_of_text|>,
- * <|end_of_text|>. vocab is the total including specials (258 to 2^20); the result has fewer when no pair is left that
- * occurs twice: ask fo_tokenizer_vocab. The same input gives the same tokenizer. Some 100 bytes of memory per distinct
- * pair and word. stop (may be NULL): as soon as it is not 0 (a signal handler may set it), FO_EINTERRUPT; nothing is
- * kept. FO_EARG: range, no text. */
-FO_CHECKED fo_status fo_tokenizer_train(char **paths, size_t n, int64_t vocab, size_t max_bytes,
-					fo_progress_fn *progress, void *ctx, const volatile sig_atomic_t *stop,
-					struct fo_tokenizer **out);
+/* Trains on the inputs' text (as fo_text_open takes them; o NULL: its defaults), read as a stream: of more than `max_bytes`
+ * an even sample of 64 KiB blocks, between half of that and that much. The Llama-3 pattern cuts it into pieces, merges go by
+ * pair frequency, ties by the smaller pair of ids; ids 0..255 are the bytes in GPT-2's byte-to-unicode order, then merges,
+ * then the special tokens <|begin_of_text|>, <|end_of_text|>. vocab is the total including specials (258 to 2^20); the
+ * result has fewer when no pair is left that occurs twice: ask fo_tokenizer_vocab. The same input gives the same tokenizer.
+ * Memory: the sample and some 100 bytes per distinct pair and word. stop (may be NULL): as soon as it is not 0 (a signal
+ * handler may set it), FO_EINTERRUPT; nothing is kept. FO_EARG: range, no text. */
+FO_CHECKED fo_status fo_tokenizer_train(char *const *inputs, size_t n, const struct fo_text_options *o, int64_t vocab,
+					size_t max_bytes, fo_progress_fn *progress, void *ctx,
+					const volatile sig_atomic_t *stop, struct fo_tokenizer **out);
+/* BPE merges settle long before this much text; more only costs time. */
+#define FO_TOKENIZER_SAMPLE_BYTES ((size_t)32 << 20)
 /* Reads what fo_tokenizer_save writes and Hugging Face's BPE files in the styles of Llama 3, GPT-2 and Qwen2 (bytes) and
  * of Llama 2 and Mistral 7B (SentencePiece's, with byte fallback); docs/data.md lists the fields. FO_EFORMAT names
  * whatever would change the ids and is not supported. */
@@ -73,16 +77,37 @@ void fo_tokenizer_decode_text(const struct fo_tokenizer *t, const int32_t *ids, 
 
 /* ---- shards: documents of token ids on disk ---- */
 
-/* `path` is a text file or a folder: every regular file is one document: BOS, its tokens, EOS. Files with NUL bytes are
- * binary, skipped and counted; empty ones are skipped. Of every `holdout_every` (>= 2) successive documents one, chosen by
- * a hash, goes to val.shard and the others to train.shard, both in `dir` (made if needed) and written atomically. With fewer
- * documents than that, the last 1/holdout_every part of each is held out as a document of its own.
- * bytes: text encoded. Memory: 8 bytes per document. FO_EARG: no text, or too little to hold any out. */
-struct fo_prepare_stats {
-	int64_t files, skipped_binary, bytes, train_docs, train_tokens, val_docs, val_tokens;
+/* Texts to DIR/train.shard and val.shard, with train.src and val.src that say where each document came from.
+ *
+ * A document is BOS, its tokens, EOS. Of every `holdout_every` (>= 2) successive documents one, chosen by a hash, goes to
+ * val. With fewer documents in all than that, the last 1/holdout_every part of each is held out as a document of its own.
+ * All threads encode; the files depend on inputs, options and tokenizer only. Memory: a few MiB per thread and 64 bytes per
+ * file, however long the inputs; the disk needs 24 bytes per document more than the shards until the end.
+ *
+ * What is done is made durable every save_every_ns, so that the same call goes on after a kill at any moment, with the same
+ * result; where all is done already, it does nothing. Standard input must then begin with the same bytes again.
+ * FO_EARG: no text, too little to hold any out, or DIR holds what was made from something else (unless `replace`). */
+struct fo_prepare {
+	char *const *inputs; /* as fo_text_open takes them */
+	size_t n;
+	const char *dir;     /* made if needed */
+	const struct fo_tokenizer *tokenizer;
+	struct fo_text_options text; /* its cut is set here */
+	int64_t holdout_every;
+	int threads;          /* that encode; at least 1 */
+	int64_t save_every_ns; /* 0: 5 s */
+	uint64_t also;        /* whatever else the caller's result depends on: another value is another preparation */
+	bool replace;
+	fo_progress_fn *progress; /* bytes of the files on disk; total 0: not known */
+	void *ctx;
+	const volatile sig_atomic_t *stop; /* not NULL and not 0: saves and returns FO_EINTERRUPT */
 };
-FO_CHECKED fo_status fo_data_prepare(const char *path, const struct fo_tokenizer *t, const char *dir, int holdout_every,
-				     fo_progress_fn *progress, void *ctx, struct fo_prepare_stats *stats);
+struct fo_prepare_stats {
+	int64_t files, skipped_binary, skipped_empty, skipped_bad; /* bad: lines and files, with text.skip_bad */
+	int64_t bytes, train_docs, train_tokens, val_docs, val_tokens; /* bytes: text encoded */
+	int64_t resumed_bytes; /* of `bytes`, done before this call */
+};
+FO_CHECKED fo_status fo_data_prepare(const struct fo_prepare *p, struct fo_prepare_stats *stats);
 
 struct fo_shard {
 	int64_t tokens, docs, vocab;
@@ -98,6 +123,29 @@ struct fo_shard {
 FO_CHECKED fo_status fo_shard_open(struct fo_shard *s, const char *path);
 void fo_shard_close(struct fo_shard *s);
 
+/* Where each document of a shard came from: DIR/train.src beside DIR/train.shard, written by fo_data_prepare. Sixteen bytes
+ * per document, mapped; records are checked when they are asked for. */
+struct fo_shard_sources {
+	int64_t docs, files;
+	const void *record, *name_at; /* in the map */
+	const char *names;
+	size_t names_len;
+	struct fo_map map;
+};
+/* `shard_path` names the shard that `s` was opened from. A folder without the file (shards of version 0.1) gives docs = 0:
+ * FO_OK. FO_EFORMAT: damaged, or of another shard. */
+FO_CHECKED fo_status fo_shard_sources_open(struct fo_shard_sources *o, const struct fo_shard *s, const char *shard_path);
+/* Reads all of it: the checksum and every record. FO_EFORMAT. */
+FO_CHECKED fo_status fo_shard_sources_verify(const struct fo_shard_sources *o);
+void fo_shard_sources_close(struct fo_shard_sources *o);
+/* Where document `doc` of the shard came from. */
+struct fo_doc_source {
+	const char *path; /* as it was given or found below a folder; "-": standard input. Not made visible */
+	int64_t line;     /* of a JSONL file, from 1; 0: the document is a whole file */
+};
+/* FO_EARG: the shard has no such document or no sources; FO_EFORMAT: the record is damaged. out->path lives with o. */
+FO_CHECKED fo_status fo_shard_source(const struct fo_shard_sources *o, int64_t doc, struct fo_doc_source *out);
+
 /* Cross-entropy (nats per token) that a bigram model of train's tokens reaches on val: what a language model has to beat.
  * p(b | a) = (c(ab) + k p(b)) / (c(a) + k), p(b) = (c(b) + 1) / (N + V); k is chosen on a tenth of train that the counts
  * for the choice do not see. Predicted are the tokens that follow another one in their document: those whose loss a
@@ -106,7 +154,8 @@ FO_CHECKED fo_status fo_data_bigram_loss(const struct fo_shard *train, const str
 
 /* ---- batches ---- */
 
-enum fo_packing { FO_PACK_PACKED, FO_PACK_PADDED };
+enum fo_packing { FO_PACK_PACKED, FO_PACK_PADDED, FO_PACK_BESTFIT, FO_PACK_COUNT };
+extern const char *const fo_packing_name[FO_PACK_COUNT]; /* "packed", "padded", "bestfit" */
 
 struct fo_batch_shape {
 	int64_t seq, rows, micro_batches;
@@ -143,7 +192,9 @@ struct fo_loader_state {
 struct fo_loader;
 /* Documents are shuffled per epoch by seed (counter-based), laid end to end and cut into full rows (PACKED: a document
  * that does not fit goes on in the next row with positions restarting; the next epoch begins in the row in which one
- * ends, so no token is dropped; rows then come in random order, block by block of about an epoch) or one document per row, truncated and padded (PADDED). A prefetch thread keeps up to two
+ * ends, so no token is dropped; rows then come in random order, block by block of about an epoch) or one document per row, truncated and padded (PADDED), or
+ * documents that fit together into a row, padded (BESTFIT: longer ones are cut into full rows and a rest, nothing is dropped and
+ * no other document cut; an epoch is all rows in random order). A prefetch thread keeps up to two
  * steps ready. The shard must outlive the loader. state->shard_checksum 0 takes any shard, else it must be this one's. */
 FO_CHECKED fo_status fo_loader_open(struct fo_loader **out, const struct fo_shard *s,
 				    const struct fo_batch_shape *shape, const struct fo_loader_state *state,
@@ -153,5 +204,18 @@ FO_CHECKED fo_status fo_loader_open(struct fo_loader **out, const struct fo_shar
 FO_CHECKED fo_status fo_loader_next(struct fo_loader *l, const struct fo_batch **out, int64_t *wait_ns);
 struct fo_loader_state fo_loader_state(const struct fo_loader *l); /* after the batch last returned */
 void fo_loader_close(struct fo_loader *l);
+/* Bytes that a loader takes beside its batches: the order of the documents or the rows. */
+int64_t fo_loader_order_bytes(const struct fo_shard *s, const struct fo_batch_shape *shape);
+
+/* What a packing costs in one epoch of rows of seq tokens. */
+struct fo_packing_cost {
+	double rows;        /* PACKED: with a fraction, for the last one goes on with the next epoch */
+	double padding;     /* places without a token */
+	int64_t truncated;  /* tokens dropped */
+	int64_t long_docs;  /* longer than a row: no packing keeps them whole */
+	int64_t cut_docs;   /* that fit into a row and are cut all the same; PACKED: counted in the order of seed and epoch 0 */
+};
+FO_CHECKED fo_status fo_packing_measure(const struct fo_shard *s, int64_t seq, enum fo_packing packing, uint64_t seed,
+					struct fo_packing_cost *out);
 
 #endif

@@ -190,6 +190,29 @@ static inline size_t shard_ids_bytes(int64_t tokens, uint32_t id_bytes)
 	return ((size_t)tokens * id_bytes + 7) & ~(size_t)7;
 }
 
+/* ---- sources file: little endian, header, records, offsets of the names, names ---- */
+
+#define SOURCES_MAGIC "FLATSRCS"
+#define SOURCES_VERSION 1u
+
+struct sources_header {
+	char magic[8];
+	uint32_t version, zero;
+	int64_t docs, files, names_bytes;
+	uint64_t shard_checksum;
+	uint64_t checksum; /* XXH3-64 of all that follows the header, then of the header with this field zero */
+	uint64_t reserved; /* 0 */
+};
+struct sources_record {
+	int64_t file, line;
+};
+_Static_assert(sizeof(struct sources_header) == 64 && sizeof(struct sources_record) == 16, "part of the file format");
+
+/* The checksum of a file whose header of `header` bytes has its checksum (8 bytes) at `at`. */
+uint64_t data_file_checksum(const unsigned char *file, size_t bytes, size_t header, size_t at);
+/* "DIR/train.src" of "DIR/train.shard". */
+FO_CHECKED fo_status sources_path(char *buf, size_t size, const char *shard_path);
+
 /* ---- batches: what the loader's thread runs ---- */
 
 /* One shuffled epoch. Loaders keep two, by the epoch's parity: a block of rows may end in the next epoch. */
@@ -201,8 +224,28 @@ struct epoch_order {
 	int64_t *start; /* docs + 1: tokens of this epoch before each place */
 };
 
-/* orders: two. Fills *b (arrays allocated, b->step set) from the pure function of (shard, seed, shape, step). Allocates nothing. */
-FO_CHECKED fo_status batch_fill(struct fo_batch *b, struct epoch_order *orders, const struct fo_batch_shape *shape,
-				int32_t pad_id);
+void epoch_order_build(struct epoch_order *o, int64_t epoch); /* nothing where it is that one already */
+
+/* The rows of best-fit packing: row r holds piece[row_at[r]] .. piece[row_at[r + 1] - 1]. */
+struct pack_piece {
+	int64_t doc, from; /* from its token `from` on: to its end or as many as fill the row */
+};
+struct pack_plan {
+	int64_t rows, pieces;
+	int64_t *row_at;
+	struct pack_piece *piece;
+	void *memory;
+	size_t memory_bytes;
+};
+/* A pure function of (shard, seq), seq in 1..INT32_MAX; O(tokens / seq + docs) time, 24 bytes per piece and as many until
+ * it returns. */
+FO_CHECKED fo_status pack_plan_new(struct pack_plan *plan, const struct fo_shard *s, int64_t seq);
+void pack_plan_free(struct pack_plan *plan);
+int64_t pack_pieces(const struct fo_shard *s, int64_t seq); /* of all documents, each cut into rows and a rest */
+
+/* orders: two; plan: of best-fit packing, else NULL. Fills *b (arrays allocated, b->step set) from the pure function of
+ * (shard, seed, shape, step). Allocates nothing. */
+FO_CHECKED fo_status batch_fill(struct fo_batch *b, struct epoch_order *orders, const struct pack_plan *plan,
+				const struct fo_batch_shape *shape, int32_t pad_id);
 
 #endif

@@ -20,6 +20,7 @@ struct fo_loader {
 	struct fo_loader_state state;
 	int32_t pad_id;
 	struct epoch_order order[2];
+	struct pack_plan plan; /* of best-fit packing */
 	struct fo_batch batch[SLOTS];
 	void *memory; /* all of the batches' arrays and the order's */
 	size_t memory_bytes;
@@ -44,7 +45,7 @@ static void *work(void *arg)
 		struct fo_batch *b = &l->batch[k % SLOTS];
 		pthread_mutex_unlock(&l->lock);
 		b->step = l->first_step + k;
-		fo_status st = batch_fill(b, l->order, &l->shape, l->pad_id);
+		fo_status st = batch_fill(b, l->order, l->plan.rows ? &l->plan : NULL, &l->shape, l->pad_id);
 		pthread_mutex_lock(&l->lock);
 		if (st != FO_OK) {
 			fo_err_save(&l->error, st);
@@ -70,8 +71,8 @@ static fo_status check(const struct fo_shard *s, const struct fo_batch_shape *sh
 	    __builtin_mul_overflow(width, shape->micro_batches, &width))
 		return fo_fail(FO_EARG, "a micro-batch of %lld rows x %lld tokens is too large: at most %d tokens",
 			       (long long)shape->rows, (long long)shape->seq, INT32_MAX);
-	if (shape->packing != FO_PACK_PACKED && shape->packing != FO_PACK_PADDED)
-		return fo_fail(FO_EARG, "packing %d is neither packed nor padded", (int)shape->packing);
+	if ((int)shape->packing < 0 || shape->packing >= FO_PACK_COUNT)
+		return fo_fail(FO_EARG, "packing %d is neither packed, padded nor bestfit", (int)shape->packing);
 	if (pad_id < 0 || pad_id >= s->vocab)
 		return fo_fail(FO_EARG, "the padding id is %d, expected 0 to %lld", pad_id, (long long)s->vocab - 1);
 	if (state->next_step < 0)
@@ -84,10 +85,23 @@ static fo_status check(const struct fo_shard *s, const struct fo_batch_shape *sh
 	return FO_OK;
 }
 
+/* Best-fit packing has a plan instead of an order. */
+static size_t orders_documents(const struct fo_shard *s, const struct fo_batch_shape *shape)
+{
+	return shape->packing == FO_PACK_BESTFIT ? 0 : (size_t)s->docs;
+}
+
+int64_t fo_loader_order_bytes(const struct fo_shard *s, const struct fo_batch_shape *shape)
+{
+	if (shape->packing == FO_PACK_BESTFIT)
+		return pack_pieces(s, shape->seq) * (int64_t)(sizeof(struct pack_piece) + sizeof(int64_t));
+	return s->docs * 32; /* two permutations and their prefix sums, 8 bytes each */
+}
+
 /* Carves the arrays from one piece of memory, 64-byte aligned; with memory NULL only counts the bytes. */
 static fo_status carve(struct fo_loader *l, size_t *bytes)
 {
-	size_t used = 0, width, docs = (size_t)l->order[0].shard->docs, micro = (size_t)l->shape.micro_batches;
+	size_t used = 0, width, docs = orders_documents(l->order[0].shard, &l->shape), micro = (size_t)l->shape.micro_batches;
 	FO_TRY(fo_mul_size((size_t)l->shape.rows * (size_t)l->shape.seq, micro * sizeof(int32_t), &width));
 	struct {
 		void *slot;
@@ -159,6 +173,8 @@ fo_status fo_loader_open(struct fo_loader **out, const struct fo_shard *s, const
 		st = fo_pages_new(l->memory_bytes, &l->memory);
 	if (st == FO_OK)
 		st = carve(l, &l->memory_bytes);
+	if (st == FO_OK && shape->packing == FO_PACK_BESTFIT)
+		st = pack_plan_new(&l->plan, s, shape->seq);
 	if (st == FO_OK)
 		st = start(l);
 	if (st == FO_OK)
@@ -207,6 +223,7 @@ void fo_loader_close(struct fo_loader *l)
 	}
 	pthread_cond_destroy(&l->changed);
 	pthread_mutex_destroy(&l->lock);
+	pack_plan_free(&l->plan);
 	fo_pages_free(l->memory, l->memory_bytes);
 	free(l);
 }

@@ -34,16 +34,16 @@ static fo_status check_header(const struct shard_header *h, size_t file_bytes)
 	return FO_OK;
 }
 
-static uint64_t shard_checksum(const unsigned char *file, size_t bytes)
+uint64_t data_file_checksum(const unsigned char *file, size_t bytes, size_t header, size_t at)
 {
-	struct shard_header h;
+	unsigned char head[64];
 	XXH3_state_t x;
-	memcpy(&h, file, sizeof h);
-	h.checksum = 0;
+	memcpy(head, file, header);
+	memset(head + at, 0, sizeof(uint64_t));
 	XXH3_INITSTATE(&x);
 	XXH3_64bits_reset(&x);
-	XXH3_64bits_update(&x, file + sizeof h, bytes - sizeof h);
-	XXH3_64bits_update(&x, &h, sizeof h);
+	XXH3_64bits_update(&x, file + header, bytes - header);
+	XXH3_64bits_update(&x, head, header);
 	return XXH3_64bits_digest(&x);
 }
 
@@ -72,7 +72,7 @@ static fo_status open_map(struct fo_shard *s, const struct fo_map *m)
 		return fo_fail(FO_EFORMAT, "the file has %zu bytes, a shard's header %zu", m->len, sizeof h);
 	memcpy(&h, m->data, sizeof h);
 	FO_TRY(check_header(&h, m->len));
-	uint64_t sum = shard_checksum(m->data, m->len);
+	uint64_t sum = data_file_checksum(m->data, m->len, sizeof h, offsetof(struct shard_header, checksum));
 	if (sum != h.checksum)
 		return fo_fail(FO_EFORMAT, "the checksum is %016llx, expected %016llx", (unsigned long long)sum,
 			       (unsigned long long)h.checksum);

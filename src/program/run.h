@@ -14,7 +14,7 @@ struct fo_run {
 	int tied;                                                      /* 0 as the model says, 1 yes, 2 no */
 	const char *data, *tokenizer;
 	int64_t tokenizer_vocab, seq, holdout;
-	int packing; /* 0 packed, 1 padded: enum fo_packing */
+	int packing; /* 0 packed, 1 padded, 2 bestfit: enum fo_packing */
 	const char *dir;
 	int64_t seed, steps, rows, micro_batches, threads;
 	int precision; /* 0 bf16, 1 fp32 */

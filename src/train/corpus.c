@@ -1,13 +1,10 @@
 #include "train/train.h"
 #include "base/fs.h"
 #include "base/mem.h"
+#include "kernel/calibrate.h"
 
 #include <stdio.h>
 #include <string.h>
-
-#define MAX_FILES 1000000
-/* BPE merges settle long before this much text; more only costs time. */
-#define TOKENIZER_BYTES ((size_t)32 << 20)
 
 static fo_status open_tokenizer(struct fo_arena *a, struct fo_corpus *c, const struct fo_run *r, const char *dir,
 				int64_t vocab, fo_progress_fn *progress, void *ctx,
@@ -18,13 +15,9 @@ static fo_status open_tokenizer(struct fo_arena *a, struct fo_corpus *c, const s
 		return fo_tokenizer_load(r->tokenizer, &c->tokenizer);
 	if (fo_fs_exists(own))
 		return fo_tokenizer_load(own, &c->tokenizer);
-	char **files;
-	size_t n;
-	FO_TRY(fo_fs_list(a, r->data, MAX_FILES, &files, &n));
-	if (!n)
-		return fo_fail(FO_EIO, "'%s' holds no files to train on", r->data);
-	fo_status st = fo_tokenizer_train(files, n, r->tokenizer_vocab ? r->tokenizer_vocab : vocab, TOKENIZER_BYTES,
-					  progress, ctx, stop, &c->tokenizer);
+	char *input = fo_arena_strdup(a, r->data);
+	fo_status st = fo_tokenizer_train(&input, 1, NULL, r->tokenizer_vocab ? r->tokenizer_vocab : vocab,
+					  FO_TOKENIZER_SAMPLE_BYTES, progress, ctx, stop, &c->tokenizer);
 	if (st != FO_OK && st != FO_EINTERRUPT)
 		return fo_wrap(st, "cannot train a tokenizer on '%s'", r->data);
 	FO_TRY(st);
@@ -70,31 +63,82 @@ static fo_status check_source(struct fo_arena *a, const struct fo_run *r, const 
 	return fo_fs_write_atomic(path, want, strlen(want));
 }
 
+/* A folder that `flatout data prepare` made. */
+static bool is_prepared(struct fo_arena *a, const char *path)
+{
+	return fo_fs_is_dir(path) && fo_fs_exists(fo_arena_printf(a, "%s/train.shard", path)) &&
+	       fo_fs_exists(fo_arena_printf(a, "%s/val.shard", path)) &&
+	       fo_fs_exists(fo_arena_printf(a, "%s/tokenizer.json", path));
+}
+
+static fo_status open_prepared(struct fo_arena *a, struct fo_corpus *c, const struct fo_run *r)
+{
+	const char *own = fo_arena_printf(a, "%s/tokenizer.json", r->data);
+	FO_TRY(fo_tokenizer_load(*r->tokenizer ? r->tokenizer : own, &c->tokenizer));
+	int64_t have = fo_tokenizer_vocab(c->tokenizer);
+	if (r->tokenizer_vocab && r->tokenizer_vocab != have)
+		return fo_hint(fo_fail(FO_EARG, "'%s' was prepared with %lld tokens, this run asks for %lld", r->data,
+				       (long long)have, (long long)r->tokenizer_vocab),
+			       "leave data.vocab out");
+	return FO_OK;
+}
+
+/* Makes what is not there yet. */
+static fo_status make_shards(struct fo_arena *a, const struct fo_corpus *c, const struct fo_run *r, const char *dir,
+			     fo_progress_fn *progress, void *ctx, const volatile sig_atomic_t *stop)
+{
+	struct fo_prepare_stats stats;
+	char *input = fo_arena_strdup(a, r->data);
+	return fo_data_prepare(&(struct fo_prepare){ .inputs = &input,
+						     .n = 1,
+						     .dir = dir,
+						     .tokenizer = c->tokenizer,
+						     .holdout_every = r->holdout,
+						     .threads = r->threads ? (int)r->threads : fo_cpu_threads(),
+						     .replace = true,
+						     .progress = progress,
+						     .ctx = ctx,
+						     .stop = stop },
+			       &stats);
+}
+
+static fo_status check_vocab(const struct fo_corpus *c, int64_t vocab)
+{
+	int64_t have = fo_tokenizer_vocab(c->tokenizer);
+	if (have <= vocab)
+		return FO_OK;
+	fo_fail(FO_EARG, "the tokenizer has %lld tokens, the model's vocabulary %lld", (long long)have, (long long)vocab);
+	return fo_hint(FO_EARG, "set --model.vocab=%lld or train a smaller tokenizer with --data.vocab", (long long)have);
+}
+
 static fo_status open_all(struct fo_arena *a, struct fo_corpus *c, const struct fo_run *r, int64_t vocab,
 			  fo_progress_fn *progress, void *ctx, const volatile sig_atomic_t *stop)
 {
-	char *dir = fo_arena_printf(a, "%s/data", r->dir), *train = fo_arena_printf(a, "%s/train.shard", dir),
-	     *val = fo_arena_printf(a, "%s/val.shard", dir);
+	bool prepared = *r->data && is_prepared(a, r->data);
+	char *dir = prepared ? fo_arena_strdup(a, r->data) : fo_arena_printf(a, "%s/data", r->dir),
+	     *train = fo_arena_printf(a, "%s/train.shard", dir), *val = fo_arena_printf(a, "%s/val.shard", dir);
 	if (!*r->data && !fo_fs_exists(train))
 		return fo_hint(fo_fail(FO_EARG, "data.path is empty and '%s' holds no shards", dir),
 			       "say what to train on: --data.path=FILE_OR_FOLDER");
-	FO_TRY(fo_fs_mkdirs(dir));
-	FO_TRY(check_source(a, r, dir, vocab, fo_fs_exists(train) && fo_fs_exists(val)));
-	FO_TRY(open_tokenizer(a, c, r, dir, vocab, progress, ctx, stop));
-	if (fo_tokenizer_vocab(c->tokenizer) > vocab)
-		return fo_hint(fo_fail(FO_EARG, "the tokenizer has %lld tokens, the model's vocabulary %lld",
-				       (long long)fo_tokenizer_vocab(c->tokenizer), (long long)vocab),
-			       "set --model.vocab=%lld or train a smaller tokenizer with --data.vocab",
-			       (long long)fo_tokenizer_vocab(c->tokenizer));
-	if (!fo_fs_exists(train) || !fo_fs_exists(val)) {
-		struct fo_prepare_stats stats;
-		FO_TRY(fo_data_prepare(r->data, c->tokenizer, dir, (int)r->holdout, progress, ctx, &stats));
+	if (prepared) {
+		FO_TRY(open_prepared(a, c, r));
+	} else {
+		FO_TRY(fo_fs_mkdirs(dir));
+		FO_TRY(check_source(a, r, dir, vocab, fo_fs_exists(train) && fo_fs_exists(val)));
+		FO_TRY(open_tokenizer(a, c, r, dir, vocab, progress, ctx, stop));
 	}
+	FO_TRY(check_vocab(c, vocab));
+	if (!fo_fs_exists(train) || !fo_fs_exists(val))
+		FO_TRY(make_shards(a, c, r, dir, progress, ctx, stop));
 	FO_TRY(fo_shard_open(&c->train, train));
 	FO_TRY(fo_shard_open(&c->val, val));
 	if (c->train.tokenizer_checksum != fo_tokenizer_checksum(c->tokenizer))
 		return fo_hint(fo_fail(FO_EARG, "the shards in '%s' were made with another tokenizer", dir),
-			       "remove '%s' or choose another run.dir", dir);
+			       "%s '%s' or choose another %s", prepared ? "leave data.tokenizer out for" : "remove", dir,
+			       prepared ? "data.path" : "run.dir");
+	/* Only names of documents come from there: without it a run goes on as before. */
+	if (fo_shard_sources_open(&c->train_sources, &c->train, train) != FO_OK)
+		fo_err_clear();
 	return FO_OK;
 }
 
@@ -116,6 +160,7 @@ void fo_corpus_close(struct fo_corpus *c)
 		fo_shard_close(&c->train);
 	if (c->val.map)
 		fo_shard_close(&c->val);
+	fo_shard_sources_close(&c->train_sources);
 	fo_tokenizer_free(c->tokenizer);
 	*c = (struct fo_corpus){ 0 };
 }

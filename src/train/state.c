@@ -59,6 +59,11 @@ fo_status fo_session_find(struct fo_session *s)
 	return FO_OK;
 }
 
+static const char *packing_name(int64_t packing)
+{
+	return packing >= 0 && packing < FO_PACK_COUNT ? fo_packing_name[packing] : "an unknown packing";
+}
+
 fo_status fo_session_resume(struct fo_session *s)
 {
 	const char *path = s->found_path;
@@ -83,9 +88,9 @@ fo_status fo_session_resume(struct fo_session *s)
 			fo_fail(FO_EARG,
 				"checkpoint '%s' was trained on %lld rows of %lld tokens per step (%s), this run asks "
 				"for %lld of %lld (%s)",
-				path, (long long)m.rows_per_step, (long long)m.seq, m.packing ? "padded" : "packed",
+				path, (long long)m.rows_per_step, (long long)m.seq, packing_name(m.packing),
 				(long long)s->meta.rows_per_step, (long long)s->meta.seq,
-				s->meta.packing ? "padded" : "packed"),
+				packing_name(s->meta.packing)),
 			"keep data.seq, data.packing and train.rows x train.micro-batches, or choose another run.dir");
 	if (m.loader.seed != s->meta.loader.seed)
 		return fo_hint(fo_fail(FO_EARG, "checkpoint '%s' was trained with another run.seed than %lld", path,

@@ -64,7 +64,7 @@ static struct fo_batch_shape batch_shape(const struct fo_session *s, int64_t mic
 	return (struct fo_batch_shape){ .seq = s->r->seq,
 					.rows = s->r->rows,
 					.micro_batches = micro_batches,
-					.packing = s->r->packing ? FO_PACK_PADDED : FO_PACK_PACKED,
+					.packing = (enum fo_packing)s->r->packing,
 					.window = s->model.sliding_window };
 }
 
@@ -75,7 +75,8 @@ static int64_t other_bytes(const struct fo_session *s)
 	int64_t step = s->program.tokens * s->program.run.micro_batches * 16,
 		eval = s->eval_program.tokens * 16 * s->eval_batches;
 	struct fo_memory m = fo_exec_memory(s->exec), e = fo_exec_memory(s->eval);
-	int64_t order = s->corpus.train.docs * 32; /* two permutations and their prefix sums, 8 bytes each */
+	struct fo_batch_shape shape = batch_shape(s, s->program.run.micro_batches);
+	int64_t order = fo_loader_order_bytes(&s->corpus.train, &shape);
 	return (int64_t)fo_pages_size((size_t)(3 * step + order)) + eval +
 	       (int64_t)fo_pages_size(fo_exec_timeline(s->exec)->bytes) +
 	       (int64_t)fo_pages_size(fo_exec_timeline(s->eval)->bytes) + (e.arena > m.arena ? e.arena : 0) +

@@ -82,11 +82,12 @@ FO_CHECKED fo_status fo_store_load(struct fo_store *s, const struct fo_program *
 
 #define FO_EVAL_SEED 1 /* of the held-out rows: the same in every run, so that runs compare */
 
-/* Makes sure DIR/data holds a tokenizer and shards of this text (made once, kept); opens them. stop as with
- * fo_tokenizer_train. */
+/* Opens the run's tokenizer and shards: those of data.path when that is a folder that `flatout data prepare` made, else those
+ * of DIR/data, which are made once, from data.path, and kept. stop as with fo_tokenizer_train. */
 struct fo_corpus {
 	struct fo_tokenizer *tokenizer;
 	struct fo_shard train, val;
+	struct fo_shard_sources train_sources; /* docs 0: not known */
 };
 FO_CHECKED fo_status fo_corpus_open(struct fo_corpus *c, const struct fo_run *r, int64_t vocab,
 				    fo_progress_fn *progress, void *ctx, const volatile sig_atomic_t *stop);

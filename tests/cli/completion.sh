@@ -58,4 +58,11 @@ offers "a.yaml" flatout config a.
 offers "a folder" flatout config --run.dir = "a f"
 offers "" flatout flops --seq 1
 offers "--json" flatout ops --js
+if "$bin" help data >/dev/null 2>&1; then
+	offers "data" flatout da
+	offers "prepare" flatout data pr
+	offers "--holdout=" flatout data prepare text --ho
+	offers "skip" flatout data prepare --on-error = sk
+	offers "jsonl" flatout data train-tokenizer --format jso
+fi
 exit $failed

@@ -20,7 +20,7 @@ narrow "flatout" "$dir/tasks"
 "$bin" help | cmp -s - "$dir/overview" || fail "help differs from --help"
 narrow "flatout --help" "$dir/overview"
 commands=$(awk '/^[A-Z][a-z]*:$/ { on = 1; next } /^$/ { on = 0 } on { print $1 }' "$dir/overview")
-for want in flops mfu devices init config ops program ${FLATOUT_HAS_ENGINE:+train demo}; do
+for want in flops mfu devices init config ops program ${FLATOUT_HAS_ENGINE:+train demo data}; do
 	echo "$commands" | grep -qx "$want" || fail "'$want' is not listed"
 done
 
@@ -30,15 +30,21 @@ awk '/^      flatout / { print $2 }' "$dir/tasks" | while read -r name; do
 done
 
 command -v mandoc > /dev/null && lint=yes || lint=
-for name in $commands; do
-	"$bin" help "$name" > "$dir/page"
-	"$bin" "$name" --help | cmp -s - "$dir/page" || fail "'$name --help' differs from 'help $name'"
-	"$bin" "$name" -h | cmp -s - "$dir/page" || fail "'$name -h' differs from 'help $name'"
+# Parts of a command, "data prepare", are words of their own on the command line.
+for dotted in $commands ${FLATOUT_HAS_ENGINE:+data.prepare data.train-tokenizer data.inspect}; do
+	name=$(echo "$dotted" | tr . ' ')
+	# shellcheck disable=SC2086
+	"$bin" help $name > "$dir/page"
+	# shellcheck disable=SC2086
+	"$bin" $name --help | cmp -s - "$dir/page" || fail "'$name --help' differs from 'help $name'"
+	# shellcheck disable=SC2086
+	"$bin" $name -h | cmp -s - "$dir/page" || fail "'$name -h' differs from 'help $name'"
 	head -n 1 "$dir/page" | grep -q "^usage: flatout $name" || fail "$name: no usage line"
 	narrow "$name" "$dir/page"
 	# mandoc compares the section with what stands behind the last dot of the path.
-	"$bin" man "$name" > "$dir/man.1"
-	grep -q "^\\.Nm flatout-$name\$" "$dir/man.1" || fail "$name: no manual page"
+	# shellcheck disable=SC2086
+	"$bin" man $name > "$dir/man.1"
+	grep -q "^\\.Nm flatout-$(echo "$name" | tr ' ' -)\$" "$dir/man.1" || fail "$name: no manual page"
 	# Each option of the help is on the page.
 	awk '/^  --/ { print $1 }' "$dir/page" | sed 's/^-//' | while read -r option; do
 		grep -qF "It Fl $option" "$dir/man.1" || fail "$name: option -$option is not in the manual"

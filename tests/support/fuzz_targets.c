@@ -5,6 +5,7 @@
 #include "program/run.h"
 #include "timeline/timeline.h"
 
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -202,9 +203,57 @@ static void timeline(const void *bytes, size_t n)
 	free(copy);
 }
 
+/* A file of any kind, read to its end twice: bad parts are errors, then left out. */
+static void text(const void *bytes, size_t n)
+{
+	char path[64];
+	int fd = as_file(path, bytes, n);
+	for (int skip = 0; skip < 2; skip++) {
+		struct fo_text *t;
+		struct fo_text_part p = { .bytes = NULL };
+		const struct fo_text_options o = { .skip_bad = skip, .max_document = 4096, .max_expand = 50 };
+		fo_err_clear();
+		lseek(fd, 0, SEEK_SET);
+		fo_status st = fo_text_open(&t, &(char *){ path }, 1, &o);
+		if (st != FO_OK)
+			abort();
+		do {
+			st = fo_text_next(t, &p);
+			explained(st);
+			if (st == FO_OK && p.bytes && p.json) {
+				char *value;
+				size_t len;
+				explained(fo_text_field(p.bytes, p.len, "text", &value, &len));
+				fo_err_clear();
+			}
+		} while (st == FO_OK && p.bytes);
+		fo_text_close(t);
+	}
+	close(fd);
+}
+
+/* One line; where jansson reads a text in it, it must be ours. */
+static void json_line(const void *bytes, size_t n)
+{
+	char *copy = malloc(n + 1), *value = NULL;
+	size_t len = 0;
+	memcpy(copy, bytes, n);
+	json_t *root = json_loadb(bytes, n, JSON_ALLOW_NUL, NULL), *want = json_object_get(root, "text");
+	fo_err_clear();
+	fo_status st = fo_text_field(copy, n, "text", &value, &len);
+	explained(st);
+	if (st == FO_OK && (value < copy || len > n || value + len > copy + n))
+		abort();
+	if (json_is_string(want) && (st != FO_OK || len != json_string_length(want) || memcmp(value, json_string_value(want), len)))
+		if (st == FO_OK || !strstr(fo_err_text(), "nested"))
+			abort();
+	json_decref(root);
+	free(copy);
+}
+
 const struct fuzz_target fuzz_target[] = {
 	{ "program", program },   { "safetensors", safetensors }, { "config", config },
 	{ "yaml", yaml },         { "tokenizer", tokenizer },     { "shard", shard },
-	{ "timeline", timeline },
+	{ "timeline", timeline }, { "text", text },               { "json_line", json_line },
 };
 const int fuzz_targets = sizeof fuzz_target / sizeof *fuzz_target;

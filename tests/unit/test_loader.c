@@ -75,7 +75,7 @@ static void check_batch(const struct fo_shard *s, const struct fo_batch_shape *s
 		for (int64_t i = 0; i < width; i++) {
 			assert_int_equal(position[i], i - start[i]);
 			if (token[i] == 0) { /* padding: alone, without loss */
-				assert_int_equal(shape->packing, FO_PACK_PADDED);
+				assert_true(shape->packing == FO_PACK_PADDED || shape->packing == FO_PACK_BESTFIT);
 				assert_int_equal(target[i], -1);
 				assert_int_equal(start[i], i);
 				continue;
@@ -88,8 +88,11 @@ static void check_batch(const struct fo_shard *s, const struct fo_batch_shape *s
 			assert_true(start[i] <= i && start[i] / shape->seq == i / shape->seq);
 			assert_int_equal(token[start[i]] - 1, index - (i - start[i]));
 			assert_true(token[start[i]] - 1 >= s->doc_at[doc]);
-			/* A part begins with its document or with the row. */
-			assert_true(token[start[i]] - 1 == s->doc_at[doc] || start[i] % shape->seq == 0);
+			/* A part begins with its document or with the row; of best-fit packing also behind whole rows of a
+			 * document that is longer than one. */
+			int64_t behind = token[start[i]] - 1 - s->doc_at[doc];
+			assert_true(behind == 0 || start[i] % shape->seq == 0 ||
+				    (shape->packing == FO_PACK_BESTFIT && behind % shape->seq == 0));
 			seen[index]++;
 			real++;
 			micro_losses += !last;
@@ -195,6 +198,116 @@ static void test_padded_counts_waste_and_truncation(void **state)
 	drop_shard(&s);
 }
 
+/* Best fit: in each epoch every token once, no document cut that fits into a row, rows no more than a plain packing by hand
+ * needs, and the waste as it is told. */
+static void test_bestfit_keeps_documents_whole(void **state)
+{
+	(void)state;
+	static const int64_t lengths[] = { 1, 2, 63, 64, 65, 200, 1000 };
+	for (int seq_at = 0; seq_at < 7; seq_at++) {
+		int64_t seq = lengths[seq_at];
+		struct fo_shard s = make_shard(150, 60, 11);
+		struct fo_batch_shape shape = { .seq = seq, .rows = 1, .micro_batches = 1, .packing = FO_PACK_BESTFIT };
+		struct fo_packing_cost cost;
+		ok(fo_packing_measure(&s, seq, FO_PACK_BESTFIT, 5, &cost));
+		int64_t rows = (int64_t)cost.rows, padding = 0, cut = 0, whole = 0;
+		int *seen = calloc((size_t)s.tokens, sizeof *seen);
+		struct fo_loader *l = open_at(&s, shape, 0, 5);
+		for (int epoch = 0; epoch < 3; epoch++) {
+			for (int64_t row = 0; row < rows; row++) {
+				const struct fo_batch *b = next(l);
+				check_batch(&s, &shape, b, seen);
+				assert_int_equal(b->truncated, 0);
+				padding += seq - b->real_tokens;
+				for (int64_t i = 0; i < seq; i++) { /* each first token of a part: is the part a whole document? */
+					if (!b->token[i] || b->doc_start[i] != i)
+						continue;
+					int64_t n = 1, d = document_of(&s, b->token[i] - 1);
+					while (i + n < seq && b->token[i + n] && b->doc_start[i + n] == i)
+						n++;
+					whole += n == s.doc_at[d + 1] - s.doc_at[d];
+					cut += n < s.doc_at[d + 1] - s.doc_at[d] && s.doc_at[d + 1] - s.doc_at[d] <= seq;
+				}
+			}
+			for (int64_t i = 0; i < s.tokens; i++)
+				assert_int_equal(seen[i], epoch + 1);
+		}
+		assert_int_equal(cut, 0);
+		assert_int_equal(cost.cut_docs, 0);
+		assert_int_equal(whole, 3 * (s.docs - cost.long_docs));
+		assert_int_equal(padding, 3 * (int64_t)cost.padding);
+		assert_int_equal(rows * seq - s.tokens, (int64_t)cost.padding);
+		/* Best-fit decreasing needs at most 11/9 of the fewest rows possible, and 1 (Johnson 1973). */
+		assert_true((double)rows <= 11.0 / 9 * (double)(s.tokens / seq + 1) + (double)cost.long_docs + 1 ||
+			    seq <= 60);
+		fo_loader_close(l);
+		free(seen);
+		drop_shard(&s);
+	}
+}
+
+/* The rows of best-fit packing by another way: each piece, longest first, looks at every row there is. */
+static void test_bestfit_is_best_fit(void **state)
+{
+	(void)state;
+	struct fo_shard s = make_shard(400, 90, 21);
+	for (int64_t seq = 3; seq <= 300; seq += 27) {
+		struct fo_packing_cost cost;
+		int64_t *room = calloc((size_t)s.tokens, sizeof *room), rows = 0;
+		ok(fo_packing_measure(&s, seq, FO_PACK_BESTFIT, 0, &cost));
+		for (int64_t d = 0; d < s.docs; d++)
+			for (int64_t n = (s.doc_at[d + 1] - s.doc_at[d]) / seq; n > 0; n--)
+				room[rows++] = 0;
+		for (int64_t len = seq - 1; len > 0; len--)
+			for (int64_t d = 0; d < s.docs; d++) {
+				if ((s.doc_at[d + 1] - s.doc_at[d]) % seq != len)
+					continue;
+				int64_t best = -1;
+				for (int64_t r = 0; r < rows; r++)
+					if (room[r] >= len && (best < 0 || room[r] < room[best]))
+						best = r;
+				if (best < 0)
+					room[best = rows++] = seq;
+				room[best] -= len;
+			}
+		assert_int_equal((int64_t)cost.rows, rows);
+		free(room);
+	}
+	drop_shard(&s);
+}
+
+static void test_costs_of_packings(void **state)
+{
+	(void)state;
+	struct fo_shard s = make_shard(60, 20, 3);
+	struct fo_packing_cost c;
+	int64_t over = 0, longer = 0, cut = 0;
+	for (int64_t d = 0; d < s.docs; d++) {
+		int64_t n = s.doc_at[d + 1] - s.doc_at[d];
+		longer += n > 16;
+		over += n > 16 ? n - 16 : 0;
+	}
+	ok(fo_packing_measure(&s, 16, FO_PACK_PADDED, 5, &c));
+	assert_true(c.rows == (double)s.docs && c.truncated == over && c.long_docs == longer && c.cut_docs == 0);
+	assert_true(c.padding == (double)(16 * s.docs - (s.tokens - over)));
+	ok(fo_packing_measure(&s, 16, FO_PACK_PACKED, 5, &c));
+	assert_true(c.padding == 0 && c.truncated == 0);
+	/* The loader's first epoch, where it lies in one piece: rows of one token less than all there is. */
+	struct fo_batch_shape shape = { .seq = s.tokens, .rows = 1, .micro_batches = 1, .packing = FO_PACK_PACKED };
+	struct fo_loader *l = open_at(&s, shape, 0, 5);
+	const struct fo_batch *b = next(l);
+	for (int64_t i = 0, n; i < s.tokens; i += n) {
+		int64_t d = document_of(&s, b->token[i] - 1);
+		n = s.doc_at[d + 1] - s.doc_at[d];
+		cut += n <= 16 && i / 16 != (i + n - 1) / 16;
+	}
+	assert_int_equal(c.cut_docs, cut);
+	assert_true(cut > 0);
+	fo_loader_close(l);
+	assert_int_equal(fo_packing_measure(&s, 0, FO_PACK_PACKED, 5, &c), FO_EARG);
+	drop_shard(&s);
+}
+
 static bool same_batch(const struct fo_batch *a, const struct fo_batch *b, const struct fo_batch_shape *shape)
 {
 	size_t n = (size_t)(shape->rows * shape->seq * shape->micro_batches) * sizeof(int32_t);
@@ -210,8 +323,8 @@ static void test_resume_at_any_step_gives_the_same_bytes(void **state)
 {
 	(void)state;
 	struct fo_shard s = make_shard(40, 30, 8);
-	for (int packing = 0; packing < 2; packing++) {
-		struct fo_batch_shape shape = { 32, 2, 3, packing ? FO_PACK_PADDED : FO_PACK_PACKED, 0 };
+	for (int packing = 0; packing < FO_PACK_COUNT; packing++) {
+		struct fo_batch_shape shape = { 32, 2, 3, (enum fo_packing)packing, 0 };
 		struct fo_loader *whole = open_at(&s, shape, 0, 11);
 		for (int64_t step = 0; step < 40; step++) {
 			struct fo_loader_state at = fo_loader_state(whole);
@@ -363,6 +476,9 @@ int main(void)
 		cmocka_unit_test(test_packed_rows_are_mixed),
 		cmocka_unit_test(test_packed_rows_longer_than_the_shard),
 		cmocka_unit_test(test_padded_counts_waste_and_truncation),
+		cmocka_unit_test(test_bestfit_keeps_documents_whole),
+		cmocka_unit_test(test_bestfit_is_best_fit),
+		cmocka_unit_test(test_costs_of_packings),
 		cmocka_unit_test(test_resume_at_any_step_gives_the_same_bytes),
 		cmocka_unit_test(test_order_depends_on_seed_and_epoch),
 		cmocka_unit_test(test_a_batch_stays_until_the_next_call),

@@ -132,7 +132,7 @@ static void test_training_reproduces_the_golden_file(void **state)
 	char text[4096], *paths[] = { text };
 	snprintf(text, sizeof text, "%s", golden("tokenizer_text.txt"));
 	struct fo_tokenizer *t;
-	ok(fo_tokenizer_train(paths, 1, 700, (size_t)1 << 30, NULL, NULL, NULL, &t));
+	ok(fo_tokenizer_train(paths, 1, NULL, 700, (size_t)1 << 30, NULL, NULL, NULL, &t));
 	assert_int_equal(fo_tokenizer_vocab(t), 700);
 	ok(fo_tokenizer_save(t, in_scratch("trained.json")));
 	size_t n, m;
@@ -189,7 +189,7 @@ static void test_training_against_recounting(void **state)
 	char path[4096], *paths[] = { path };
 	snprintf(path, sizeof path, "%s", in_scratch("letters.txt"));
 	struct fo_tokenizer *t;
-	ok(fo_tokenizer_train(paths, 1, V, (size_t)1 << 30, NULL, NULL, NULL, &t));
+	ok(fo_tokenizer_train(paths, 1, NULL, V, (size_t)1 << 30, NULL, NULL, NULL, &t));
 	assert_true(t->merges > 300); /* the text has so many: the comparison below has teeth */
 	struct plain *w = calloc(MAX, sizeof *w);
 	int words = collect_words(text.data, text.len, w, MAX, t);
@@ -243,10 +243,10 @@ static void test_training_input(void **state)
 	snprintf(many, sizeof many, "%s", in_scratch("many.txt"));
 	ok(fo_fs_write_atomic(empty, "", 0));
 	ok(fo_fs_write_atomic(nul, "text\0text", 9));
-	assert_int_equal(fo_tokenizer_train(paths, 2, 257, 1000, NULL, NULL, NULL, &t), FO_EARG);
+	assert_int_equal(fo_tokenizer_train(paths, 2, NULL, 257, 1000, NULL, NULL, NULL, &t), FO_EARG);
 	assert_non_null(strstr(fo_err_text(), "257"));
-	assert_int_equal(fo_tokenizer_train(paths, 2, 300, 1000, NULL, NULL, NULL, &t), FO_EARG);
-	assert_int_equal(fo_tokenizer_train((char *[]){ "/nonexistent/x" }, 1, 300, 1000, NULL, NULL, NULL, &t), FO_EIO);
+	assert_int_equal(fo_tokenizer_train(paths, 2, NULL, 300, 1000, NULL, NULL, NULL, &t), FO_EARG);
+	assert_int_equal(fo_tokenizer_train((char *[]){ "/nonexistent/x" }, 1, NULL, 300, 1000, NULL, NULL, NULL, &t), FO_EIO);
 	assert_null(t);
 
 	/* A sample of a large text: later parts of it are seen, the whole of it is not. */
@@ -254,7 +254,7 @@ static void test_training_input(void **state)
 	for (int i = 0; i < 100000; i++)
 		fo_str_printf(&s, "%s\n", i < 50000 ? "early words" : "later sentences");
 	ok(fo_fs_write_atomic(many, s.data, s.len));
-	ok(fo_tokenizer_train((char *[]){ many }, 1, 1000, s.len / 4, NULL, NULL, NULL, &t));
+	ok(fo_tokenizer_train((char *[]){ many }, 1, NULL, 1000, s.len / 4, NULL, NULL, NULL, &t));
 	assert_in_range(t->vocab, 270, 300); /* few distinct words: training stops when nothing occurs twice */
 	int32_t *ids = NULL;
 	size_t n = 0, cap = 0;
@@ -262,7 +262,7 @@ static void test_training_input(void **state)
 	assert_int_equal(n, 6);
 	free(ids);
 	fo_tokenizer_free(t);
-	ok(fo_tokenizer_train((char *[]){ many }, 1, 258, s.len, NULL, NULL, NULL, &t)); /* bytes alone */
+	ok(fo_tokenizer_train((char *[]){ many }, 1, NULL, 258, s.len, NULL, NULL, NULL, &t)); /* bytes alone */
 	assert_int_equal(t->merges, 0);
 	assert_round_trip(t, s.data, 1000);
 	fo_tokenizer_free(t);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #define REDRAW_NS 100000000 /* ten times a second is enough for the eye */
+#define PLAIN_NS 10000000000 /* a log wants to see that something moves, no more */
 
 volatile sig_atomic_t fo_stop_requested;
 
@@ -68,23 +69,49 @@ static void put_line(struct fo_screen *s, const char *text)
 
 /* ---- hooks ---- */
 
-static void on_progress(void *ctx, const char *what, const char *unit, double done, double total)
+static void duration(char *buf, size_t size, double seconds)
+{
+	if (seconds < 100)
+		snprintf(buf, size, "%.0f s", seconds);
+	else if (seconds < 6000)
+		snprintf(buf, size, "%.0f min", seconds / 60);
+	else
+		snprintf(buf, size, "%.1f h", seconds / 3600);
+}
+
+static void amount(char buf[32], double n, bool bytes) { bytes ? fo_str_bytes(buf, n) : fo_str_si(buf, n, ""); }
+
+void fo_screen_progress(void *ctx, const char *what, const char *unit, double done, double total)
 {
 	struct fo_screen *s = ctx;
-	char a[32], b[32], line[160];
-	bool news = strncmp(what, s->last_what, sizeof s->last_what - 1) != 0;
-	if (news)
+	char a[32], b[32], line[200];
+	bool news = strncmp(what, s->last_what, sizeof s->last_what - 1) != 0, bytes = !strcmp(unit, "bytes");
+	int64_t now = fo_now_ns();
+	if (news) {
 		fo_screen_end_line(s);
-	snprintf(s->last_what, sizeof s->last_what, "%s", what);
-	if (!news && (!s->live || !redraw_now(s)))
+		snprintf(s->last_what, sizeof s->last_what, "%s", what);
+		s->what_ns = s->last_ns = now;
+		s->what_done = done;
+		if (s->live)
+			return; /* something short is not worth a line */
+		put_line(s, what);
 		return;
-	bool bytes = !strcmp(unit, "bytes");
-	if (s->live && total > 0)
-		snprintf(line, sizeof line, "%s: %s of %s%s%s", what,
-			 bytes ? fo_str_bytes(a, done) : fo_str_si(a, done, ""),
-			 bytes ? fo_str_bytes(b, total) : fo_str_si(b, total, ""), bytes ? "" : " ", bytes ? "" : unit);
-	else
-		snprintf(line, sizeof line, "%s", what);
+	}
+	if (s->live ? !redraw_now(s) : now - s->last_ns < PLAIN_NS)
+		return;
+	s->last_ns = now;
+	amount(a, done, bytes);
+	amount(b, total, bytes);
+	int n = snprintf(line, sizeof line, "%s: %s%s%s%s%s", what, a, total > 0 ? " of " : "", total > 0 ? b : "",
+			 bytes ? "" : " ", bytes ? "" : unit);
+	double seconds = (double)(now - s->what_ns) * 1e-9, rate = (done - s->what_done) / seconds;
+	if (seconds >= 1 && rate > 0) {
+		amount(a, rate, bytes);
+		n += snprintf(line + n, sizeof line - (size_t)n, ", %s/s", a);
+		duration(b, sizeof b, (total - done) / rate);
+		if (total > done)
+			snprintf(line + n, sizeof line - (size_t)n, ", %s left", b);
+	}
 	put_line(s, line);
 }
 
@@ -177,16 +204,6 @@ static void on_plan(void *ctx, const struct fo_train_plan *p)
 	fflush(f);
 }
 
-static void duration(char *buf, size_t size, double seconds)
-{
-	if (seconds < 100)
-		snprintf(buf, size, "%.0f s", seconds);
-	else if (seconds < 6000)
-		snprintf(buf, size, "%.0f min", seconds / 60);
-	else
-		snprintf(buf, size, "%.1f h", seconds / 3600);
-}
-
 static void on_step(void *ctx, const struct fo_train_step *t)
 {
 	struct fo_screen *s = ctx;
@@ -224,7 +241,7 @@ static void on_checkpoint(void *ctx, int64_t step, const char *path, double seco
 void fo_screen_hooks(struct fo_screen *s, struct fo_train_hooks *h)
 {
 	*h = (struct fo_train_hooks){ .ctx = s,
-				      .progress = on_progress,
+				      .progress = fo_screen_progress,
 				      .plan = on_plan,
 				      .step = on_step,
 				      .eval = on_eval,

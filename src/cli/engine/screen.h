@@ -12,12 +12,16 @@ struct fo_screen {
 	bool open_line;          /* a live line stands unfinished */
 	int64_t last_ns;         /* when the live line was last drawn */
 	char last_what[64];      /* preparation announced last (plain output) */
+	int64_t what_ns;         /* when that began */
+	double what_done;        /* how much of it was done then */
 	struct fo_str *plan;     /* not NULL: gets the plan as one JSON object */
 };
 void fo_screen_init(struct fo_screen *s, const struct fo_run *r, bool json);
 /* Fills the hooks; ctx becomes s. */
 void fo_screen_hooks(struct fo_screen *s, struct fo_train_hooks *h);
 void fo_screen_end_line(struct fo_screen *s);
+/* The progress hook alone: a line rewritten on a terminal, elsewhere one every ten seconds, with the speed and the time left. */
+void fo_screen_progress(void *ctx, const char *what, const char *unit, double done, double total);
 /* The sample, then the last screen: at most 80 columns and 24 lines. */
 void fo_screen_summary(struct fo_screen *s, const struct fo_train_result *r);
 /* The same as one JSON object. */
