@@ -46,8 +46,24 @@ struct fo_st_file {
 FO_CHECKED fo_status fo_st_open(struct fo_st_file *f, const char *path);
 void fo_st_close(struct fo_st_file *f);
 const struct fo_st_entry *fo_st_find(const struct fo_st_file *f, const char *name); /* NULL: none */
-/* Copies an entry into t (shape must agree), converting between F32, BF16, F64 as t->dtype asks (BF16 rounds to nearest even). */
+/* Copies an entry into t (shape must agree), converting F32, BF16, F16 and F64 as t->dtype asks (BF16 rounds to nearest even). */
 FO_CHECKED fo_status fo_st_copy(const struct fo_st_file *f, const char *path, const struct fo_st_tensor *t);
+/* The same for an entry of f that was found already. */
+FO_CHECKED fo_status fo_st_copy_entry(const struct fo_st_file *f, const char *path, const struct fo_st_entry *e,
+				      const struct fo_st_tensor *t);
+bool fo_st_fits(const struct fo_st_entry *e, const struct fo_st_tensor *t); /* the shape is t's */
+
+/* ---- weights of a Hugging Face folder ---- */
+
+/* Fills t[0..n) from the weights in folder `dir`: model.safetensors, or the shards that model.safetensors.index.json names.
+ * Tensors are found by name, whichever shard holds them; a name may occur several times in t (a weight and its fp32 master
+ * copy), each is filled from the file. F32, BF16, F16 and F64 are converted to what t asks for.
+ *
+ * Every tensor of t must be there with its shape and every tensor there must be in t; FO_EFORMAT names all that are missing,
+ * too many or of another shape or type at once, before anything is copied. Two exceptions, as in transformers: the table
+ * "...rotary_emb.inv_freq" of old Llama files is skipped, and with `tied` an "lm_head.weight" that equals the embedding.
+ * Shards must be plain file names in `dir` ("." and "/" lead nowhere else); sizes and counts are capped. */
+FO_CHECKED fo_status fo_hf_read(const char *dir, bool tied, const struct fo_st_tensor *t, size_t n);
 
 /* ---- checkpoints ---- */
 

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -247,12 +248,30 @@ const struct fo_st_entry *fo_st_find(const struct fo_st_file *f, const char *nam
 	return NULL;
 }
 
+/* IEEE 754 binary16, which files may hold and nothing here computes in. */
+enum { F16 = FO_DTYPE_COUNT };
+
+/* 5 bits of exponent (bias 15) and 10 of fraction: every value is a float exactly. */
+static float f16_to_f32(uint16_t h)
+{
+	int exponent = h >> 10 & 31, fraction = h & 1023;
+	double v = exponent == 31 ? (fraction ? NAN : INFINITY)
+		   : exponent     ? ldexp(1024 + fraction, exponent - 25)
+				  : ldexp(fraction, -24);
+	return (float)(h >> 15 ? -v : v);
+}
+
 static double load_element(const unsigned char *p, int dtype)
 {
 	if (dtype == FO_F64) {
 		double v;
 		memcpy(&v, p, 8);
 		return v;
+	}
+	if (dtype == F16) {
+		uint16_t h;
+		memcpy(&h, p, 2);
+		return (double)f16_to_f32(h);
 	}
 	uint32_t u = 0;
 	memcpy(&u, p, dtype == FO_BF16 ? 2 : 4);
@@ -278,24 +297,32 @@ static void store_element(unsigned char *p, int dtype, double d)
 	memcpy(p, &h, 2);
 }
 
-fo_status fo_st_copy(const struct fo_st_file *f, const char *path, const struct fo_st_tensor *t)
+bool fo_st_fits(const struct fo_st_entry *e, const struct fo_st_tensor *t)
 {
-	const struct fo_st_entry *e = fo_st_find(f, t->name);
-	if (!e)
-		return fo_fail(FO_EFORMAT, "'%s' has no tensor '%s'", path, t->name);
-	bool fits = t->vector ? e->ndim == 1 && e->shape[0] == t->cols
-			      : e->ndim == 2 && e->shape[0] == t->rows && e->shape[1] == t->cols;
-	if (!fits)
-		return fo_fail(FO_EFORMAT, "'%s': tensor '%s' has another shape than the model's %lld x %lld", path,
-			       t->name, (long long)t->rows, (long long)t->cols);
-	int from = -1;
+	return t->vector ? e->ndim == 1 && e->shape[0] == t->cols
+			 : e->ndim == 2 && e->shape[0] == t->rows && e->shape[1] == t->cols;
+}
+
+/* enum fo_dtype, or F16; -1: a type that no tensor of ours takes. */
+static int element_type(const struct fo_st_entry *e)
+{
 	for (int i = 0; i < FO_DTYPE_COUNT; i++)
 		if (!strcmp(type_name[i], e->dtype))
-			from = i;
+			return i;
+	return strcmp(e->dtype, "F16") ? -1 : F16;
+}
+
+fo_status fo_st_copy_entry(const struct fo_st_file *f, const char *path, const struct fo_st_entry *e,
+			   const struct fo_st_tensor *t)
+{
+	if (!fo_st_fits(e, t))
+		return fo_fail(FO_EFORMAT, "'%s': tensor '%s' has another shape than the model's %lld x %lld", path,
+			       t->name, (long long)t->rows, (long long)t->cols);
+	int from = element_type(e);
 	if (from < 0 || (from == FO_I32) != (t->dtype == FO_I32))
-		return fo_fail(FO_EUNSUPPORTED, "'%s': tensor '%s' is %s, expected F32, BF16 or F64", path, t->name,
-			       e->dtype);
-	size_t fs = fo_dtype_bytes(from), ts = fo_dtype_bytes(t->dtype);
+		return fo_fail(FO_EUNSUPPORTED, "'%s': tensor '%s' is %s, expected F32, BF16, F16 or F64", path,
+			       t->name, e->dtype);
+	size_t fs = from == F16 ? 2 : fo_dtype_bytes(from), ts = fo_dtype_bytes(t->dtype);
 	const unsigned char *src = f->data + e->begin;
 	for (int64_t r = 0; r < t->rows; r++, src += (size_t)t->cols * fs) {
 		unsigned char *dst = (unsigned char *)t->data + (size_t)(r * t->ld) * ts;
@@ -306,4 +333,12 @@ fo_status fo_st_copy(const struct fo_st_file *f, const char *path, const struct 
 				store_element(dst + (size_t)c * ts, t->dtype, load_element(src + (size_t)c * fs, from));
 	}
 	return FO_OK;
+}
+
+fo_status fo_st_copy(const struct fo_st_file *f, const char *path, const struct fo_st_tensor *t)
+{
+	const struct fo_st_entry *e = fo_st_find(f, t->name);
+	if (!e)
+		return fo_fail(FO_EFORMAT, "'%s' has no tensor '%s'", path, t->name);
+	return fo_st_copy_entry(f, path, e, t);
 }

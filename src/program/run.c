@@ -1,4 +1,5 @@
 #include "program/run.h"
+#include "base/fs.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -8,6 +9,8 @@
 const struct fo_opt fo_run_options[] = {
 	FO_OPT_TEXT(R, model, "model.name", "NAME", "flatout-134m",
 		    "preset (flatout flops --list), config.json or a folder with one"),
+	FO_OPT_TEXT(R, weights, "model.weights", "PATH", "",
+		    "start from a Hugging Face folder's weights; also model.name and data.tokenizer unless given"),
 	FO_OPT_INT(R, layers, "model.layers", "N", "0", 0, 10000, "layers",
 		   "overrides the model; 0: as the model says"),
 	FO_OPT_INT(R, hidden, "model.hidden", "N", "0", 0, 1 << 20, "columns",
@@ -82,6 +85,16 @@ fo_status fo_run_check(struct fo_opt_set *s, const struct fo_run *r)
 		char text[24];
 		snprintf(text, sizeof text, "%lld", (long long)(r->steps / 10));
 		fo_opt_set_text(s, "optim.warmup", text, FO_ORIGIN_DEFAULT, "");
+	}
+	/* A folder with weights says what they are weights of, and what its tokens mean. */
+	if (*r->weights) {
+		struct fo_arena a = { 0 };
+		char *tokenizer = fo_arena_printf(&a, "%s/tokenizer.json", r->weights);
+		if (!fo_opt_given(s, "model.name"))
+			fo_opt_set_text(s, "model.name", r->weights, FO_ORIGIN_DEFAULT, "model.weights");
+		if (!fo_opt_given(s, "data.tokenizer") && fo_fs_exists(tokenizer))
+			fo_opt_set_text(s, "data.tokenizer", tokenizer, FO_ORIGIN_DEFAULT, "model.weights");
+		fo_arena_fini(&a);
 	}
 	if (r->warmup > r->steps)
 		fo_opt_problem(s, "optim.warmup is %lld steps, longer than train.steps (%lld): shorten the warm-up",

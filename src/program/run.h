@@ -9,7 +9,7 @@
 enum fo_schedule { FO_SCHEDULE_COSINE, FO_SCHEDULE_LINEAR, FO_SCHEDULE_WSD, FO_SCHEDULE_CONSTANT };
 
 struct fo_run {
-	const char *model;
+	const char *model, *weights; /* weights: a Hugging Face folder to start from; "": random */
 	int64_t layers, hidden, heads, kv_heads, head_dim, ffn, vocab; /* 0: as the model says */
 	int tied;                                                      /* 0 as the model says, 1 yes, 2 no */
 	const char *data, *tokenizer;

@@ -212,7 +212,10 @@ static fo_status open_session(struct fo_session *s)
 	/* The newest checkpoint's step is part of what is announced; its tensors are read after the memory check. */
 	FO_TRY(fo_session_find(s));
 	FO_TRY(announce(s));
-	fo_store_init(s->store, &s->program, (uint64_t)s->r->seed);
+	if (*s->r->weights && !s->found_path) /* a checkpoint of this run is further on than its start */
+		FO_TRY(fo_store_load(s->store, &s->program, s->r->weights));
+	else
+		fo_store_init(s->store, &s->program, (uint64_t)s->r->seed);
 	FO_TRY(fo_session_resume(s));
 	struct fo_batch_shape shape = batch_shape(s, s->r->micro_batches);
 	FO_TRY(fo_loader_open(&s->loader, &s->corpus.train, &shape, &s->meta.loader,

@@ -74,6 +74,12 @@ struct fo_train_result {
 FO_CHECKED fo_status fo_train(const struct fo_run *r, const struct fo_train_hooks *h, struct fo_train_result *out);
 void fo_train_result_fini(struct fo_train_result *r);
 
+/* Fills every weight of the store, and where it has them the fp32 master copies, from a folder in Hugging Face's layout
+ * (fo_hf_read says what it may hold); optimizer moments are left alone. p is the program that the store was made for, in any
+ * mode; its model must be that of dir/config.json in every dimension (fo_model_load(dir) gives it), else FO_EFORMAT names all
+ * tensors that do not fit and nothing is copied. */
+FO_CHECKED fo_status fo_store_load(struct fo_store *s, const struct fo_program *p, const char *dir);
+
 #define FO_EVAL_SEED 1 /* of the held-out rows: the same in every run, so that runs compare */
 
 /* Makes sure DIR/data holds a tokenizer and shards of this text (made once, kept); opens them. */

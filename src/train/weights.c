@@ -1,0 +1,38 @@
+#include "ckpt/ckpt.h"
+#include "train/train.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+struct list {
+	struct fo_st_tensor *t;
+	size_t n, cap;
+};
+
+/* Weights and master copies (which 0 and 1); moments stay what they are. */
+static fo_status collect(void *ctx, const struct fo_store_tensor *s)
+{
+	struct list *l = ctx;
+	if (s->which > 1)
+		return FO_OK;
+	fo_array_room(&l->t, &l->cap, l->n, sizeof *l->t);
+	struct fo_st_tensor *t = &l->t[l->n++];
+	*t = (struct fo_st_tensor){ .dtype = s->dtype,
+				    .vector = s->rows == 1,
+				    .rows = s->rows,
+				    .cols = s->cols,
+				    .ld = s->ld,
+				    .data = s->data };
+	snprintf(t->name, sizeof t->name, "%s", s->name);
+	return FO_OK;
+}
+
+fo_status fo_store_load(struct fo_store *s, const struct fo_program *p, const char *dir)
+{
+	struct list l = { 0 };
+	fo_status st = fo_store_visit(s, p, collect, &l);
+	if (st == FO_OK)
+		st = fo_hf_read(dir, p->model.tied, l.t, l.n);
+	free(l.t);
+	return st;
+}
