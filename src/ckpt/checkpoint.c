@@ -102,7 +102,10 @@ static fo_status write_files(struct fo_arena *a, const char *dir, const struct f
 			     const struct fo_ckpt_meta *meta)
 {
 	uint64_t hash;
-	char *config = fo_model_config_json(a, c->model, c->weight_dtype), *training = training_json(a, meta);
+	const struct fo_tokenizer *t = c->tokenizer;
+	char *config = fo_model_config_json(a, c->model, c->weight_dtype, t ? fo_tokenizer_bos(t) : -1,
+					    t ? fo_tokenizer_eos(t) : -1);
+	char *training = training_json(a, meta);
 	FO_TRY(fo_fs_write_atomic(fo_arena_printf(a, "%s/%s", dir, file_name[CONFIG]), config, strlen(config)));
 	FO_TRY(fo_st_write(fo_arena_printf(a, "%s/%s", dir, file_name[MODEL]), c->weight, c->weights,
 			   "{\"format\":\"pt\"}", &hash));

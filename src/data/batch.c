@@ -37,11 +37,18 @@ static int64_t find_place(const struct epoch_order *o, int64_t at)
 	return low;
 }
 
-/* Writes n tokens of a document, from its token `from` on, to places to .. to + n of a micro-batch. */
-static void put_piece(struct fo_batch *b, int64_t micro, int64_t width, const struct fo_shard *s, int64_t doc,
-		      int64_t from, int64_t n, int64_t to)
+/* Attention pairs of n tokens that see each other and nothing else: token i (from 0) sees i + 1, at most the window. */
+static int64_t pairs_of(int64_t n, int64_t window)
 {
-	int64_t first = s->doc_at[doc] + from, end = s->doc_at[doc + 1], base = micro * width + to;
+	int64_t hidden = window && window < n ? n - window : 0;
+	return n * (n + 1) / 2 - hidden * (hidden + 1) / 2;
+}
+
+/* Writes n tokens of a document, from its token `from` on, to places to .. to + n of a micro-batch. */
+static void put_piece(struct fo_batch *b, int64_t micro, const struct fo_batch_shape *shape, const struct fo_shard *s,
+		      int64_t doc, int64_t from, int64_t n, int64_t to)
+{
+	int64_t first = s->doc_at[doc] + from, end = s->doc_at[doc + 1], base = micro * shape->rows * shape->seq + to;
 	for (int64_t i = 0; i < n; i++) {
 		b->token[base + i] = s->ids16 ? s->ids16[first + i] : (int32_t)s->ids32[first + i];
 		b->position[base + i] = (int32_t)i;
@@ -52,7 +59,7 @@ static void put_piece(struct fo_batch *b, int64_t micro, int64_t width, const st
 	bool more = first + n < end;
 	b->target[base + n - 1] = !more ? -1 : s->ids16 ? s->ids16[first + n] : (int32_t)s->ids32[first + n];
 	b->micro_loss_tokens[micro] += n - !more;
-	b->pairs[micro] += n * (n + 1) / 2;
+	b->pairs[micro] += pairs_of(n, shape->window);
 	b->real_tokens += n;
 }
 
@@ -80,13 +87,13 @@ static int64_t permute(uint64_t stream, int64_t n, int64_t i)
 static void fill_row(struct fo_batch *b, struct epoch_order *orders, const struct fo_batch_shape *shape, int64_t row, int64_t first)
 {
 	const struct fo_shard *s = orders[0].shard;
-	int64_t width = shape->rows * shape->seq, at = first % s->tokens, epoch = first / s->tokens;
+	int64_t at = first % s->tokens, epoch = first / s->tokens;
 	struct epoch_order *o = &orders[epoch & 1];
 	build_order(o, epoch);
 	int64_t place = find_place(o, at);
 	for (int64_t i = 0; i < shape->seq;) {
 		int64_t left = o->start[place + 1] - at, n = left < shape->seq - i ? left : shape->seq - i;
-		put_piece(b, row / shape->rows, width, s, o->doc[place], at - o->start[place], n, row % shape->rows * shape->seq + i);
+		put_piece(b, row / shape->rows, shape, s, o->doc[place], at - o->start[place], n, row % shape->rows * shape->seq + i);
 		i += n;
 		at += n;
 		if (n == left && ++place == s->docs) {
@@ -121,7 +128,7 @@ static void fill_padded(struct fo_batch *b, struct epoch_order *orders, const st
 		build_order(o, (first + row) / s->docs);
 		int64_t doc = o->doc[(first + row) % s->docs], len = s->doc_at[doc + 1] - s->doc_at[doc];
 		int64_t n = len < shape->seq ? len : shape->seq;
-		put_piece(b, micro, width, s, doc, 0, n, to);
+		put_piece(b, micro, shape, s, doc, 0, n, to);
 		b->truncated += len - n;
 		for (int64_t i = to + n; i < to + shape->seq; i++) {
 			b->token[micro * width + i] = pad_id;

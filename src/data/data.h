@@ -87,6 +87,7 @@ enum fo_packing { FO_PACK_PACKED, FO_PACK_PADDED };
 struct fo_batch_shape {
 	int64_t seq, rows, micro_batches;
 	enum fo_packing packing;
+	int64_t window; /* keys that a query sees at most; 0: all. Only `pairs` depends on it */
 };
 
 /* One step's tokens. Each array is [micro_batches][rows * seq]. T = rows * seq. */
@@ -101,7 +102,8 @@ struct fo_batch {
 	int64_t loss_tokens;        /* targets >= 0 over all micro-batches */
 	int64_t *micro_loss_tokens; /* per micro-batch */
 	int64_t *
-		pairs; /* per micro-batch: sum over tokens of (index - doc_start + 1): attention pairs, padding not counted */
+		pairs; /* per micro-batch: sum over tokens of (index - doc_start + 1), at most the window: attention pairs,
+			* padding not counted */
 	int64_t real_tokens; /* tokens that are not padding */
 	int64_t truncated;   /* tokens dropped because a document exceeded a padded row, in this step */
 	int64_t step;        /* 0-based */

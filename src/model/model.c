@@ -100,6 +100,7 @@ fo_status fo_model_check(const struct fo_model *m)
 
 fo_status fo_model_trainable(const struct fo_model *m)
 {
+	char rotary[96];
 	const struct {
 		bool differs;
 		const char *what;
@@ -109,21 +110,38 @@ fo_status fo_model_trainable(const struct fo_model *m)
 		{ m->learned_position, "learned positions" },
 		{ m->norm_bias, "LayerNorm with shift" },
 		{ !m->gated, "a feed-forward block without gate" },
-		{ m->attention_bias || m->mlp_bias || m->output_bias, "biases" },
-		{ m->qk_norm, "query and key norms" },
-		{ m->sliding_window > 0, "a sliding attention window" },
-		{ m->rope.type == FO_ROPE_OTHER, "a rotary scaling other than linear and llama3" },
-		{ m->family != FO_FAMILY_LLAMA, "a layer structure other than Llama's" },
+		{ m->rope.type == FO_ROPE_OTHER, rotary },
+		{ m->family == FO_FAMILY_LLAMA && !fo_model_type(m),
+		  "biases, norms and a window that no architecture of transformers has together" },
 	};
+	char list[512] = "";
 	FO_TRY(fo_model_check(m));
+	snprintf(rotary, sizeof(rotary), "rotary positions of kind '%.23s' (default, linear and llama3 are known)",
+		 m->rope.other[0] ? m->rope.other : "other");
 	for (size_t i = 0; i < sizeof(rule) / sizeof(rule[0]); i++)
 		if (rule[i].differs) {
-			fo_status st = fo_fail(FO_EUNSUPPORTED, "cannot train model '%s': it has %s", m->name,
-					       rule[i].what);
-			return fo_hint(st, "the engine trains Llama-family models; 'flatout flops' and 'flatout mfu' "
-					   "count this one too");
+			size_t n = strlen(list);
+			snprintf(list + n, sizeof(list) - n, "%s%s", n ? ", " : "", rule[i].what);
 		}
-	return FO_OK;
+	if (!*list && m->family != FO_FAMILY_LLAMA)
+		snprintf(list, sizeof(list), "a layer structure other than Llama's");
+	if (!*list)
+		return FO_OK;
+	fo_status st = fo_fail(FO_EUNSUPPORTED, "cannot train model '%s': it has %s", m->name, list);
+	return fo_hint(st, "the engine trains Llama-family models; 'flatout flops' and 'flatout mfu' count this one "
+			   "too");
+}
+
+const char *fo_model_type(const struct fo_model *m)
+{
+	bool qkv = m->attention_bias, out = m->output_bias;
+	if (m->qk_norm)
+		return qkv == out && !m->mlp_bias ? "qwen3" : NULL;
+	if (qkv && !out)
+		return m->mlp_bias ? NULL : "qwen2";
+	if (m->sliding_window > 0)
+		return qkv || out || m->mlp_bias ? NULL : "mistral";
+	return qkv == out ? "llama" : NULL;
 }
 
 /* Base: Su and others 2021, equation 15. "llama3": wavelengths beyond original/low are stretched by the factor, those
@@ -169,7 +187,36 @@ static int digits_of(double v)
 	return 17;
 }
 
-char *fo_model_config_json(struct fo_arena *a, const struct fo_model *m, const char *dtype)
+static json_t *id_json(int64_t id) { return id >= 0 ? json_integer(id) : json_null(); }
+
+/* Keys that one class has and another has not. */
+static void type_json(json_t *j, const struct fo_model *m, const char *type)
+{
+	static const struct {
+		const char *type, *class;
+	} class[] = { { "llama", "LlamaForCausalLM" },
+		      { "mistral", "MistralForCausalLM" },
+		      { "qwen2", "Qwen2ForCausalLM" },
+		      { "qwen3", "Qwen3ForCausalLM" } };
+	bool llama = !strcmp(type, "llama"), mistral = !strcmp(type, "mistral"), qwen3 = !strcmp(type, "qwen3");
+	for (size_t i = 0; i < sizeof class / sizeof *class; i++)
+		if (!strcmp(type, class[i].type))
+			json_object_set_new(j, "architectures", json_pack("[s]", class[i].class));
+	json_object_set_new(j, "model_type", json_string(type));
+	if (llama || qwen3)
+		json_object_set_new(j, "attention_bias", json_boolean(m->attention_bias));
+	if (llama)
+		json_object_set_new(j, "mlp_bias", json_boolean(m->mlp_bias));
+	if (llama)
+		return;
+	json_object_set_new(j, "sliding_window", m->sliding_window ? json_integer(m->sliding_window) : json_null());
+	if (mistral)
+		return;
+	json_object_set_new(j, "use_sliding_window", json_boolean(m->sliding_window > 0));
+	json_object_set_new(j, "max_window_layers", json_integer(m->sliding_window ? 0 : m->layers));
+}
+
+char *fo_model_config_json(struct fo_arena *a, const struct fo_model *m, const char *dtype, int64_t bos, int64_t eos)
 {
 	const struct fo_rope *r = &m->rope;
 	const double real[] = { m->norm_eps, r->theta, r->factor, r->low_freq_factor, r->high_freq_factor };
@@ -178,8 +225,10 @@ char *fo_model_config_json(struct fo_arena *a, const struct fo_model *m, const c
 		digits = digits_of(real[i]) > digits ? digits_of(real[i]) : digits;
 
 	json_t *j = json_object();
-	json_object_set_new(j, "architectures", json_pack("[s]", "LlamaForCausalLM"));
-	json_object_set_new(j, "attention_bias", json_false());
+	const char *type = fo_model_type(m);
+	type_json(j, m, type ? type : "llama"); /* a trainable model has one */
+	json_object_set_new(j, "bos_token_id", id_json(bos));
+	json_object_set_new(j, "eos_token_id", id_json(eos));
 	json_object_set_new(j, "attention_dropout", json_real(0));
 	json_object_set_new(j, "head_dim", json_integer(m->head_dim));
 	json_object_set_new(j, "hidden_act", json_string("silu"));
@@ -187,8 +236,6 @@ char *fo_model_config_json(struct fo_arena *a, const struct fo_model *m, const c
 	json_object_set_new(j, "initializer_range", json_real(0.02)); /* transformers' default for Llama */
 	json_object_set_new(j, "intermediate_size", json_integer(m->ffn));
 	json_object_set_new(j, "max_position_embeddings", json_integer(m->max_position > 0 ? m->max_position : 2048));
-	json_object_set_new(j, "mlp_bias", json_false());
-	json_object_set_new(j, "model_type", json_string("llama"));
 	json_object_set_new(j, "num_attention_heads", json_integer(m->heads));
 	json_object_set_new(j, "num_hidden_layers", json_integer(m->layers));
 	json_object_set_new(j, "num_key_value_heads", json_integer(m->kv_heads));

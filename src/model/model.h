@@ -25,6 +25,7 @@ struct fo_rope {
 	enum fo_rope_type type;
 	double factor, low_freq_factor, high_freq_factor; /* LINEAR uses factor alone */
 	int64_t original_max_position;
+	char other[24]; /* OTHER: what config.json calls it */
 };
 
 struct fo_model {
@@ -34,7 +35,7 @@ struct fo_model {
 	int64_t max_position;          /* 0: not stated */
 	bool tied;                     /* the head shares the embedding's weights */
 	bool gated;                    /* SwiGLU-like feed-forward (three matrices) rather than two */
-	bool attention_bias, mlp_bias; /* biases of q, k, v (Qwen2, GPT) and of the feed-forward matrices (GPT) */
+	bool attention_bias, mlp_bias; /* biases of q, k, v (Qwen2, GPT) and of the feed-forward matrices (GPT; Llama) */
 	bool output_bias;              /* bias of the attention's output projection (GPT; Llama with attention_bias) */
 	bool norm_bias;                /* LayerNorm with shift (GPT) rather than RMSNorm */
 	bool qk_norm;                  /* Qwen3 */
@@ -56,11 +57,16 @@ FO_CHECKED fo_status fo_model_load(const char *name, struct fo_model *out);
 /* Parses the text of a config.json; `where` names it in errors. Caps every dimension; refuses unknown model_type with
  * what is supported. */
 FO_CHECKED fo_status fo_model_parse(const char *json, size_t len, const char *where, struct fo_model *out);
-/* The config.json (LlamaForCausalLM layout) of a trainable model, arena-owned. dtype is "float32" or "bfloat16". */
-char *fo_model_config_json(struct fo_arena *a, const struct fo_model *m, const char *dtype);
+/* The model_type under which transformers knows this architecture: "llama", "mistral", "qwen2" or "qwen3", the first that has
+ * its biases, norms and window; NULL: none has. */
+const char *fo_model_type(const struct fo_model *m);
+/* The config.json of a trainable model as fo_model_type's class of transformers reads it (4.x and 5), arena-owned. dtype is
+ * "float32" or "bfloat16"; bos and eos are token ids, < 0: none (written as null: transformers' own defaults are ids of
+ * Llama's tokenizer). */
+char *fo_model_config_json(struct fo_arena *a, const struct fo_model *m, const char *dtype, int64_t bos, int64_t eos);
 /* Checks that dimensions agree with each other (heads divisible by kv_heads, head_dim even, all positive, caps). */
 FO_CHECKED fo_status fo_model_check(const struct fo_model *m);
-/* FO_EUNSUPPORTED naming what differs if the engine cannot train this architecture. */
+/* FO_EUNSUPPORTED naming all that differs if the engine cannot train this architecture. */
 FO_CHECKED fo_status fo_model_trainable(const struct fo_model *m);
 
 int fo_model_preset_count(void);

@@ -107,6 +107,25 @@ static const char *text_in(struct reader *r, const json_t *object, const char *k
 	return json_string_value(v);
 }
 
+static void rope_other(struct fo_rope *rope, const char *what)
+{
+	rope->type = FO_ROPE_OTHER;
+	fo_str_visible(rope->other, sizeof(rope->other), what);
+}
+
+/* Rotary parameters by kind of layer (Gemma 3, ModernBERT): an object of objects. */
+static bool has_objects(const json_t *o)
+{
+	const char *key;
+	json_t *v;
+	json_object_foreach((json_t *)(uintptr_t)o, key, v)
+	{
+		if (json_is_object(v))
+			return true;
+	}
+	return false;
+}
+
 /* Both spellings: "rope_theta" beside "rope_scaling" (transformers 4), "rope_parameters" with all (transformers 5). */
 static void read_rope(struct reader *r, struct fo_model *m, double theta_dfl)
 {
@@ -117,22 +136,28 @@ static void read_rope(struct reader *r, struct fo_model *m, double theta_dfl)
 	if (!o)
 		o = get(r, r->root, key = "rope_scaling");
 	if (real_in(r, r->root, "partial_rotary_factor", 1) != 1)
-		rope->type = FO_ROPE_OTHER;
+		rope_other(rope, "part of a head");
 	if (!o)
 		return;
 	if (!json_is_object(o)) {
 		wrong_type(r, key, o, "an object");
 		return;
 	}
+	if (has_objects(o)) {
+		rope_other(rope, "by kind of layer");
+		return;
+	}
+	if (real_in(r, o, "partial_rotary_factor", 1) != 1)
+		rope_other(rope, "part of a head");
 	rope->theta = real_in(r, o, "rope_theta", rope->theta);
 	const char *type = text_in(r, o, "rope_type", text_in(r, o, "type", "default"));
 	if (rope->type == FO_ROPE_OTHER || strcmp(type, "default") == 0)
 		return;
-	rope->type = strcmp(type, "linear") == 0   ? FO_ROPE_LINEAR
-		     : strcmp(type, "llama3") == 0 ? FO_ROPE_LLAMA3
-						   : FO_ROPE_OTHER;
-	if (rope->type == FO_ROPE_OTHER)
+	if (strcmp(type, "linear") != 0 && strcmp(type, "llama3") != 0) {
+		rope_other(rope, type);
 		return;
+	}
+	rope->type = strcmp(type, "linear") == 0 ? FO_ROPE_LINEAR : FO_ROPE_LLAMA3;
 	if (!get(r, o, "factor"))
 		missing(r, "factor");
 	rope->factor = real_in(r, o, "factor", 1);
@@ -187,30 +212,69 @@ static void read_llama(struct reader *r, struct fo_model *m)
 	m->mlp_bias = boolean(r, "mlp_bias", false);
 }
 
-static void read_mistral(struct reader *r, struct fo_model *m)
+static void read_mistral_window(struct reader *r, struct fo_model *m, int64_t window_dfl)
 {
 	/* The default is 8 here, not the number of heads: better said than guessed. */
 	if (!get(r, r->root, "num_key_value_heads"))
 		missing(r, "num_key_value_heads");
 	read_common(r, m, 1e-6, 10000);
-	m->sliding_window = integer(r, "sliding_window", 0, 0, FO_MODEL_MAX_POSITION);
+	/* null says that there is none; a file that says nothing means the default. */
+	if (json_object_get(r->root, "sliding_window"))
+		window_dfl = 0;
+	m->sliding_window = integer(r, "sliding_window", window_dfl, 0, FO_MODEL_MAX_POSITION);
 }
 
-/* Qwen's window is off unless asked for, and then holds from layer max_window_layers on. */
+static void read_mistral(struct reader *r, struct fo_model *m)
+{
+	read_mistral_window(r, m, 4096); /* MistralConfig's default */
+}
+
+/* How many of the layers have a window: "layer_types" says it layer by layer, else it holds from max_window_layers on. */
+static int64_t windowed_layers(struct reader *r, const struct fo_model *m)
+{
+	const json_t *types = get(r, r->root, "layer_types");
+	if (!types) {
+		int64_t first = integer(r, "max_window_layers", REQUIRED, 0, FO_MODEL_MAX_LAYERS);
+		return first < m->layers ? m->layers - first : 0;
+	}
+	if (!json_is_array(types)) {
+		wrong_type(r, "layer_types", types, "a list");
+		return 0;
+	}
+	int64_t n = 0;
+	for (size_t i = 0; i < json_array_size(types) && r->st == FO_OK; i++) {
+		const char *type = json_string_value(json_array_get(types, i));
+		char shown[64];
+		if (type && strcmp(type, "sliding_attention") == 0)
+			n++;
+		else if (!type || strcmp(type, "full_attention") != 0)
+			r->st = fo_fail(FO_EFORMAT,
+					"'%s': layer_types has '%s' for layer %zu, expected full_attention or "
+					"sliding_attention",
+					r->where, fo_str_visible(shown, sizeof(shown), type ? type : "(no text)"), i);
+	}
+	if (r->st == FO_OK && (int64_t)json_array_size(types) != m->layers)
+		r->st = fo_fail(FO_EFORMAT, "'%s': layer_types has %zu entries for %lld layers", r->where,
+				json_array_size(types), (long long)m->layers);
+	return n;
+}
+
+/* Qwen's window is off unless asked for. */
 static void read_qwen_window(struct reader *r, struct fo_model *m)
 {
-	if (!boolean(r, "use_sliding_window", false))
+	bool used = boolean(r, "use_sliding_window", false);
+	if (!used && !get(r, r->root, "layer_types"))
 		return;
-	int64_t first = integer(r, "max_window_layers", REQUIRED, 0, FO_MODEL_MAX_LAYERS);
+	int64_t n = windowed_layers(r, m);
+	if (r->st != FO_OK || n == 0 || !used)
+		return;
 	int64_t window = integer(r, "sliding_window", REQUIRED, 1, FO_MODEL_MAX_POSITION);
-	if (r->st != FO_OK || first >= m->layers)
-		return;
-	if (first > 0)
+	if (r->st == FO_OK && n < m->layers)
 		r->st = fo_fail(
 			FO_EFORMAT,
-			"'%s': layers with and without a sliding window are mixed (max_window_layers %lld of %lld), "
-			"expected one kind",
-			r->where, (long long)first, (long long)m->layers);
+			"'%s': layers with and without a sliding window are mixed (%lld of %lld have one), expected "
+			"one kind",
+			r->where, (long long)n, (long long)m->layers);
 	m->sliding_window = window;
 }
 
@@ -233,7 +297,7 @@ static void read_qwen3(struct reader *r, struct fo_model *m)
 
 static void read_mixtral(struct reader *r, struct fo_model *m)
 {
-	read_mistral(r, m);
+	read_mistral_window(r, m, 0);
 	m->family = FO_FAMILY_MOE;
 	m->experts = integer(r, "num_local_experts", REQUIRED, 1, FO_MODEL_MAX_EXPERTS);
 	m->experts_active = integer(r, "num_experts_per_tok", REQUIRED, 1, FO_MODEL_MAX_EXPERTS);
@@ -306,7 +370,7 @@ enum { READERS = sizeof(reader_of) / sizeof(reader_of[0]) };
 
 static void read_model(struct reader *r, struct fo_model *m)
 {
-	char shown[64], list[160] = "";
+	char shown[64], list[160] = "", what[160];
 	const char *type = text_in(r, r->root, "model_type", NULL);
 	if (!type) {
 		missing(r, "model_type");
@@ -320,8 +384,10 @@ static void read_model(struct reader *r, struct fo_model *m)
 		size_t n = strlen(list);
 		snprintf(list + n, sizeof(list) - n, "%s%s", i ? ", " : "", reader_of[i].type);
 	}
-	r->st = fo_fail(FO_EFORMAT, "'%s': model_type '%s' is not supported, expected one of %s", r->where,
-			fo_str_visible(shown, sizeof(shown), type), list);
+	const char *differs = fo_model_type_differs(type);
+	snprintf(what, sizeof(what), "%s%s", differs ? ": it has " : "", differs ? differs : "");
+	r->st = fo_fail(FO_EFORMAT, "'%s': model_type '%s' is not supported%s; expected one of %s", r->where,
+			fo_str_visible(shown, sizeof(shown), type), what, list);
 }
 
 fo_status fo_model_parse(const char *json, size_t len, const char *where, struct fo_model *out)

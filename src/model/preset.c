@@ -98,7 +98,7 @@ static const struct { struct fo_model m; const char *source; } preset[] = {
 	    .norm_eps = 1e-6, .experts = 256, .experts_active = 8, .shared_experts = 1, .expert_ffn = 2048,
 	    .dense_layers = 3,
 	    .q_lora = 1536, .kv_lora = 512, .qk_nope_dim = 128, .qk_rope_dim = 64, .v_dim = 128,
-	    .rope = { .theta = 10000, .type = FO_ROPE_OTHER, .factor = 40 } },
+	    .rope = { .theta = 10000, .type = FO_ROPE_OTHER, .factor = 40, .other = "yarn" } },
 	  "deepseek-ai/DeepSeek-V3 config.json; DeepSeek-V3 Technical Report (2024), section 4.2" },
 	{ { .name = "gpt2", GPT, DIMS(12, 768, 12, 12, 64, 3072, 50257, 1024),
 	    .norm_eps = 1e-5 }, "openai-community/gpt2 config.json" },
@@ -115,11 +115,11 @@ static const struct { struct fo_model m; const char *source; } preset[] = {
 	{ { .name = "gpt-neox-20b", .family = FO_FAMILY_GPT, DIMS(44, 6144, 64, 64, 96, 24576, 50432, 2048),
 	    .attention_bias = true,
 	    .output_bias = true, .mlp_bias = true, .norm_bias = true, .norm_eps = 1e-5,
-	    .rope = { .theta = 10000, .type = FO_ROPE_OTHER, .factor = 1 } },
+	    .rope = { .theta = 10000, .type = FO_ROPE_OTHER, .factor = 1, .other = "part of a head" } },
 	  "EleutherAI/gpt-neox-20b config.json" },
 	{ { .name = "palm-540b", .family = FO_FAMILY_GPT, DIMS(118, 18432, 48, 1, 256, 73728, 256000, 2048),
 	    .tied = true, .gated = true,
-	    .norm_eps = 1e-6, .rope = { .theta = 10000, .type = FO_ROPE_OTHER, .factor = 1 } },
+	    .norm_eps = 1e-6, .rope = { .theta = 10000, .type = FO_ROPE_OTHER, .factor = 1, .other = "PaLM's" } },
 	  "PaLM (2022), table 1 and section 2; its layers have one norm, counted here as two (4e-6 of it)" },
 };
 

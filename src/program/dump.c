@@ -10,7 +10,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-#define HEADER "flatout-program 1"
+#define HEADER "flatout-program 2"
 #define MAX_ITEMS 1000000 /* of each kind: a 405B model with 256 micro-batches has 65,000 slots */
 
 /* The architecture's fields, so that a dump stands alone. 'i' int64, 'b' bool, 'd' double. */
@@ -33,6 +33,11 @@ static const struct {
 	FIELD(max_position, 'i'),
 	FIELD(tied, 'b'),
 	FIELD(gated, 'b'),
+	FIELD(attention_bias, 'b'),
+	FIELD(output_bias, 'b'),
+	FIELD(mlp_bias, 'b'),
+	FIELD(qk_norm, 'b'),
+	FIELD(sliding_window, 'i'),
 	FIELD(norm_eps, 'd'),
 	FIELD(rope.theta, 'd'),
 	FIELD(rope.factor, 'd'),
@@ -79,10 +84,10 @@ void fo_program_dump(const struct fo_program *p, struct fo_str *out)
 		fo_str_printf(out, "block %s %s %s\n", b->name, fo_role_name[b->role], fo_unit_name[b->unit]);
 		for (int k = 0; k < b->n; k++) {
 			const struct fo_op *o = &b->op[k];
-			fo_str_printf(out, "op %u %u %s %s %s %d %d %d %d %d %d %.17g\n", o->id, o->origin,
+			fo_str_printf(out, "op %u %u %s %s %s %d %d %d %d %d %d %d %.17g\n", o->id, o->origin,
 				      fo_op_info(o->kind)->name, fo_phase_name[o->phase], fo_lane_name[o->lane],
 				      o->group, o->attr.ta, o->attr.tb, o->attr.sign, o->attr.port, o->attr.head_dim,
-				      o->attr.value);
+				      o->attr.window, o->attr.value);
 			for (int a = 0; a < o->n; a++) {
 				const struct fo_operand *r = &o->arg[a];
 				fo_str_printf(out, "arg %s %d %s %d %d %d %d\n", p->buf[r->buf].name, r->dlayer,
@@ -244,7 +249,7 @@ static fo_status read_op(struct reader *r)
 {
 	struct fo_program *p = r->p;
 	int kind = r->words > 3 ? fo_op_kind_find(r->word[3]) : -1;
-	if (r->words != 13 || kind < 0 || !p->nblock || p->block[p->nblock - 1].n >= UINT16_MAX)
+	if (r->words != 14 || kind < 0 || !p->nblock || p->block[p->nblock - 1].n >= UINT16_MAX)
 		return wrong(r, "an operation outside a block, of unknown kind or with a wrong number of fields");
 	int b = p->nblock - 1;
 	struct fo_op *o = fo_op_insert(p, b, p->block[b].n, kind, name_of(r, 4, fo_phase_name, FO_PHASE_COUNT),
@@ -257,7 +262,8 @@ static fo_status read_op(struct reader *r)
 	o->attr.sign = (int8_t)integer(r, 9, -1, 1);
 	o->attr.port = (uint8_t)integer(r, 10, 0, FO_PORT_COUNT - 1);
 	o->attr.head_dim = (int32_t)integer(r, 11, 0, 1 << 20);
-	o->attr.value = real(r, r->word[12]);
+	o->attr.window = (int32_t)integer(r, 12, 0, INT32_MAX);
+	o->attr.value = real(r, r->word[13]);
 	return r->failed ? wrong(r, "an operation's fields are out of range") : FO_OK;
 }
 

@@ -1,7 +1,8 @@
 /* Lowering: a Llama-family model and a run become the plain step program. Passes make it fast; nothing here is clever.
  *
  * Naming: x[l] is the residual stream before layer l, xm[l] the one between attention and feed-forward; n1, n2, nf are norm
- * outputs, r1, r2, rf their reciprocal standard deviations; d.X is the gradient of X. */
+ * outputs, r1, r2, rf their reciprocal standard deviations; qp, kp are queries and keys before their own norms, where the model
+ * has these; d.X is the gradient of X. */
 #include "program/program.h"
 
 #include <math.h>
@@ -19,8 +20,10 @@ struct lowering {
 	int act, stat, weight, state; /* data types: activations, lse and rstd, weights, fp32 things */
 	int token, target, position, doc, hyper, rope, loss, acc, scale;
 	int x, n1, r1, q, k, v, o, lse, ao, xm, n2, r2, gate, up, s, down, nf, rf, logits;
+	int qp, kp, rq, rk, dqp, dkp; /* with query and key norms */
 	int dx, dxm, dn1, dq, dk, dv, dout, dn2, ds, dgate, dup, dnf;
 	struct weight wte, g1, wq, wk, wv, wo, g2, wg, wu, wd, gf, wh;
+	struct weight bq, bk, bv, bo, bg, bu, bd, gq, gk; /* biases and head norms; w 0 where there is none */
 };
 
 static int act(struct lowering *c, const char *name, int dtype, int axes, int64_t cols, int col_axis)
@@ -66,6 +69,29 @@ static struct weight add_weight(struct lowering *c, const char *name, const char
 	return w;
 }
 
+static struct weight add_bias(struct lowering *c, const char *name, const char *hf, int64_t cols, int col_axis)
+{
+	return add_weight(c, name, hf, true, 1, FO_AXIS_ONE, cols, col_axis, FO_INIT_ZEROS);
+}
+
+static void add_biases(struct lowering *c)
+{
+	const struct fo_model *m = c->m;
+	int64_t d = m->hidden, hq = m->heads * m->head_dim, kq = m->kv_heads * m->head_dim, f = m->ffn;
+	if (m->attention_bias) {
+		c->bq = add_bias(c, "bq", "model.layers.{}.self_attn.q_proj.bias", hq, FO_AXIS_Q);
+		c->bk = add_bias(c, "bk", "model.layers.{}.self_attn.k_proj.bias", kq, FO_AXIS_KV);
+		c->bv = add_bias(c, "bv", "model.layers.{}.self_attn.v_proj.bias", kq, FO_AXIS_KV);
+	}
+	if (m->output_bias)
+		c->bo = add_bias(c, "bo", "model.layers.{}.self_attn.o_proj.bias", d, FO_AXIS_HIDDEN);
+	if (m->mlp_bias) {
+		c->bg = add_bias(c, "bg", "model.layers.{}.mlp.gate_proj.bias", f, FO_AXIS_FFN);
+		c->bu = add_bias(c, "bu", "model.layers.{}.mlp.up_proj.bias", f, FO_AXIS_FFN);
+		c->bd = add_bias(c, "bd", "model.layers.{}.mlp.down_proj.bias", d, FO_AXIS_HIDDEN);
+	}
+}
+
 /* N(0, 2 / (5 D)): "SmallInit" (Nguyen and Salazar 2019), 0.023 at the width of GPT-2 where the usual 0.02 comes from, larger for
  * the narrow models that a CPU trains. Outputs into the residual stream are divided by sqrt(2 L) (GPT-2). */
 static void add_weights(struct lowering *c)
@@ -84,6 +110,11 @@ static void add_weights(struct lowering *c)
 	c->wg = add_weight(c, "wg", "model.layers.{}.mlp.gate_proj.weight", true, f, F, d, H, std);
 	c->wu = add_weight(c, "wu", "model.layers.{}.mlp.up_proj.weight", true, f, F, d, H, std);
 	c->wd = add_weight(c, "wd", "model.layers.{}.mlp.down_proj.weight", true, d, H, f, F, out);
+	add_biases(c);
+	if (m->qk_norm) {
+		c->gq = add_weight(c, "gq", "model.layers.{}.self_attn.q_norm.weight", true, 1, I, m->head_dim, I, 0);
+		c->gk = add_weight(c, "gk", "model.layers.{}.self_attn.k_norm.weight", true, 1, I, m->head_dim, I, 0);
+	}
 	c->gf = add_weight(c, "gf", "model.norm.weight", false, 1, I, d, H, 0);
 	c->wh = m->tied ? c->wte : add_weight(c, "wh", "lm_head.weight", false, m->vocab, V, d, H, std);
 }
@@ -106,6 +137,12 @@ static void add_forward_buffers(struct lowering *c)
 	c->q = act(c, "q", c->act, LM, hq, FO_AXIS_Q);
 	c->k = act(c, "k", c->act, LM, kq, FO_AXIS_KV);
 	c->v = act(c, "v", c->act, LM, kq, FO_AXIS_KV);
+	if (m->qk_norm) {
+		c->qp = act(c, "qp", c->act, LM, hq, FO_AXIS_Q);
+		c->kp = act(c, "kp", c->act, LM, kq, FO_AXIS_KV);
+		c->rq = act(c, "rq", c->stat, LM, m->heads, FO_AXIS_HEADS);
+		c->rk = act(c, "rk", c->stat, LM, m->kv_heads, FO_AXIS_HEADS);
+	}
 	c->o = act(c, "o", c->act, LM, hq, FO_AXIS_Q);
 	c->lse = act(c, "lse", c->stat, LM, m->heads, FO_AXIS_HEADS);
 	c->ao = act(c, "ao", c->act, LM, d, FO_AXIS_HIDDEN);
@@ -133,6 +170,10 @@ static void add_backward_buffers(struct lowering *c)
 	c->dq = act(c, "d.q", c->act, LM, hq, FO_AXIS_Q);
 	c->dk = act(c, "d.k", c->act, LM, kq, FO_AXIS_KV);
 	c->dv = act(c, "d.v", c->act, LM, kq, FO_AXIS_KV);
+	if (m->qk_norm) {
+		c->dqp = act(c, "d.qp", c->act, LM, hq, FO_AXIS_Q);
+		c->dkp = act(c, "d.kp", c->act, LM, kq, FO_AXIS_KV);
+	}
 	c->dout = act(c, "d.o", c->act, LM, hq, FO_AXIS_Q);
 	c->dn2 = act(c, "d.n2", c->act, LM, d, FO_AXIS_HIDDEN);
 	c->ds = act(c, "d.s", c->act, LM, f, FO_AXIS_FFN);
@@ -151,12 +192,16 @@ static struct fo_op *put(struct lowering *c, int block, int kind, int phase)
 #define A(buf, access) fo_op_arg(c->p, o, buf, 0, access)
 #define A1(buf, access) fo_op_arg(c->p, o, buf, 1, access) /* the next layer's instance */
 
-/* y = x W': y (T,n), x (T,k), W (n,k) */
-static void put_linear(struct lowering *c, int block, int x, int w, int y)
+/* y = x W' [+ b]: y (T,n), x (T,k), W (n,k), b (1,n); b 0: none (buffer 0 is the embedding) */
+static void put_linear(struct lowering *c, int block, int x, int w, int b, int y)
 {
 	struct fo_op *o = put(c, block, FO_OP_matmul, FO_FORWARD);
 	o->attr.tb = 1;
 	A(x, FO_READ), A(w, FO_READ), A(y, FO_DEF);
+	if (!b)
+		return;
+	o = put(c, block, FO_OP_add_bias, FO_FORWARD);
+	A(y, FO_UPDATE), A(b, FO_READ);
 }
 /* dx = dy W, the second and later contributions added; dy's instance is dlayer layers on. */
 static void put_dgrad(struct lowering *c, int block, int dy, int dlayer, int w, int dx, bool more)
@@ -165,27 +210,39 @@ static void put_dgrad(struct lowering *c, int block, int dy, int dlayer, int w, 
 	fo_op_arg(c->p, o, dy, dlayer, FO_READ);
 	A(w, FO_READ), A(dx, more ? FO_ACC : FO_DEF);
 }
-/* dW += dy' x */
-static void put_wgrad(struct lowering *c, int block, int dy, int dlayer, int x, int dw)
+/* dW += dy' x [; db += sum of dy over tokens] */
+static void put_wgrad(struct lowering *c, int block, int dy, int dlayer, int x, int dw, const struct weight *b)
 {
 	struct fo_op *o = put(c, block, FO_OP_matmul, FO_WGRAD);
 	o->attr.ta = 1;
 	fo_op_arg(c->p, o, dy, dlayer, FO_READ);
 	A(x, FO_READ), A(dw, FO_ACC);
+	if (!b || !b->w)
+		return;
+	o = put(c, block, FO_OP_bias_grad, FO_WGRAD);
+	fo_op_arg(c->p, o, dy, dlayer, FO_READ);
+	A(b->grad, FO_ACC);
 }
-static void put_norm(struct lowering *c, int block, int x, int g, int y, int r)
+/* head_dim 0: whole rows */
+static void put_norm(struct lowering *c, int block, int x, int g, int y, int r, int64_t head_dim)
 {
 	struct fo_op *o = put(c, block, FO_OP_rmsnorm, FO_FORWARD);
 	o->attr.value = c->m->norm_eps;
+	o->attr.head_dim = (int32_t)head_dim;
 	A(x, FO_READ), A(g, FO_READ), A(y, FO_DEF), A(r, FO_DEF);
 }
-/* dres < 0: no residual passes by; its instance is dlayer layers on. */
+/* The weight's columns say whether rows or heads are normed. dres < 0: no residual passes by; its instance is dlayer layers
+ * on. */
 static void put_norm_bwd(struct lowering *c, int block, int x, int r, struct weight g, int dy, int dx, int dres,
 			 int dlayer)
 {
+	int64_t width = c->p->buf[g.w].cols;
+	int32_t head_dim = (int32_t)(width < c->p->buf[x].cols ? width : 0);
 	struct fo_op *o = put(c, block, FO_OP_rmsnorm_dg, FO_WGRAD);
+	o->attr.head_dim = head_dim;
 	A(x, FO_READ), A(r, FO_READ), A(dy, FO_READ), A(g.grad, FO_ACC);
 	o = put(c, block, FO_OP_rmsnorm_dx, FO_BACKWARD);
+	o->attr.head_dim = head_dim;
 	A(x, FO_READ), A(r, FO_READ), A(g.w, FO_READ), A(dy, FO_READ), A(dx, FO_DEF);
 	if (dres >= 0)
 		fo_op_arg(c->p, o, dres, dlayer, FO_READ);
@@ -202,6 +259,8 @@ static void put_attention(struct lowering *c, int block, bool bwd)
 	struct fo_op *o = put(c, block, bwd ? FO_OP_attention_bwd : FO_OP_attention, bwd ? FO_BACKWARD : FO_FORWARD);
 	o->attr.head_dim = (int32_t)c->m->head_dim;
 	o->attr.value = 1 / sqrt((double)c->m->head_dim);
+	if (c->m->sliding_window < c->p->run.seq) /* a wider one hides nothing */
+		o->attr.window = (int32_t)c->m->sliding_window;
 	A(c->q, FO_READ), A(c->k, FO_READ), A(c->v, FO_READ);
 	if (bwd) {
 		A(c->o, FO_READ), A(c->lse, FO_READ), A(c->dout, FO_READ), A(c->doc, FO_READ);
@@ -237,21 +296,26 @@ static int embed_forward(struct lowering *c)
 static int layer_forward(struct lowering *c)
 {
 	int b = fo_block_add(c->p, "layer.f", FO_ROLE_FORWARD, FO_UNIT_LAYER);
-	put_norm(c, b, c->x, c->g1.w, c->n1, c->r1);
-	put_linear(c, b, c->n1, c->wq.w, c->q);
-	put_linear(c, b, c->n1, c->wk.w, c->k);
-	put_linear(c, b, c->n1, c->wv.w, c->v);
+	bool heads = c->m->qk_norm;
+	put_norm(c, b, c->x, c->g1.w, c->n1, c->r1, 0);
+	put_linear(c, b, c->n1, c->wq.w, c->bq.w, heads ? c->qp : c->q);
+	put_linear(c, b, c->n1, c->wk.w, c->bk.w, heads ? c->kp : c->k);
+	put_linear(c, b, c->n1, c->wv.w, c->bv.w, c->v);
+	if (heads) {
+		put_norm(c, b, c->qp, c->gq.w, c->q, c->rq, c->m->head_dim);
+		put_norm(c, b, c->kp, c->gk.w, c->k, c->rk, c->m->head_dim);
+	}
 	put_rope(c, b, c->q, +1);
 	put_rope(c, b, c->k, +1);
 	put_attention(c, b, false);
-	put_linear(c, b, c->o, c->wo.w, c->ao);
+	put_linear(c, b, c->o, c->wo.w, c->bo.w, c->ao);
 	put_add(c, b, c->x, c->ao, c->xm, 0);
-	put_norm(c, b, c->xm, c->g2.w, c->n2, c->r2);
-	put_linear(c, b, c->n2, c->wg.w, c->gate);
-	put_linear(c, b, c->n2, c->wu.w, c->up);
+	put_norm(c, b, c->xm, c->g2.w, c->n2, c->r2, 0);
+	put_linear(c, b, c->n2, c->wg.w, c->bg.w, c->gate);
+	put_linear(c, b, c->n2, c->wu.w, c->bu.w, c->up);
 	struct fo_op *o = put(c, b, FO_OP_swiglu, FO_FORWARD);
 	A(c->gate, FO_READ), A(c->up, FO_READ), A(c->s, FO_DEF);
-	put_linear(c, b, c->s, c->wd.w, c->down);
+	put_linear(c, b, c->s, c->wd.w, c->bd.w, c->down);
 	put_add(c, b, c->xm, c->down, c->x, 1);
 	return b;
 }
@@ -259,8 +323,8 @@ static int layer_forward(struct lowering *c)
 static int head_forward(struct lowering *c)
 {
 	int b = fo_block_add(c->p, "head.f", FO_ROLE_FORWARD, FO_UNIT_HEAD);
-	put_norm(c, b, c->x, c->gf.w, c->nf, c->rf);
-	put_linear(c, b, c->nf, c->wh.w, c->logits);
+	put_norm(c, b, c->x, c->gf.w, c->nf, c->rf, 0);
+	put_linear(c, b, c->nf, c->wh.w, 0, c->logits);
 	if (c->p->run.mode == FO_MODE_LOGITS)
 		return b;
 	struct fo_op *o = put(c, b, c->train ? FO_OP_xent : FO_OP_xent_fwd, FO_FORWARD);
@@ -275,7 +339,7 @@ static int head_backward(struct lowering *c)
 {
 	int b = fo_block_add(c->p, "head.b", FO_ROLE_BACKWARD, FO_UNIT_HEAD);
 	put_dgrad(c, b, c->logits, 0, c->wh.w, c->dnf, false);
-	put_wgrad(c, b, c->logits, 0, c->nf, c->wh.grad);
+	put_wgrad(c, b, c->logits, 0, c->nf, c->wh.grad, NULL);
 	put_norm_bwd(c, b, c->x, c->rf, c->gf, c->dnf, c->dx, -1, 0);
 	return b;
 }
@@ -284,25 +348,31 @@ static int layer_backward(struct lowering *c)
 {
 	int b = fo_block_add(c->p, "layer.b", FO_ROLE_BACKWARD, FO_UNIT_LAYER);
 	put_dgrad(c, b, c->dx, 1, c->wd.w, c->ds, false);
-	put_wgrad(c, b, c->dx, 1, c->s, c->wd.grad);
+	put_wgrad(c, b, c->dx, 1, c->s, c->wd.grad, &c->bd);
 	struct fo_op *o = put(c, b, FO_OP_swiglu_bwd, FO_BACKWARD);
 	A(c->gate, FO_READ), A(c->up, FO_READ), A(c->ds, FO_READ), A(c->dgate, FO_DEF), A(c->dup, FO_DEF);
 	put_dgrad(c, b, c->dgate, 0, c->wg.w, c->dn2, false);
 	put_dgrad(c, b, c->dup, 0, c->wu.w, c->dn2, true);
-	put_wgrad(c, b, c->dgate, 0, c->n2, c->wg.grad);
-	put_wgrad(c, b, c->dup, 0, c->n2, c->wu.grad);
+	put_wgrad(c, b, c->dgate, 0, c->n2, c->wg.grad, &c->bg);
+	put_wgrad(c, b, c->dup, 0, c->n2, c->wu.grad, &c->bu);
 	put_norm_bwd(c, b, c->xm, c->r2, c->g2, c->dn2, c->dxm, c->dx, 1);
 	put_dgrad(c, b, c->dxm, 0, c->wo.w, c->dout, false);
-	put_wgrad(c, b, c->dxm, 0, c->o, c->wo.grad);
+	put_wgrad(c, b, c->dxm, 0, c->o, c->wo.grad, &c->bo);
 	put_attention(c, b, true);
 	put_rope(c, b, c->dq, -1);
 	put_rope(c, b, c->dk, -1);
-	put_dgrad(c, b, c->dq, 0, c->wq.w, c->dn1, false);
-	put_dgrad(c, b, c->dk, 0, c->wk.w, c->dn1, true);
+	int dq = c->dq, dk = c->dk;
+	if (c->m->qk_norm) {
+		put_norm_bwd(c, b, c->qp, c->rq, c->gq, dq, c->dqp, -1, 0);
+		put_norm_bwd(c, b, c->kp, c->rk, c->gk, dk, c->dkp, -1, 0);
+		dq = c->dqp, dk = c->dkp;
+	}
+	put_dgrad(c, b, dq, 0, c->wq.w, c->dn1, false);
+	put_dgrad(c, b, dk, 0, c->wk.w, c->dn1, true);
 	put_dgrad(c, b, c->dv, 0, c->wv.w, c->dn1, true);
-	put_wgrad(c, b, c->dq, 0, c->n1, c->wq.grad);
-	put_wgrad(c, b, c->dk, 0, c->n1, c->wk.grad);
-	put_wgrad(c, b, c->dv, 0, c->n1, c->wv.grad);
+	put_wgrad(c, b, dq, 0, c->n1, c->wq.grad, &c->bq);
+	put_wgrad(c, b, dk, 0, c->n1, c->wk.grad, &c->bk);
+	put_wgrad(c, b, c->dv, 0, c->n1, c->wv.grad, &c->bv);
 	put_norm_bwd(c, b, c->x, c->r1, c->g1, c->dn1, c->dx, c->dxm, 0);
 	return b;
 }
@@ -344,16 +414,22 @@ static void optimizer(struct lowering *c, int loss_out)
 {
 	struct fo_program *p = c->p;
 	int L = (int)c->m->layers, nh = c->m->tied ? 1 : 2;
-	const struct weight layer[] = { c->g1, c->wq, c->wk, c->wv, c->wo, c->g2, c->wg, c->wu, c->wd },
+	const struct weight all[] = { c->g1, c->wq, c->wk, c->wv, c->wo, c->g2, c->wg, c->wu, c->wd,
+				      c->bq, c->bk, c->bv, c->bo, c->bg, c->bu, c->bd, c->gq, c->gk },
 			    head[] = { c->gf, c->wh };
+	struct weight layer[sizeof all / sizeof *all];
+	int n = 0;
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+		if (all[i].w)
+			layer[n++] = all[i];
 	int ne = norm_block(c, "embed.n", FO_UNIT_EMBED, &c->wte, 1),
-	    nl = norm_block(c, "layer.n", FO_UNIT_LAYER, layer, 9),
+	    nl = norm_block(c, "layer.n", FO_UNIT_LAYER, layer, n),
 	    nhd = norm_block(c, "head.n", FO_UNIT_HEAD, head, nh);
 	int clip = fo_block_add(p, "step.clip", FO_ROLE_OPTIMIZER, FO_UNIT_STEP);
 	struct fo_op *o = put(c, clip, FO_OP_clip, FO_OPTIMIZER);
 	A(c->acc, FO_READ), A(c->hyper, FO_READ), A(c->scale, FO_DEF);
 	int oe = adamw_block(c, "embed.o", FO_UNIT_EMBED, &c->wte, 1),
-	    ol = adamw_block(c, "layer.o", FO_UNIT_LAYER, layer, 9),
+	    ol = adamw_block(c, "layer.o", FO_UNIT_LAYER, layer, n),
 	    oh = adamw_block(c, "head.o", FO_UNIT_HEAD, head, nh);
 	fo_slot_add(p, ne, 0, 0);
 	for (int l = 0; l < L; l++)

@@ -82,24 +82,48 @@ static struct fo_cost cost_matmul(const struct fo_program *p, const struct fo_op
 static struct fo_cost cost_norm(const struct fo_program *p, const struct fo_op *o, double pairs)
 {
 	struct fo_cost c = cost_bytes(p, o, pairs);
-	c.model = c.model_causal = c.exec = 2.0 * o->arg[0].nr * o->arg[0].nc;
+	const struct fo_operand *x = &o->arg[0];
+	c.exec = 2.0 * x->nr * x->nc;
+	/* The weight of q/k norms is used once per head and counts once. */
+	c.model = c.model_causal = 2.0 * x->nr * (o->attr.head_dim ? o->attr.head_dim : x->nc);
 	return c;
 }
 
-static double visible_pairs(const struct fo_program *p, double pairs)
+/* A bias counts as a weight of its matrix: 2 FLOP per element and token forward, 4 backward. What runs is one addition into a
+ * sum each way. */
+static struct fo_cost cost_bias(const struct fo_program *p, const struct fo_op *o, double pairs)
 {
-	double s = (double)p->run.seq;
-	return pairs >= 0 ? pairs : (double)p->run.rows * s * (s + 1) / 2;
+	struct fo_cost c = cost_bytes(p, o, pairs);
+	c.exec = 2.0 * o->arg[0].nr * o->arg[0].nc;
+	c.model = c.model_causal = (o->kind == FO_OP_bias_grad ? 2 : 1) * c.exec;
+	return c;
 }
 
-/* Two products of T x S x HQ; the causal rule takes S/2 keys per query, what runs is the true number of visible pairs. */
+/* Keys that a query sees: all S, or the window; under the causal rule their mean over a row (model.h). */
+static double keys_seen(const struct fo_program *p, const struct fo_op *o, bool causal)
+{
+	double s = (double)p->run.seq, w = (double)o->attr.window;
+	if (w <= 0 || w >= s)
+		return causal ? s / 2 : s;
+	return causal ? w - w * w / (2 * s) : w;
+}
+
+/* In an unbroken row query i (from 0) sees i + 1 keys, or the window. */
+static double visible_pairs(const struct fo_program *p, const struct fo_op *o, double pairs)
+{
+	double s = (double)p->run.seq, w = (double)o->attr.window;
+	double hidden = w > 0 && w < s ? s - w : 0;
+	return pairs >= 0 ? pairs : (double)p->run.rows * (s * (s + 1) / 2 - hidden * (hidden + 1) / 2);
+}
+
+/* Two products of T x keys x HQ; what runs is the true number of visible pairs. */
 static struct fo_cost cost_attention(const struct fo_program *p, const struct fo_op *o, double pairs)
 {
 	const struct fo_operand *q = &o->arg[0];
 	struct fo_cost c = cost_bytes(p, o, pairs);
-	c.model = 4.0 * q->nr * (double)p->run.seq * q->nc;
-	c.model_causal = c.model / 2;
-	c.exec = 4.0 * visible_pairs(p, pairs) * q->nc;
+	c.model = 4.0 * q->nr * keys_seen(p, o, false) * q->nc;
+	c.model_causal = 4.0 * q->nr * keys_seen(p, o, true) * q->nc;
+	c.exec = 4.0 * visible_pairs(p, o, pairs) * q->nc;
 	return c;
 }
 
@@ -108,9 +132,9 @@ static struct fo_cost cost_attention_bwd(const struct fo_program *p, const struc
 {
 	const struct fo_operand *q = &o->arg[0];
 	struct fo_cost c = cost_bytes(p, o, pairs);
-	c.model = 8.0 * q->nr * (double)p->run.seq * q->nc;
-	c.model_causal = c.model / 2;
-	c.exec = 10.0 * visible_pairs(p, pairs) * q->nc;
+	c.model = 8.0 * q->nr * keys_seen(p, o, false) * q->nc;
+	c.model_causal = 8.0 * q->nr * keys_seen(p, o, true) * q->nc;
+	c.exec = 10.0 * visible_pairs(p, o, pairs) * q->nc;
 	return c;
 }
 
@@ -219,6 +243,8 @@ static const char *check_attention(const struct fo_op *o)
 	bool bwd = o->kind == FO_OP_attention_bwd;
 	int32_t d = o->attr.head_dim;
 	const struct fo_operand *out = &a[bwd ? 3 : 4], *lse = &a[bwd ? 4 : 5], *doc = &a[bwd ? 6 : 3];
+	if (o->attr.window < 0)
+		return "the window must not be negative";
 	if (d <= 0 || a[0].nc % d || a[1].nc % d)
 		return "columns of q and k must be whole heads";
 	if ((a[0].nc / d) % (a[1].nc / d))
@@ -229,6 +255,25 @@ static const char *check_attention(const struct fo_op *o)
 	if (bwd && (!same(&a[0], &a[5]) || !same(&a[0], &a[7]) || !same(&a[1], &a[8]) || !same(&a[1], &a[9])))
 		return "gradients must have the shapes of their values";
 	return NULL;
+}
+
+static const char *check_norm(const struct fo_op *o)
+{
+	const struct fo_operand *a = o->arg;
+	int64_t d = o->attr.head_dim ? o->attr.head_dim : a[0].nc;
+	if (d < 0 || a[0].nc % d)
+		return "columns of x must be whole heads";
+	int64_t heads = a[0].nc / d;
+	if (o->kind == FO_OP_rmsnorm)
+		return is(&a[1], 1, d) && same(&a[0], &a[2]) && is(&a[3], a[0].nr, heads) ? NULL
+											  : "x, g, y and rstd disagree";
+	if (o->kind == FO_OP_rmsnorm_dg)
+		return is(&a[1], a[0].nr, heads) && same(&a[0], &a[2]) && is(&a[3], 1, d) ? NULL
+											  : "x, rstd, dy, dg disagree";
+	return is(&a[1], a[0].nr, heads) && is(&a[2], 1, d) && same(&a[0], &a[3]) && same(&a[0], &a[4]) &&
+			       (o->n < 6 || same(&a[0], &a[5]))
+		       ? NULL
+		       : "x, rstd, g, dy, dx disagree";
 }
 
 static const char *check_shapes(const struct fo_op *o)
@@ -245,18 +290,10 @@ static const char *check_shapes(const struct fo_op *o)
 	case FO_OP_embed_bwd:
 		return is(&a[0], a[1].nr, 1) && a[2].nc == a[1].nc ? NULL : "tokens, dx and dtable disagree";
 	case FO_OP_rmsnorm:
-		return is(&a[1], 1, a[0].nc) && same(&a[0], &a[2]) && is(&a[3], a[0].nr, 1)
-			       ? NULL
-			       : "x, g, y and rstd disagree";
 	case FO_OP_rmsnorm_dx:
-		return is(&a[1], a[0].nr, 1) && is(&a[2], 1, a[0].nc) && same(&a[0], &a[3]) && same(&a[0], &a[4]) &&
-				       (o->n < 6 || same(&a[0], &a[5]))
-			       ? NULL
-			       : "x, rstd, g, dy, dx disagree";
-	case FO_OP_rmsnorm_dg:
-		return is(&a[1], a[0].nr, 1) && same(&a[0], &a[2]) && is(&a[3], 1, a[0].nc)
-			       ? NULL
-			       : "x, rstd, dy, dg disagree";
+	case FO_OP_rmsnorm_dg: return check_norm(o);
+	case FO_OP_add_bias: return is(&a[1], 1, a[0].nc) ? NULL : "y and b disagree";
+	case FO_OP_bias_grad: return is(&a[1], 1, a[0].nc) ? NULL : "dy and db disagree";
 	case FO_OP_add:
 	case FO_OP_swiglu: return same(&a[0], &a[1]) && same(&a[0], &a[2]) ? NULL : "shapes must be equal";
 	case FO_OP_swiglu_bwd:

@@ -123,7 +123,8 @@ struct fo_attr {
 	uint8_t ta, tb;   /* matmul: first, second operand transposed */
 	int8_t sign;      /* rope: +1 forward, -1 backward */
 	uint8_t port;     /* host_in, host_out: enum fo_port */
-	int32_t head_dim; /* attention, rope: columns of one head */
+	int32_t head_dim; /* attention, rope: columns of one head; rmsnorm*: of what is normed, 0: whole rows */
+	int32_t window;   /* attention*: newest keys that a query sees at most, its own included; 0: all */
 	double value;     /* rmsnorm*: eps; attention*: score scale; adamw: 1 where weight decay applies, else 0 */
 };
 enum fo_port { FO_PORT_NONE, FO_PORT_BATCH, FO_PORT_HYPER, FO_PORT_LOSS, FO_PORT_LOGITS, FO_PORT_COUNT };
@@ -178,13 +179,15 @@ struct fo_buffer {
 	uint8_t dtype, layout, home, axes, row_axis, col_axis;
 	int64_t rows, cols;
 };
+#define FO_INIT_ONES 0.0
+#define FO_INIT_ZEROS (-1.0)
 /* One logical parameter tensor: which rectangle of which buffer holds which part of the global tensor. Checkpoints,
  * initialisation and weight-decay groups use it; merging and sharding only edit it. */
 struct fo_param {
 	char name[64];      /* Hugging Face name; "{}" stands for the layer where per_layer */
 	int64_t rows, cols; /* logical, global */
 	bool per_layer, decay;
-	double init_std;                    /* 0: ones (norm weights) */
+	double init_std;                    /* or FO_INIT_ONES (norm weights), FO_INIT_ZEROS (biases) */
 	int16_t weight, master, m, v, grad; /* buffers; master -1 when the weight itself is the master copy */
 	int32_t r0, c0, nr, nc;             /* rectangle in the buffers */
 	int64_t global_r0, global_c0;
@@ -252,7 +255,8 @@ uint64_t fo_program_hash(const struct fo_program *p); /* of the dump: stored bes
 struct fo_cost {
 	double model, model_causal, exec, bytes, wire;
 }; /* FLOP needed by rule mfu, mfu_causal; FLOP run; bytes moved, sent */
-/* pairs: attention pairs (query, key) in the micro-batch; < 0 stands for unbroken rows: rows x seq (seq + 1) / 2. */
+/* pairs: attention pairs (query, key) in the micro-batch that see each other; < 0 stands for unbroken rows:
+ * rows x seq (seq + 1) / 2, less what a sliding window hides. */
 struct fo_cost fo_op_cost(const struct fo_program *p, const struct fo_op *o, double pairs);
 struct fo_cost fo_program_cost(const struct fo_program *p,
 			       double pairs); /* whole step; per block once, times its slots */

@@ -118,7 +118,8 @@ void fo_store_init(struct fo_store *s, const struct fo_program *p, uint64_t seed
 					/* Rounded to float first: every precision starts from the same weights. */
 					double v = pr->init_std > 0
 							   ? (float)(pr->init_std * fo_rng_normal(stream, global))
-							   : 1;
+							   : pr->init_std == FO_INIT_ZEROS ? 0
+											   : 1;
 					put(w, bw->dtype, (pr->r0 + r) * bw->cols + pr->c0 + c, v);
 					if (m)
 						put(m, bm->dtype, (pr->r0 + r) * bm->cols + pr->c0 + c, v);

@@ -64,7 +64,8 @@ static struct fo_batch_shape batch_shape(const struct fo_session *s, int64_t mic
 	return (struct fo_batch_shape){ .seq = s->r->seq,
 					.rows = s->r->rows,
 					.micro_batches = micro_batches,
-					.packing = s->r->packing ? FO_PACK_PADDED : FO_PACK_PACKED };
+					.packing = s->r->packing ? FO_PACK_PADDED : FO_PACK_PACKED,
+					.window = s->model.sliding_window };
 }
 
 /* Bytes of the loader's token arrays (data.h: four int32 each, up to three steps alive) and the recorder, evaluation beyond

@@ -27,7 +27,8 @@ import torch
 import torch.nn.functional as F
 import transformers
 from safetensors.torch import save_file
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import (LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, Qwen2Config,
+                          Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 NO_TARGET = -100  # the label that cross_entropy ignores, as everywhere in PyTorch
@@ -75,15 +76,20 @@ def config_json(vocab, hidden, ffn, layers, heads, kv, tied=False, head_dim=None
 def make_model(config_dict, seed):
     """A random model. Matrices have variance 1/fan_in (queries and keys 1.5 times the deviation, so that
     attention is far from uniform), embeddings deviation 0.5, norm weights 1 + 0.1 randn: no gradient is tiny."""
-    config = LlamaConfig.from_dict(copy.deepcopy(config_dict))
+    return random_model(LlamaForCausalLM, LlamaConfig.from_dict(copy.deepcopy(config_dict)), seed)
+
+
+def random_model(cls, config, seed):
     config._attn_implementation = "eager"
     config.use_cache = False
-    model = LlamaForCausalLM(config).to(torch.float32)
+    model = cls(config).to(torch.float32)
     gen = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, p in model.named_parameters():
             r = torch.randn(p.shape, generator=gen, dtype=torch.float32)
-            if p.dim() == 1:
+            if name.endswith("bias"):
+                p.copy_(0.3 * r)
+            elif p.dim() == 1:
                 p.copy_(1.0 + 0.1 * r)
             elif "embed_tokens" in name:
                 # A tied head multiplies by these weights too: unit variance of the logits asks 1/sqrt(hidden).
@@ -209,6 +215,69 @@ def make_case(out, name, seed, config_dict, batch, seq, docs=None, drop=0, v5_co
         store["grad." + n] = p.grad.contiguous()
     save_tensors(store, os.path.join(where, "expected.safetensors"), metadata=VERSIONS)
     print(f"{name}: loss {float(loss.detach()):.6f}, {sum(p.numel() for p in model.parameters())} parameters")
+
+
+def window_mask(seq, window):
+    """Additive mask [1, 1, S, S]: query i sees the keys i - window + 1 .. i."""
+    i, j = torch.arange(seq)[:, None], torch.arange(seq)[None, :]
+    seen = (j <= i) & (j > i - window)
+    return torch.zeros(seen.shape).masked_fill(~seen, torch.finfo(torch.float32).min)[None, None]
+
+
+def make_family_case(out, name, seed, cls, config, batch, seq, dtype=torch.float32, max_shard_size="5GB"):
+    """A model of another architecture, saved by transformers itself: its own config.json, one file or shards. The weights
+    are rounded to `dtype` first; everything is computed in fp32 with exactly these."""
+    model, gen = random_model(cls, config, seed)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.copy_(p.to(dtype).to(torch.float32))
+    tokens, targets, position_ids, doc_start = make_batch(gen, config.vocab_size, batch, seq, drop=2)
+    logits = forward(model, tokens, position_ids, doc_start)
+    window = getattr(config, "sliding_window", None)
+    if window:
+        # The window is what we take it for, and it matters.
+        mask = window_mask(seq, window).expand(batch, 1, seq, seq)
+        ours = model(input_ids=tokens, position_ids=position_ids, attention_mask=mask, use_cache=False).logits
+        assert torch.allclose(ours, logits, rtol=1e-4, atol=1e-5)
+        wide = window_mask(seq, seq).expand(batch, 1, seq, seq)
+        full = model(input_ids=tokens, position_ids=position_ids, attention_mask=wide, use_cache=False).logits
+        assert not torch.allclose(full, logits, rtol=1e-2, atol=1e-2)
+    loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=NO_TARGET)
+    loss.backward()
+    where = os.path.join(out, name)
+    copy.deepcopy(model).to(dtype).save_pretrained(where, max_shard_size=max_shard_size)
+    os.remove(os.path.join(where, "generation_config.json"))
+    for f in os.listdir(where):
+        os.chmod(os.path.join(where, f), 0o644)
+    store = {
+        "tokens": i32(tokens), "targets": i32(targets), "position_ids": i32(position_ids),
+        "doc_start": i32(doc_start), "logits": logits.detach().contiguous(), "loss": loss.detach().reshape(1),
+    }
+    for n, p in model.named_parameters():
+        assert p.grad is not None and float(p.grad.abs().max()) > 1e-5, n
+        store["grad." + n] = p.grad.contiguous()
+    save_tensors(store, os.path.join(where, "expected.safetensors"), metadata=VERSIONS)
+    print(f"{name}: loss {float(loss.detach()):.6f}, {sum(p.numel() for p in model.parameters())} parameters")
+
+
+def make_families(out):
+    small = dict(vocab_size=48, hidden_size=32, intermediate_size=40, num_hidden_layers=2, num_attention_heads=4,
+                 num_key_value_heads=2, max_position_embeddings=128, rms_norm_eps=1e-5)
+    llama3 = dict(LLAMA31_SCALING, factor=32.0, original_max_position_embeddings=32, rope_theta=10000.0)
+    make_family_case(out, "llama32", 11, LlamaForCausalLM,
+                     LlamaConfig(**dict(small, head_dim=16, tie_word_embeddings=True, rope_parameters=llama3)), 2, 24,
+                     dtype=torch.bfloat16)
+    linear = {"rope_type": "linear", "factor": 2.5, "rope_theta": 10000.0}
+    make_family_case(out, "llama_bias", 12, LlamaForCausalLM,
+                     LlamaConfig(**small, attention_bias=True, mlp_bias=True, rope_parameters=linear), 2, 20)
+    make_family_case(out, "mistral", 13, MistralForCausalLM,
+                     MistralConfig(**small, sliding_window=7), 2, 24, max_shard_size="12KB")
+    make_family_case(out, "qwen2", 14, Qwen2ForCausalLM,
+                     Qwen2Config(**small, tie_word_embeddings=True), 2, 20, dtype=torch.float16)
+    make_family_case(out, "qwen2_window", 15, Qwen2ForCausalLM,
+                     Qwen2Config(**small, use_sliding_window=True, sliding_window=5, max_window_layers=0), 1, 24)
+    make_family_case(out, "qwen3", 16, Qwen3ForCausalLM, Qwen3Config(**small, head_dim=20), 2, 20,
+                     dtype=torch.bfloat16, max_shard_size="16KB")
 
 
 STEPS, MICRO = 10, 2
@@ -343,7 +412,8 @@ def main():
     torch.use_deterministic_algorithms(True)
     print(" ".join(f"{k} {v}" for k, v in VERSIONS.items()))
 
-    names = ["mha", "gqa", "gqa_tied", "rope_llama3", "odd", "packed", "train", "bf16"]
+    names = ["mha", "gqa", "gqa_tied", "rope_llama3", "odd", "packed", "train", "bf16", "llama32", "llama_bias",
+             "mistral", "qwen2", "qwen2_window", "qwen3"]
     for n in names:
         shutil.rmtree(os.path.join(out, n), ignore_errors=True)
     os.makedirs(out, exist_ok=True)
@@ -361,6 +431,7 @@ def main():
     make_training(out, "train", 7, config_json(64, 32, 80, 2, 4, 2), 2, 32)
     make_bf16(out, "bf16", 8, config_json(512, 128, 352, 2, 4, 2, tied=True, dtype="bfloat16"), 2, 64)
     make_rope(out)
+    make_families(out)
     size = sum(os.path.getsize(os.path.join(d, f)) for d, _, fs in os.walk(out) for f in fs)
     print(f"total {size / 1e6:.2f} MB")
 

@@ -158,7 +158,7 @@ static void test_matmul_gradients(void **state)
 
 enum { TOKENS = 31, HEADS = 4, KV_HEADS = 2, DIM = 6 };
 
-static void attention_pair(struct num_data *forward, struct num_data *backward)
+static void attention_pair(struct num_data *forward, struct num_data *backward, int window)
 {
 	static const int64_t cols[] = { HEADS * DIM, KV_HEADS * DIM, KV_HEADS * DIM };
 	struct num_case f, b;
@@ -180,22 +180,22 @@ static void attention_pair(struct num_data *forward, struct num_data *backward)
 		num_case_arg(&b, FO_F64, TOKENS, cols[i], FO_DEF, NUM_NAN, 0, 0);
 	f.call.attr.head_dim = b.call.attr.head_dim = DIM;
 	f.call.attr.value = b.call.attr.value = 0.37;
+	f.call.attr.window = b.call.attr.window = window;
 	num_data_new(backward, &b, 11, true);
 	num_data_new(forward, &f, 11, true);
 	memcpy(forward->call.arg[3].data, backward->call.arg[6].data, TOKENS * sizeof(int32_t));
 }
 
 /* Head by head and row by row with an explicit softmax. */
-static void test_attention(void **state)
+static void check_attention(int window)
 {
 	struct num_data f, b;
 	const double *q, *k, *v;
 	const int32_t *start;
 	double macs = 0, pairs = 0;
-	int documents = 0;
+	int documents = 0, cut = 0;
 
-	(void)state;
-	attention_pair(&f, &b);
+	attention_pair(&f, &b, window);
 	f.call.mac = &macs;
 	assert_true(num_run(ref(FO_OP_attention), &f, 2));
 	q = numbers(&f, 0);
@@ -203,13 +203,16 @@ static void test_attention(void **state)
 	v = numbers(&f, 2);
 	start = f.call.arg[3].data;
 	for (int i = 0; i < TOKENS; i++) {
-		pairs += i - start[i] + 1;
+		int from = window && i - window >= start[i] ? i - window + 1 : start[i];
+
+		pairs += i - from + 1;
 		documents += start[i] == i;
+		cut += from > start[i];
 		for (int h = 0; h < HEADS; h++) {
 			int g = h / (HEADS / KV_HEADS);
 			double sum = 0, o[DIM] = { 0 };
 
-			for (int j = start[i]; j <= i; j++) {
+			for (int j = from; j <= i; j++) {
 				double p = exp(0.37 *
 					       dot(q + (i * HEADS + h) * DIM, k + (j * KV_HEADS + g) * DIM, DIM));
 
@@ -222,7 +225,7 @@ static void test_attention(void **state)
 				close_to(numbers(&f, 4)[(i * HEADS + h) * DIM + d], o[d] / sum);
 		}
 	}
-	assert_true(documents > 1);
+	assert_true(documents > 1 && (cut > 0) == (window > 0));
 	assert_true(macs == 2.0 * DIM * HEADS * pairs);
 	macs = 0;
 	b.call.mac = &macs;
@@ -232,17 +235,30 @@ static void test_attention(void **state)
 	num_data_free(&b);
 }
 
-static void test_attention_gradients(void **state)
+static void test_attention(void **state)
+{
+	(void)state;
+	check_attention(0);
+	check_attention(3);
+}
+
+static void check_attention_gradients(int window)
 {
 	struct num_data f, b;
 
-	(void)state;
-	attention_pair(&f, &b);
+	attention_pair(&f, &b, window);
 	assert_true(num_run(ref(FO_OP_attention_bwd), &b, 2));
 	for (int i = 0; i < 3; i++)
 		check_gradient(&f, i, 4, numbers(&b, 5), numbers(&b, 7 + i));
 	num_data_free(&f);
 	num_data_free(&b);
+}
+
+static void test_attention_gradients(void **state)
+{
+	(void)state;
+	check_attention_gradients(0);
+	check_attention_gradients(3);
 }
 
 /* ---- row-wise operations ---- */
@@ -271,56 +287,102 @@ static void test_embed_gradient(void **state)
 	num_data_free(&b);
 }
 
-static void test_rmsnorm_gradients(void **state)
+/* `heads` of D columns, each normed by itself: one norm per row where there is one head. */
+static void check_rmsnorm(int heads)
 {
 	enum { T = 7, D = 13 };
+	int W = heads * D, P = T * heads;
 	struct num_case c;
 	struct num_data f, dx, dg;
-	double *y = vector(T * D, 3, -1), macs = 0;
+	double *y = vector(P * D, 3, -1), macs = 0;
 
-	(void)state;
 	num_case_init(&c, FO_OP_rmsnorm);
-	num_case_arg(&c, FO_F64, T, D, FO_READ, NUM_NORMAL, 1, 0);
+	num_case_arg(&c, FO_F64, T, W, FO_READ, NUM_NORMAL, 1, 0);
 	num_case_arg(&c, FO_F64, 1, D, FO_READ, NUM_NORMAL, 1, 0);
-	num_case_arg(&c, FO_F64, T, D, FO_DEF, NUM_NAN, 0, 0);
-	num_case_arg(&c, FO_F64, T, 1, FO_DEF, NUM_NAN, 0, 0);
+	num_case_arg(&c, FO_F64, T, W, FO_DEF, NUM_NAN, 0, 0);
+	num_case_arg(&c, FO_F64, T, heads, FO_DEF, NUM_NAN, 0, 0);
 	c.call.attr.value = 0.01;
+	c.call.attr.head_dim = heads > 1 ? D : 0;
 	num_data_new(&f, &c, 4, true);
 	f.call.mac = &macs;
 	assert_true(num_run(ref(FO_OP_rmsnorm), &f, 1));
-	assert_true(macs == T * D);
+	assert_true(macs == P * D);
 	f.call.mac = NULL;
-	for (int i = 0; i < T; i++)
-		close_to(numbers(&f, 3)[i],
-			 1 / sqrt(dot(numbers(&f, 0) + i * D, numbers(&f, 0) + i * D, D) / D + 0.01));
+	for (int i = 0; i < P; i++) {
+		const double *x = numbers(&f, 0) + i * D;
+		double rstd = 1 / sqrt(dot(x, x, D) / D + 0.01);
+
+		close_to(numbers(&f, 3)[i], rstd);
+		for (int k = 0; k < D; k++)
+			close_to(numbers(&f, 2)[i * D + k], x[k] * rstd * numbers(&f, 1)[k]);
+	}
 
 	num_case_init(&c, FO_OP_rmsnorm_dx);
 	for (int i = 0; i < 5; i++)
-		num_case_arg(&c, FO_F64, i == 2 ? 1 : T, i == 1 ? 1 : D, i == 4 ? FO_DEF : FO_READ, NUM_NORMAL, 1, 0);
+		num_case_arg(&c, FO_F64, i == 2 ? 1 : T, i == 1 ? heads : i == 2 ? D : W, i == 4 ? FO_DEF : FO_READ,
+			     NUM_NORMAL, 1, 0);
+	c.call.attr.head_dim = heads > 1 ? D : 0;
 	num_data_new(&dx, &c, 4, true);
 	num_case_init(&c, FO_OP_rmsnorm_dg);
 	for (int i = 0; i < 4; i++)
-		num_case_arg(&c, FO_F64, i == 3 ? 1 : T, i == 1 ? 1 : D, i == 3 ? FO_ACC : FO_READ, NUM_NORMAL, 1, 0);
+		num_case_arg(&c, FO_F64, i == 3 ? 1 : T, i == 1 ? heads : i == 3 ? D : W, i == 3 ? FO_ACC : FO_READ,
+			     NUM_NORMAL, 1, 0);
+	c.call.attr.head_dim = heads > 1 ? D : 0;
 	c.call.first = 1 << 3;
 	num_data_new(&dg, &c, 4, true);
 	for (int i = 0; i < 2; i++) {
 		struct num_data *d = i ? &dg : &dx;
 
-		memcpy(numbers(d, 0), numbers(&f, 0), T * D * sizeof *y);
-		memcpy(numbers(d, 1), numbers(&f, 3), T * sizeof *y);
-		memcpy(numbers(d, i ? 2 : 3), y, T * D * sizeof *y);
+		memcpy(numbers(d, 0), numbers(&f, 0), (size_t)(P * D) * sizeof *y);
+		memcpy(numbers(d, 1), numbers(&f, 3), (size_t)P * sizeof *y);
+		memcpy(numbers(d, i ? 2 : 3), y, (size_t)(P * D) * sizeof *y);
 	}
 	memcpy(numbers(&dx, 2), numbers(&f, 1), D * sizeof *y);
 	macs = 0;
 	dx.call.mac = dg.call.mac = &macs;
 	assert_true(num_run(ref(FO_OP_rmsnorm_dx), &dx, 1));
 	assert_true(num_run(ref(FO_OP_rmsnorm_dg), &dg, 1));
-	assert_true(macs == 2 * T * D);
+	assert_true(macs == 2 * P * D);
 	check_gradient(&f, 0, 2, y, numbers(&dx, 4));
 	check_gradient(&f, 1, 2, y, numbers(&dg, 3));
 	num_data_free(&f);
 	num_data_free(&dx);
 	num_data_free(&dg);
+	free(y);
+}
+
+static void test_rmsnorm_gradients(void **state)
+{
+	(void)state;
+	check_rmsnorm(1);
+	check_rmsnorm(3);
+}
+
+/* db is the sum of dy over rows: y + b moves by as much in every row. */
+static void test_bias_gradient(void **state)
+{
+	enum { T = 9, N = 70 };
+	struct num_case c;
+	struct num_data f, b;
+	double *y = vector(T * N, 3, -1), macs = 0;
+
+	(void)state;
+	num_case_init(&c, FO_OP_add_bias);
+	num_case_arg(&c, FO_F64, T, N, FO_UPDATE, NUM_NORMAL, 1, 0);
+	num_case_arg(&c, FO_F64, 1, N, FO_READ, NUM_NORMAL, 1, 0);
+	num_data_new(&f, &c, 4, true);
+	num_case_init(&c, FO_OP_bias_grad);
+	num_case_arg(&c, FO_F64, T, N, FO_READ, NUM_NORMAL, 1, 0);
+	num_case_arg(&c, FO_F64, 1, N, FO_ACC, NUM_NORMAL, 1, 0);
+	c.call.first = 1 << 1;
+	num_data_new(&b, &c, 4, true);
+	memcpy(numbers(&b, 0), y, T * N * sizeof *y);
+	b.call.mac = &macs;
+	assert_true(num_run(ref(FO_OP_bias_grad), &b, 2));
+	assert_true(macs == T * N);
+	check_gradient(&f, 1, 0, y, numbers(&b, 1));
+	num_data_free(&f);
+	num_data_free(&b);
 	free(y);
 }
 
@@ -558,6 +620,7 @@ int main(void)
 		cmocka_unit_test(test_matmul),           cmocka_unit_test(test_matmul_gradients),
 		cmocka_unit_test(test_attention),        cmocka_unit_test(test_attention_gradients),
 		cmocka_unit_test(test_embed_gradient),   cmocka_unit_test(test_rmsnorm_gradients),
+		cmocka_unit_test(test_bias_gradient),
 		cmocka_unit_test(test_rmsnorm_residual), cmocka_unit_test(test_rope),
 		cmocka_unit_test(test_swiglu_gradients), cmocka_unit_test(test_xent),
 		cmocka_unit_test(test_norm_and_clip),    cmocka_unit_test(test_adamw),

@@ -47,8 +47,8 @@ static int usable(const struct variant *v)
 	for (const struct variant *v = variants; v < variants + sizeof variants / sizeof *variants; v++) \
 		if (usable(v))
 
-/* doc: tokens per document; 0: one document; -1: lengths 1, 2, 3, ... 9, 1, ... */
-struct problem { int t, heads, kv, dim, doc, dtype; double spread, scale; int pad, threads; };
+/* doc: tokens per document; 0: one document; -1: lengths 1, 2, 3, ... 9, 1, ...; window: keys that a query sees at most, 0: all */
+struct problem { int t, heads, kv, dim, doc, dtype; double spread, scale; int pad, threads, window; };
 
 enum { Q_, K_, V_, O_, LSE, DO_, DOC, DQ, DK, DV_, TENSORS };
 enum { GUARD = 256, SENTINEL = 0xa5 };
@@ -70,7 +70,11 @@ static void put(const struct fo_tensor *t, int64_t r, int64_t c, double x)
 	else
 		((float *)t->data)[i] = (float)x;
 }
-static int first_of(const struct world *w, int i) { return ((int32_t *)w->b[DOC].t.data)[i * w->b[DOC].t.ld]; }
+static int first_of(const struct world *w, int i)
+{
+	int doc = ((int32_t *)w->b[DOC].t.data)[i * w->b[DOC].t.ld], oldest = i - w->p.window + 1;
+	return w->p.window && oldest > doc ? oldest : doc;
+}
 
 static void fill(struct world *w, int which, double spread)
 {
@@ -243,6 +247,7 @@ static struct fo_call call_of(const struct world *w, bool forward, int threads)
 	struct fo_call c = { .kind = forward ? FO_OP_attention : FO_OP_attention_bwd, .n = forward ? 6 : 10, .threads = threads };
 	c.attr.head_dim = w->p.dim;
 	c.attr.value = w->p.scale;
+	c.attr.window = w->p.window;
 	for (int i = 0; i < c.n; i++)
 		c.arg[i] = w->b[order[forward][i]].t;
 	return c;
@@ -303,7 +308,7 @@ static void test_head_dims(void **state)
 	(void)state;
 	static const int dims[] = { 8, 16, 24, 40, 64, 80, 96, 128, 256 };
 	for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
-		struct problem p = { 101, 2, 1, dims[i], 0, FO_F32, 1, 1 / sqrt(dims[i]), 0, 2 };
+		struct problem p = { 101, 2, 1, dims[i], 0, FO_F32, 1, 1 / sqrt(dims[i]), 0, 2, 0 };
 		test_problem(&p);
 		p.dtype = FO_BF16, p.t = 53, p.pad = 3;
 		test_problem(&p);
@@ -315,7 +320,7 @@ static void test_lengths(void **state)
 	(void)state;
 	static const int lengths[] = { 1, 2, 7, 23, 24, 25, 47, 48, 49, 95, 96, 97, 145, 193, 301 };
 	for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
-		struct problem p = { lengths[i], 1, 1, 32, 0, FO_F32, 1, 0.2, 1, 2 };
+		struct problem p = { lengths[i], 1, 1, 32, 0, FO_F32, 1, 0.2, 1, 2, 0 };
 		test_problem(&p);
 	}
 }
@@ -325,7 +330,7 @@ static void test_groups(void **state)
 	(void)state;
 	static const int heads[][2] = { { 1, 1 }, { 3, 3 }, { 4, 2 }, { 6, 2 }, { 9, 3 }, { 5, 1 } };
 	for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
-		struct problem p = { 131, heads[i][0], heads[i][1], 24, 50, FO_F32, 1, 0.2, 5, 3 };
+		struct problem p = { 131, heads[i][0], heads[i][1], 24, 50, FO_F32, 1, 0.2, 5, 3, 0 };
 		test_problem(&p);
 	}
 }
@@ -335,9 +340,22 @@ static void test_documents(void **state)
 	(void)state;
 	static const int docs[] = { -1, 1, 2, 13, 24, 96, 100, 200 };
 	for (size_t i = 0; i < sizeof docs / sizeof *docs; i++) {
-		struct problem p = { 411, 2, 1, 16, docs[i], FO_F32, 1, 0.25, 0, 2 };
+		struct problem p = { 411, 2, 1, 16, docs[i], FO_F32, 1, 0.25, 0, 2, 0 };
 		test_problem(&p);
 		p.dtype = FO_BF16;
+		test_problem(&p);
+	}
+}
+
+/* Windows around the sizes of blocks, alone and with documents; one that is wider than the text is none. */
+static void test_windows(void **state)
+{
+	(void)state;
+	static const int windows[] = { 1, 2, 7, 24, 47, 96, 97, 130, 410, 411, 1000 };
+	for (size_t i = 0; i < sizeof windows / sizeof *windows; i++) {
+		struct problem p = { 411, 2, 1, 16, 0, FO_F32, 1, 0.25, 0, 2, windows[i] };
+		test_problem(&p);
+		p.doc = 150, p.dtype = FO_BF16;
 		test_problem(&p);
 	}
 }
@@ -347,7 +365,7 @@ static void test_score_range(void **state)
 {
 	(void)state;
 	for (int sign = -1; sign <= 1; sign += 2) {
-		struct problem p = { 250, 2, 2, 64, 0, FO_F32, 15, sign / 8.0, 0, 2 };
+		struct problem p = { 250, 2, 2, 64, 0, FO_F32, 15, sign / 8.0, 0, 2, 0 };
 		test_problem(&p);
 		p.doc = 77, p.spread = 60;
 		test_problem(&p);
@@ -360,7 +378,7 @@ static void test_score_range(void **state)
 static void test_rounds(void **state)
 {
 	(void)state;
-	struct problem p = { 1100, 11, 11, 256, 10, FO_F32, 1, 1 / 16.0, 0, 2 };
+	struct problem p = { 1100, 11, 11, 256, 10, FO_F32, 1, 1 / 16.0, 0, 2, 0 };
 	struct world w;
 	world_new(&w, &p);
 	struct fo_call f = call_of(&w, true, 2), b = call_of(&w, false, 2);
@@ -377,7 +395,7 @@ static void test_bits(void **state)
 	static const int threads[] = { 1, 2, 2, 2, 3, 5, 8 }, out[] = { O_, LSE, DQ, DK, DV_ };
 	for (int dtype = FO_F32; dtype <= FO_BF16; dtype++) {
 		EACH_VARIANT(v) {
-			struct problem p = { 700, 2, 1, 40, 333, dtype, 1, 0.3, 0, 1 };
+			struct problem p = { 700, 2, 1, 40, 333, dtype, 1, 0.3, 0, 1, 0 };
 			struct world w;
 			unsigned char *want[TENSORS] = { 0 };
 			world_new(&w, &p);
@@ -412,7 +430,7 @@ static double loss(const struct world *w, double **x)
 static void test_finite_differences(void **state)
 {
 	(void)state;
-	struct problem p = { 67, 4, 2, 8, 30, FO_F32, 1, 0.4, 0, 2 };
+	struct problem p = { 67, 4, 2, 8, 30, FO_F32, 1, 0.4, 0, 2, 11 };
 	struct world w;
 	struct plain x;
 	world_new(&w, &p);
@@ -443,7 +461,7 @@ static void test_finite_differences(void **state)
 static void test_skips(void **state)
 {
 	(void)state;
-	struct problem p = { 600, 1, 1, 16, 200, FO_F32, 1, 0.25, 0, 2 };
+	struct problem p = { 600, 1, 1, 16, 200, FO_F32, 1, 0.25, 0, 2, 0 };
 	EACH_VARIANT(v) {
 		struct world w;
 		world_new(&w, &p);
@@ -465,11 +483,35 @@ static void test_skips(void **state)
 	}
 }
 
+/* Neither do blocks that a window hides from each other: 100 poisoned keys leave queries alone that lie a window behind them. */
+static void test_window_skips(void **state)
+{
+	(void)state;
+	struct problem p = { 1100, 1, 1, 16, 0, FO_F32, 1, 0.25, 0, 2, 100 };
+	EACH_VARIANT(v) {
+		struct world w;
+		world_new(&w, &p);
+		for (int i = 250; i < 350; i++)
+			for (int d = 0; d < p.dim; d++)
+				put(&w.b[K_].t, i, d, NAN), put(&w.b[V_].t, i, d, INFINITY);
+		run(&w, v, true, 2);
+		run(&w, v, false, 2);
+		/* 448 is the last query that sees one; panels, tasks and blocks have at most 192 tokens. */
+		for (int i = 0; i < p.t; i++)
+			for (int d = 0; d < p.dim && (i < 250 - 192 || i >= 449 + 192); d++)
+				assert_true(isfinite(get(&w.b[O_].t, i, d)) && isfinite(get(&w.b[DQ].t, i, d)) &&
+					isfinite(get(&w.b[DK].t, i, d)) && isfinite(get(&w.b[DV_].t, i, d)));
+		for (int i = 250; i < 449; i++)
+			assert_true(isnan(get(&w.b[O_].t, i, 0)));
+		world_free(&w);
+	}
+}
+
 /* Rows of doc_start that break the rules neither crash nor hang. */
 static void test_bad_documents(void **state)
 {
 	(void)state;
-	struct problem p = { 300, 2, 1, 8, 0, FO_F32, 1, 0.3, 0, 3 };
+	struct problem p = { 300, 2, 1, 8, 0, FO_F32, 1, 0.3, 0, 3, 0 };
 	EACH_VARIANT(v) {
 		struct world w;
 		world_new(&w, &p);
@@ -485,7 +527,7 @@ static void test_bad_documents(void **state)
 static void test_can(void **state)
 {
 	(void)state;
-	struct problem p = { 10, 4, 2, 16, 0, FO_BF16, 1, 0.3, 0, 1 };
+	struct problem p = { 10, 4, 2, 16, 0, FO_BF16, 1, 0.3, 0, 1, 0 };
 	struct world w;
 	world_new(&w, &p);
 	EACH_VARIANT(v) {
@@ -527,7 +569,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_head_dims), cmocka_unit_test(test_lengths), cmocka_unit_test(test_groups),
-		cmocka_unit_test(test_documents), cmocka_unit_test(test_score_range), cmocka_unit_test(test_rounds),
+		cmocka_unit_test(test_documents), cmocka_unit_test(test_windows), cmocka_unit_test(test_window_skips), cmocka_unit_test(test_score_range), cmocka_unit_test(test_rounds),
 		cmocka_unit_test(test_bits), cmocka_unit_test(test_finite_differences), cmocka_unit_test(test_skips),
 		cmocka_unit_test(test_bad_documents), cmocka_unit_test(test_can),
 	};

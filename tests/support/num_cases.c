@@ -75,8 +75,9 @@ static void list_matmul(struct list *l)
 static void list_attention(struct list *l)
 {
 	static const struct {
-		int tokens, heads, kv, dim;
-	} shape[] = { { 1, 1, 1, 8 }, { 33, 4, 2, 16 }, { 61, 3, 1, 20 }, { 150, 2, 2, 64 } };
+		int tokens, heads, kv, dim, window;
+	} shape[] = { { 1, 1, 1, 8, 0 },     { 33, 4, 2, 16, 0 },  { 61, 3, 1, 20, 0 },    { 150, 2, 2, 64, 0 },
+		      { 33, 4, 2, 16, 5 },   { 61, 3, 1, 20, 13 }, { 150, 2, 2, 64, 97 } };
 
 	for (size_t s = 0; s < sizeof shape / sizeof *shape; s++) {
 		int t = shape[s].tokens, q = shape[s].heads * shape[s].dim, kv = shape[s].kv * shape[s].dim;
@@ -89,6 +90,7 @@ static void list_attention(struct list *l)
 		num_case_arg(c, l->dtype, t, q, FO_DEF, NUM_NAN, 0, 0);
 		num_case_arg(c, wide(l), t, shape[s].heads, FO_DEF, NUM_NAN, 0, 0);
 		c->call.attr.head_dim = shape[s].dim;
+		c->call.attr.window = shape[s].window;
 		c->call.attr.value = 1 / sqrt(shape[s].dim);
 
 		if (t == 1)
@@ -105,6 +107,7 @@ static void list_attention(struct list *l)
 		num_case_arg(c, l->dtype, t, kv, FO_DEF, NUM_NAN, 0, 0);
 		num_case_arg(c, l->dtype, t, kv, FO_DEF, NUM_NAN, 0, 0);
 		c->call.attr.head_dim = shape[s].dim;
+		c->call.attr.window = shape[s].window;
 		c->call.attr.value = 1 / sqrt(shape[s].dim);
 	}
 }
@@ -143,6 +146,59 @@ static void list_norm(struct list *l)
 			num_case_arg(c, l->dtype, t, d, FO_READ, NUM_NORMAL, 1, 0);
 			num_case_arg(c, wide(l), 1, d, FO_ACC, NUM_NAN, 1, 0);
 			acc_first(c, 3, first);
+		}
+	}
+}
+
+/* Norms over heads: the weight is as wide as a head, there is an rstd per head. */
+static void list_head_norm(struct list *l)
+{
+	static const struct {
+		int rows, heads, dim;
+	} shape[] = { { 1, 2, 2 }, { 13, 3, 10 }, { 40, 4, 64 }, { 7, 2, 600 } };
+
+	for (size_t s = 0; s < sizeof shape / sizeof *shape; s++) {
+		int t = shape[s].rows, h = shape[s].heads, q = shape[s].dim, d = h * q;
+		struct num_case *c = next(l, FO_OP_rmsnorm);
+
+		num_case_arg(c, l->dtype, t, d, FO_READ, NUM_NORMAL, 1, 0);
+		num_case_arg(c, l->dtype, 1, q, FO_READ, NUM_NORMAL, 1, 0);
+		num_case_arg(c, l->dtype, t, d, FO_DEF, NUM_NAN, 0, 0);
+		num_case_arg(c, wide(l), t, h, FO_DEF, NUM_NAN, 0, 0);
+		c->call.attr.value = 1e-5;
+		c->call.attr.head_dim = q;
+		c = next(l, FO_OP_rmsnorm_dx);
+		num_case_arg(c, l->dtype, t, d, FO_READ, NUM_NORMAL, 1, 0);
+		num_case_arg(c, wide(l), t, h, FO_READ, NUM_POSITIVE, 1, 0);
+		num_case_arg(c, l->dtype, 1, q, FO_READ, NUM_NORMAL, 1, 0);
+		num_case_arg(c, l->dtype, t, d, FO_READ, NUM_NORMAL, 1, 0);
+		num_case_arg(c, l->dtype, t, d, FO_DEF, NUM_NAN, 0, 0);
+		c->call.attr.head_dim = q;
+		for (int first = 0; first < 2; first++) {
+			c = next(l, FO_OP_rmsnorm_dg);
+			num_case_arg(c, l->dtype, t, d, FO_READ, NUM_NORMAL, 1, 0);
+			num_case_arg(c, wide(l), t, h, FO_READ, NUM_POSITIVE, 1, 0);
+			num_case_arg(c, l->dtype, t, d, FO_READ, NUM_NORMAL, 1, 0);
+			num_case_arg(c, wide(l), 1, q, FO_ACC, NUM_NAN, 1, 0);
+			c->call.attr.head_dim = q;
+			acc_first(c, 3, first);
+		}
+	}
+}
+
+static void list_bias(struct list *l)
+{
+	for (int s = 0; s < ROW_SHAPES; s++) {
+		int t = row_shape[s].rows, d = row_shape[s].cols;
+		struct num_case *c = next(l, FO_OP_add_bias);
+
+		num_case_arg(c, l->dtype, t, d, FO_UPDATE, NUM_NORMAL, 1, 0);
+		num_case_arg(c, l->dtype, 1, d, FO_READ, NUM_NORMAL, 1, 0);
+		for (int first = 0; first < 2; first++) {
+			c = next(l, FO_OP_bias_grad);
+			num_case_arg(c, l->dtype, t, d, FO_READ, NUM_NORMAL, 1, 0);
+			num_case_arg(c, wide(l), 1, d, FO_ACC, NUM_NAN, 1, 0);
+			acc_first(c, 1, first);
 		}
 	}
 }
@@ -262,6 +318,8 @@ size_t num_case_list(int dtype, struct num_case *out, size_t cap)
 	list_matmul(&l);
 	list_attention(&l);
 	list_norm(&l);
+	list_head_norm(&l);
+	list_bias(&l);
 	list_elementwise(&l);
 	list_embedding(&l);
 	list_loss(&l);

@@ -1,5 +1,6 @@
 #include "support/step.h"
 #include "base/clock.h"
+#include "train/train.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -55,6 +56,16 @@ void step_batch_count(struct step_batch *b)
 	for (int64_t i = 0; i < t * b->micro_batches; i++) {
 		b->loss_tokens += b->target[i] >= 0;
 		b->pairs += (double)(i % t - b->doc_start[i] + 1);
+	}
+}
+
+void step_batch_window(struct step_batch *b, int64_t window)
+{
+	int64_t t = b->seq * b->rows;
+	b->pairs = 0;
+	for (int64_t i = 0; i < t * b->micro_batches; i++) {
+		int64_t keys = i % t - b->doc_start[i] + 1;
+		b->pairs += (double)(window && window < keys ? window : keys);
 	}
 }
 
@@ -168,34 +179,7 @@ void step_rig_free(struct step_rig *r)
 	free(r->logits);
 }
 
-struct loading {
-	const struct fo_st_file *file;
-	const char *path;
-};
-
-static fo_status load_tensor(void *ctx, const struct fo_store_tensor *t)
-{
-	const struct loading *l = ctx;
-	if (t->which > 1)
-		return FO_OK;
-	struct fo_st_tensor x = { .dtype = t->dtype,
-				  .vector = t->rows == 1,
-				  .rows = t->rows,
-				  .cols = t->cols,
-				  .ld = t->ld,
-				  .data = t->data };
-	snprintf(x.name, sizeof x.name, "%s", t->name);
-	return fo_st_copy(l->file, l->path, &x);
-}
-
-void step_rig_load(struct step_rig *r, const char *path)
-{
-	struct fo_st_file f;
-	must(fo_st_open(&f, path));
-	struct loading l = { &f, path };
-	must(fo_store_visit(r->store, &r->program, load_tensor, &l));
-	fo_st_close(&f);
-}
+void step_rig_load(struct step_rig *r, const char *dir) { must(fo_store_load(r->store, &r->program, dir)); }
 
 static fo_status hash_tensor(void *ctx, const struct fo_store_tensor *t)
 {

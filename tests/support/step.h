@@ -34,6 +34,8 @@ void step_batch_random(struct step_batch *b, int64_t seq, int64_t rows, int64_t 
 void step_batch_alloc(struct step_batch *b, int64_t seq, int64_t rows, int64_t micro_batches);
 /* Counts targets and pairs. */
 void step_batch_count(struct step_batch *b);
+/* Counts pairs anew for a model whose queries see at most `window` keys (0: all). */
+void step_batch_window(struct step_batch *b, int64_t window);
 void step_batch_free(struct step_batch *b);
 
 /* Takes over *p. The batch must outlive the rig. Hyper-parameters begin as rate 1e-3, betas 0.9 and 0.95, eps 1e-8, decay 0.1,
@@ -43,8 +45,8 @@ void step_rig_lower(struct step_rig *r, const struct fo_model *m, const struct f
 void step_rig_free(struct step_rig *r);
 /* Bias corrections of the step (1-based); tokens from the batch. */
 void step_rig_at(struct step_rig *r, int64_t step);
-/* Fills weights and master copies from a model.safetensors. */
-void step_rig_load(struct step_rig *r, const char *path);
+/* Fills weights and master copies from a Hugging Face folder. */
+void step_rig_load(struct step_rig *r, const char *dir);
 /* XXH3 over every weight, master copy, m and v. */
 uint64_t step_rig_hash(struct step_rig *r);
 

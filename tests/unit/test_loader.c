@@ -93,7 +93,8 @@ static void check_batch(const struct fo_shard *s, const struct fo_batch_shape *s
 			seen[index]++;
 			real++;
 			micro_losses += !last;
-			pairs += i - start[i] + 1;
+			int64_t keys = i - start[i] + 1;
+			pairs += shape->window && shape->window < keys ? shape->window : keys;
 		}
 		assert_int_equal(b->pairs[m], pairs);
 		assert_int_equal(b->micro_loss_tokens[m], micro_losses);
@@ -107,7 +108,7 @@ static void test_packed_serves_every_token_once_per_epoch(void **state)
 {
 	(void)state;
 	struct fo_shard s = make_shard(60, 20, 3);
-	struct fo_batch_shape shape = { .seq = 16, .rows = 3, .micro_batches = 2, .packing = FO_PACK_PACKED };
+	struct fo_batch_shape shape = { .seq = 16, .rows = 3, .micro_batches = 2, .packing = FO_PACK_PACKED, .window = 5 };
 	int64_t per_step = 16 * 3 * 2;
 	int *seen = calloc((size_t)s.tokens, sizeof *seen);
 	struct fo_loader *l = open_at(&s, shape, 0, 5);
@@ -170,7 +171,7 @@ static void test_padded_counts_waste_and_truncation(void **state)
 {
 	(void)state;
 	struct fo_shard s = make_shard(60, 20, 3);
-	struct fo_batch_shape shape = { .seq = 16, .rows = 5, .micro_batches = 2, .packing = FO_PACK_PADDED };
+	struct fo_batch_shape shape = { .seq = 16, .rows = 5, .micro_batches = 2, .packing = FO_PACK_PADDED, .window = 7 };
 	int *seen = calloc((size_t)s.tokens, sizeof *seen);
 	struct fo_loader *l = open_at(&s, shape, 0, 5);
 	int64_t real = 0, truncated = 0;
@@ -210,7 +211,7 @@ static void test_resume_at_any_step_gives_the_same_bytes(void **state)
 	(void)state;
 	struct fo_shard s = make_shard(40, 30, 8);
 	for (int packing = 0; packing < 2; packing++) {
-		struct fo_batch_shape shape = { 32, 2, 3, packing ? FO_PACK_PADDED : FO_PACK_PACKED };
+		struct fo_batch_shape shape = { 32, 2, 3, packing ? FO_PACK_PADDED : FO_PACK_PACKED, 0 };
 		struct fo_loader *whole = open_at(&s, shape, 0, 11);
 		for (int64_t step = 0; step < 40; step++) {
 			struct fo_loader_state at = fo_loader_state(whole);
@@ -240,7 +241,7 @@ static void test_order_depends_on_seed_and_epoch(void **state)
 		at[d] = d;
 	s.doc_at = at;
 	s.docs = s.tokens = 64;
-	struct fo_batch_shape shape = { 64, 1, 1, FO_PACK_PACKED };
+	struct fo_batch_shape shape = { 64, 1, 1, FO_PACK_PACKED, 0 };
 	int32_t order[4][64];
 	for (int seed = 0; seed < 2; seed++) {
 		struct fo_loader *l = open_at(&s, shape, 0, (uint64_t)seed);
@@ -262,7 +263,7 @@ static void test_a_batch_stays_until_the_next_call(void **state)
 {
 	(void)state;
 	struct fo_shard s = make_shard(40, 30, 8);
-	struct fo_batch_shape shape = { 64, 2, 1, FO_PACK_PACKED };
+	struct fo_batch_shape shape = { 64, 2, 1, FO_PACK_PACKED, 0 };
 	struct fo_loader *l = open_at(&s, shape, 0, 1);
 	int32_t copy[128];
 	uint64_t allocations = fo_mem_count();
@@ -283,7 +284,7 @@ static void test_open_and_close_at_any_moment(void **state)
 {
 	(void)state;
 	struct fo_shard s = make_shard(200, 50, 2);
-	struct fo_batch_shape shape = { 128, 4, 2, FO_PACK_PADDED };
+	struct fo_batch_shape shape = { 128, 4, 2, FO_PACK_PADDED, 0 };
 	for (int i = 0; i < 60; i++) {
 		struct fo_loader *l = open_at(&s, shape, i, 1);
 		for (int k = 0; k < i % 6; k++)
@@ -301,7 +302,7 @@ static void test_an_error_in_the_thread_reaches_the_caller(void **state)
 	(void)state;
 	struct fo_shard s = make_shard(20, 10, 2);
 	for (int packing = 0; packing < 2; packing++) {
-		struct fo_batch_shape shape = { 8, 2, 1, packing ? FO_PACK_PADDED : FO_PACK_PACKED };
+		struct fo_batch_shape shape = { 8, 2, 1, packing ? FO_PACK_PADDED : FO_PACK_PACKED, 0 };
 		int64_t unit = packing ? 2 : 16, last = (INT64_MAX - s.tokens) / unit - 2;
 		struct fo_loader *l = open_at(&s, shape, last - 1, 1);
 		int *seen = calloc((size_t)s.tokens, sizeof *seen);
@@ -331,18 +332,18 @@ static void test_bad_arguments(void **state)
 		fo_status st;
 		const char *says;
 	} bad[] = {
-		{ { 0, 1, 1, FO_PACK_PACKED }, { 0 }, 0, FO_EARG, "at least 1" },
-		{ { 8, -1, 1, FO_PACK_PACKED }, { 0 }, 0, FO_EARG, "at least 1" },
-		{ { 8, 1, 0, FO_PACK_PACKED }, { 0 }, 0, FO_EARG, "at least 1" },
-		{ { 65536, 65536, 1, FO_PACK_PACKED }, { 0 }, 0, FO_EARG, "too large" },
-		{ { INT64_MAX, INT64_MAX, 1, FO_PACK_PACKED }, { 0 }, 0, FO_EARG, "too large" },
-		{ { 1024, 1024, INT64_MAX / 2, FO_PACK_PADDED }, { 0 }, 0, FO_EARG, "too large" },
-		{ { 1024, 1024, (int64_t)1 << 36, FO_PACK_PADDED }, { 0 }, 0, FO_ENOMEM, "memory" },
-		{ { 8, 1, 1, (enum fo_packing)7 }, { 0 }, 0, FO_EARG, "packing 7" },
-		{ { 8, 1, 1, FO_PACK_PACKED }, { 0 }, -1, FO_EARG, "padding id is -1" },
-		{ { 8, 1, 1, FO_PACK_PACKED }, { 0 }, 1 << 30, FO_EARG, "padding id" },
-		{ { 8, 1, 1, FO_PACK_PACKED }, { .next_step = -1 }, 0, FO_EARG, "step -1" },
-		{ { 8, 1, 1, FO_PACK_PACKED }, { .shard_checksum = 5 }, 0, FO_EARG, "the data changed" },
+		{ { 0, 1, 1, FO_PACK_PACKED, 0 }, { 0 }, 0, FO_EARG, "at least 1" },
+		{ { 8, -1, 1, FO_PACK_PACKED, 0 }, { 0 }, 0, FO_EARG, "at least 1" },
+		{ { 8, 1, 0, FO_PACK_PACKED, 0 }, { 0 }, 0, FO_EARG, "at least 1" },
+		{ { 65536, 65536, 1, FO_PACK_PACKED, 0 }, { 0 }, 0, FO_EARG, "too large" },
+		{ { INT64_MAX, INT64_MAX, 1, FO_PACK_PACKED, 0 }, { 0 }, 0, FO_EARG, "too large" },
+		{ { 1024, 1024, INT64_MAX / 2, FO_PACK_PADDED, 0 }, { 0 }, 0, FO_EARG, "too large" },
+		{ { 1024, 1024, (int64_t)1 << 36, FO_PACK_PADDED, 0 }, { 0 }, 0, FO_ENOMEM, "memory" },
+		{ { 8, 1, 1, (enum fo_packing)7, 0 }, { 0 }, 0, FO_EARG, "packing 7" },
+		{ { 8, 1, 1, FO_PACK_PACKED, 0 }, { 0 }, -1, FO_EARG, "padding id is -1" },
+		{ { 8, 1, 1, FO_PACK_PACKED, 0 }, { 0 }, 1 << 30, FO_EARG, "padding id" },
+		{ { 8, 1, 1, FO_PACK_PACKED, 0 }, { .next_step = -1 }, 0, FO_EARG, "step -1" },
+		{ { 8, 1, 1, FO_PACK_PACKED, 0 }, { .shard_checksum = 5 }, 0, FO_EARG, "the data changed" },
 	};
 	struct fo_shard s = make_shard(20, 10, 2);
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

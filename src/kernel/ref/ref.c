@@ -23,6 +23,8 @@ RUN(embed_bwd, 1)
 RUN(rmsnorm, 0)
 RUN(rmsnorm_dx, 0)
 RUN(rmsnorm_dg, 0)
+RUN(add_bias, 0)
+RUN(bias_grad, 0)
 RUN(add, 0)
 RUN(rope, 0)
 RUN(swiglu, 0)
@@ -47,6 +49,8 @@ static const struct fo_kernel table[FO_OP_COUNT] = {
 	[FO_OP_rmsnorm] = { .run = run_rmsnorm },
 	[FO_OP_rmsnorm_dx] = { .run = run_rmsnorm_dx },
 	[FO_OP_rmsnorm_dg] = { .run = run_rmsnorm_dg },
+	[FO_OP_add_bias] = { .run = run_add_bias },
+	[FO_OP_bias_grad] = { .run = run_bias_grad },
 	[FO_OP_add] = { .run = run_add },
 	[FO_OP_rope] = { .run = run_rope },
 	[FO_OP_swiglu] = { .run = run_swiglu },

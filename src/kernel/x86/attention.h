@@ -4,8 +4,8 @@
  * Operands (ops.def), T tokens, H query heads, K key/value heads, head h reads kv head h / (H/K), Q = attr.head_dim:
  *   forward:  q(T,HQ) k(T,KQ) v(T,KQ) doc_start(T,1) i32 | o(T,HQ) lse(T,H) f32
  *   backward: q k v o(T,HQ) lse do(T,HQ) doc_start | dq(T,HQ) dk(T,KQ) dv(T,KQ)
- * Query i sees the keys doc_start[i] <= j <= i; scores are attr.value q k'. doc_start must not decrease; entries outside
- * 0..i are clamped. Sums are fp32; outputs are written whole.
+ * Query i sees the keys doc_start[i] <= j <= i, with attr.window W only i - W < j; scores are attr.value q k'. doc_start must
+ * not decrease; entries outside 0..i are clamped. Sums are fp32; outputs are written whole.
  *
  * Results do not depend on the number of threads nor on timing: every sum has one order. Threads take tasks from a counter.
  *
