@@ -54,9 +54,14 @@ static void test_parameter_counts(void **state)
 		{ "smollm-1.7b", 1711376384 },
 		{ "mistral-7b", 7241732096 },
 		{ "qwen2.5-0.5b", 494032768 },
+		{ "mistral-7b-v0.3", 7248023552 },
+		{ "qwen2.5-1.5b", 1543714304 },
 		{ "qwen2.5-7b", 7615616512 },
 		{ "qwen3-0.6b", 596049920 },
+		{ "qwen3-4b", 4022468096 },
 		{ "qwen3-8b", 8190735360 },
+		{ "qwen3-14b", 14768307200 },
+		{ "qwen3-32b", 32762123264 },
 		{ "qwen3-30b-a3b", 30532122624 },
 		{ "mixtral-8x7b", 46702792704 },
 		{ "mixtral-8x22b", 140620634112 },
@@ -333,6 +338,29 @@ static void test_round_trip(void **state)
 static fo_status parse(const char *text, struct fo_model *m)
 {
 	return fo_model_parse(text, strlen(text), "config.json", m);
+}
+
+static void test_parse_windows(void **state)
+{
+	(void)state;
+	struct fo_model m;
+	assert_int_equal(parse(MISTRAL(""), &m), FO_OK); /* a file that says nothing means MistralConfig's default */
+	assert_int_equal(m.sliding_window, 4096);
+	assert_int_equal(parse(MISTRAL(", \"sliding_window\": null"), &m), FO_OK);
+	assert_int_equal(m.sliding_window, 0);
+	assert_int_equal(parse(MISTRAL(", \"sliding_window\": 7"), &m), FO_OK);
+	assert_int_equal(m.sliding_window, 7);
+	assert_int_equal(parse(QWEN2(", \"use_sliding_window\": true, \"max_window_layers\": 0"), &m), FO_OK);
+	assert_int_equal(m.sliding_window, 9);
+	assert_int_equal(parse(QWEN2(", \"use_sliding_window\": true, \"max_window_layers\": 2"), &m), FO_OK);
+	assert_int_equal(m.sliding_window, 0);
+	assert_int_equal(parse(QWEN2(", \"use_sliding_window\": true, \"layer_types\": [\"sliding_attention\", "
+				     "\"sliding_attention\"], \"max_window_layers\": 2"),
+			       &m),
+			 FO_OK);
+	assert_int_equal(m.sliding_window, 9);
+	assert_int_equal(parse(QWEN2(", \"layer_types\": [\"full_attention\", \"full_attention\"]"), &m), FO_OK);
+	assert_int_equal(m.sliding_window, 0);
 }
 
 static void test_parse(void **state)
@@ -690,6 +718,7 @@ int main(void)
 		cmocka_unit_test(test_type),
 		cmocka_unit_test(test_round_trip),
 		cmocka_unit_test(test_parse),
+		cmocka_unit_test(test_parse_windows),
 		cmocka_unit_test(test_parse_refuses),
 		cmocka_unit_test(test_parse_mutations),
 		cmocka_unit_test(test_load),
