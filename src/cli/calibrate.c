@@ -55,6 +55,8 @@ static bool wants_colour(void)
 /* "12.3 / 11.9" is quiet / all; "-" where no span was quiet. */
 static const char *both(struct fo_arena *a, double quiet, double all)
 {
+	if (isnan(all)) /* no ceiling to hold it against */
+		return "-";
 	return isnan(quiet) ? fo_arena_printf(a, "- / %.1f", all) : fo_arena_printf(a, "%.1f / %.1f", quiet, all);
 }
 
@@ -118,11 +120,17 @@ static const char *shape_text(struct fo_arena *a, const struct fo_machine_row *r
 	return s;
 }
 
-static const char *rate_text(struct fo_arena *a, const struct fo_machine_row *r)
+/* GFLOP/s of a product, GB/s of anything else. */
+static double rate_of(const struct fo_machine_row *r)
 {
-	bool product = fo_roofline_is_product(r);
-	double s = fo_machine_row_seconds(r);
-	return fo_arena_printf(a, "%.1f %s", (product ? r->flop : r->bytes) / s / 1e9, product ? "GFLOP/s" : "GB/s");
+	return (fo_roofline_is_product(r) ? r->flop : r->bytes) / fo_machine_row_seconds(r) / 1e9;
+}
+
+/* "matmul wgrad"; attention is causal, and the others have no variants. */
+static const char *work_text(struct fo_arena *a, const struct fo_machine_row *r)
+{
+	bool plain = !strcmp(r->variant, "-") || !strcmp(r->variant, "causal");
+	return plain ? r->kind : fo_arena_printf(a, "%s %s", r->kind, r->variant);
 }
 
 static bool same_kind(const struct fo_machine_row *a, const struct fo_machine_row *b)
@@ -149,44 +157,49 @@ static void print_kind(struct fo_table *t, const struct fo_roofline *f, struct f
 		if (c / fo_machine_row_seconds(r) > ceiling_of(f, best) / fo_machine_row_seconds(best))
 			best = r;
 	}
-	fo_table_row(t,
-		     fo_arena_printf(a, "%s%s%s", first->kind, strcmp(first->variant, "-") ? " " : "",
-				     strcmp(first->variant, "-") ? first->variant : ""),
-		     first->dtype, fo_arena_printf(a, "%zu", n),
+	fo_table_row(t, work_text(a, first), first->dtype, fo_arena_printf(a, "%zu", n),
 		     both(a, nq ? fo_stats_median(quiet, nq) : NAN, fo_stats_median(all, n)),
-		     fo_arena_printf(a, "%d %%", spans ? (int)lround(100.0 * calm / spans) : 0), rate_text(a, best),
-		     shape_text(a, best));
+		     fo_arena_printf(a, "%d %%", spans ? (int)lround(100.0 * calm / spans) : 0),
+		     fo_arena_printf(a, "%.1f", rate_of(best)), shape_text(a, best));
 }
 
-static void print_kernels(const struct fo_roofline *f, struct fo_arena *a)
+/* Products and attention against the peak, or the memory-bound operations against the memory. */
+static void print_kernels(const struct fo_roofline *f, struct fo_arena *a, bool products)
 {
 	struct fo_table t;
-	fo_table_init(&t, "llrrrrr");
-	fo_table_row(&t, "kernel", "type", "shapes", "% of ceiling", "quiet", "best shape", "");
-	fo_table_row(&t, "", "", "", "quiet / all", "spans", "", "");
+	int n = 0;
+	fo_table_init(&t, "llrrrrl");
+	fo_table_row(&t, products ? "products" : "memory-bound", "type", "shapes",
+		     products ? "% of peak" : "% of memory", "quiet", products ? "GFLOP/s" : "GB/s", "with shape");
+	fo_table_row(&t, "", "", "", "quiet / all", "spans", "at best", "");
 	for (size_t i = 0, end; i < f->m->rows; i = end) {
 		const struct fo_machine_row *r = &f->m->row[i];
 		for (end = i + 1; end < f->m->rows && same_kind(r, &f->m->row[end]); end++)
 			;
-		if (r->threads == f->threads && !fo_roofline_is_traffic(r) && strcmp(r->kind, "overhead"))
-			print_kind(&t, f, a, i, end);
+		if (r->threads != f->threads || fo_roofline_is_product(r) != products || fo_roofline_is_traffic(r) ||
+		    !(r->bytes > 0))
+			continue;
+		n++;
+		print_kind(&t, f, a, i, end);
 	}
-	fo_table_print(&t, stdout, "  ", false);
+	if (n) {
+		fo_table_print(&t, stdout, "  ", false);
+		printf("\n");
+	}
 	fo_table_fini(&t);
-	printf("\n");
 }
 
 static void print_all(const struct fo_machine *m, struct fo_arena *a)
 {
 	struct fo_table t;
-	fo_table_init(&t, "llrrrrr");
-	fo_table_row(&t, "work", "shape", "thr", "us, quiet", "all", "rate", "quiet");
+	fo_table_init(&t, "lllrrrrr");
+	fo_table_row(&t, "work", "type", "shape", "threads", "us, quiet", "us, all", "G/s", "quiet");
 	for (size_t i = 0; i < m->rows; i++) {
 		const struct fo_machine_row *r = &m->row[i];
-		fo_table_row(&t, fo_arena_printf(a, "%s %s %s", r->kind, r->variant, r->dtype), shape_text(a, r),
-			     fo_arena_printf(a, "%d", r->threads),
-			     isnan(r->time.quiet_median_s) ? "-" : fo_arena_printf(a, "%.5g", 1e6 * r->time.quiet_median_s),
-			     fo_arena_printf(a, "%.5g", 1e6 * r->time.median_s), r->bytes > 0 ? rate_text(a, r) : "-",
+		fo_table_row(&t, work_text(a, r), r->dtype, shape_text(a, r), fo_arena_printf(a, "%d", r->threads),
+			     isnan(r->time.quiet_median_s) ? "-" : fo_arena_printf(a, "%.4g", 1e6 * r->time.quiet_median_s),
+			     fo_arena_printf(a, "%.4g", 1e6 * r->time.median_s),
+			     r->bytes > 0 ? fo_arena_printf(a, "%.1f", rate_of(r)) : "-",
 			     fo_arena_printf(a, "%d/%d", r->time.quiet, r->time.spans));
 	}
 	fo_table_print(&t, stdout, "  ", false);
@@ -219,10 +232,12 @@ static void print_profile(const struct fo_machine *m, const struct fo_roofline *
 	fo_str_fini(&picture);
 	print_peaks(m, &a);
 	print_memory(m, &a);
-	if (all)
+	if (all) {
 		print_all(m, &a);
-	else
-		print_kernels(f, &a);
+	} else {
+		print_kernels(f, &a, true);
+		print_kernels(f, &a, false);
+	}
 	print_overhead(m);
 	fo_arena_fini(&a);
 }

@@ -68,7 +68,7 @@ fo_status fo_roofline_init(struct fo_roofline *r, const struct fo_machine *m)
 	memory_of(r);
 	for (size_t i = 0; i < m->rows; i++)
 		add_point(r, &m->row[i]);
-	/* The picture ends at the peak, not at the best kernel; below, whole powers of ten that take in every point. */
+	/* The picture ends at the peak, not at the best kernel; below, a little under the slowest. */
 	double low = top / 100, right = 64;
 	for (size_t i = 0; i < r->n; i++) {
 		low = fmin(low, r->point[i].flop_s);
@@ -76,7 +76,7 @@ fo_status fo_roofline_init(struct fo_roofline *r, const struct fo_machine *m)
 	}
 	r->x0 = FO_ROOFLINE_MEMORY / 2;
 	r->x1 = exp2(ceil(log2(right) + 0.5));
-	r->y0 = pow(10, floor(log10(low)));
+	r->y0 = low / 1.6;
 	r->y1 = top * 1.5;
 	return FO_OK;
 }

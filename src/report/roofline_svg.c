@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { WIDE = 960, HIGH = 660, X0 = 92, X1 = 936, Y0 = 108, Y1 = 540 };
+enum { WIDE = 960, HIGH = 660, X0 = 92, X1 = 922, Y0 = 108, Y1 = 540 };
 
 static double across(const struct fo_roofline *r, double x) { return X0 + (X1 - X0) * log(x / r->x0) / log(r->x1 / r->x0); }
 static double down(const struct fo_roofline *r, double y) { return Y1 - (Y1 - Y0) * log(y / r->y0) / log(r->y1 / r->y0); }
@@ -24,7 +24,7 @@ static const char style[] =
 	".p{--c:var(--p)}.a{--c:var(--a)}.e{--c:var(--e)}\n"
 	".m{stroke:var(--c);stroke-width:1.8;fill:var(--ground);fill-opacity:.75}.m.h{fill:var(--c);fill-opacity:.55}\n"
 	".narrow{display:none}\n"
-	"@media (max-width:640px){text{font-size:26px}.title{font-size:30px}.wide{display:none}.narrow{display:inline}"
+	"@media (max-width:640px){text{font-size:28px}.title{font-size:30px}.tick{transform:translateY(9px)}.wide{display:none}.narrow{display:inline}"
 	".m{stroke-width:3}.roof{stroke-width:4}}\n"
 	"</style>\n";
 
@@ -55,7 +55,7 @@ static void axes(const struct fo_roofline *r, struct fo_str *out)
 		double at = across(r, x);
 		fo_str_printf(out, "<path class=\"grid\" d=\"M%.1f %dV%d\"/>\n", at, Y0, Y1);
 		snprintf(label, sizeof label, x < 1 ? "1/%.0f" : "%.0f", x < 1 ? 1 / x : x);
-		text(out, n % 2 ? "soft mid wide" : "soft mid", at, Y1 + 26, label);
+		text(out, n % 2 ? "soft mid wide" : "soft mid tick", at, Y1 + 26, label);
 	}
 	for (double y = pow(10, ceil(log10(r->y0) - 1e-9)); y <= r->y1; y *= 10) {
 		static const char *const prefix[] = { "", "k", "M", "G", "T", "P", "E" };
@@ -65,8 +65,8 @@ static void axes(const struct fo_roofline *r, struct fo_str *out)
 		snprintf(label, sizeof label, "%.0f %s", y / pow(1000, i), prefix[i]);
 		text(out, "soft end", X0 - 10, at + 6, label);
 	}
-	text(out, "soft", X0 - 74, Y0 - 14, "FLOP/s");
-	text(out, "soft end", X1, Y1 + 54, "FLOP per byte moved");
+	text(out, "soft", X0 - 74, Y0 - 12, "FLOP/s");
+	text(out, "soft end tick", X1, Y1 + 54, "FLOP per byte moved");
 }
 
 static void ceilings(const struct fo_roofline *r, struct fo_str *out)
@@ -76,7 +76,7 @@ static void ceilings(const struct fo_roofline *r, struct fo_str *out)
 	double top = fmax(r->peak[0], r->peak[1]), bw = r->memory_byte_s;
 	for (int d = 0; d < 2; d++) {
 		double peak = r->peak[d];
-		if (!(peak > 0) || (!two && peak < top))
+		if (!(peak > 0) || (!two && (peak < top || (d && r->peak[0] == top))))
 			continue;
 		double from = bw > 0 ? fmin(fmax(peak / bw, r->x0), r->x1) : r->x0;
 		fo_str_printf(out, "<path class=\"roof\" d=\"M%.1f %.1fH%d\"/>\n", across(r, from), down(r, peak), X1);
@@ -124,7 +124,7 @@ static void points(const struct fo_roofline *r, struct fo_str *out)
 
 static void legend(struct fo_str *out)
 {
-	static const char *const name[] = { "matrix products", "attention", "memory-bound operations, drawn by bytes/s" };
+	static const char *const name[] = { "matrix products", "attention", "memory-bound (by bytes/s)" };
 	static const char *const brief[] = { "products", "attention", "by bytes/s" };
 	static const double wide_x[] = { 0, 168, 290 }, narrow_x[] = { 0, 190, 380 };
 	for (int narrow = 0; narrow < 2; narrow++) {
@@ -160,7 +160,7 @@ void fo_roofline_svg(const struct fo_roofline *r, struct fo_str *out)
 			 "below the register-only peak and the memory's slope, both axes logarithmic.</desc>\n");
 	fo_str_puts(out, style);
 	fo_str_printf(out, "<rect width=\"%d\" height=\"%d\" style=\"fill:var(--ground)\"/>\n", WIDE, HIGH);
-	snprintf(line, sizeof line, "%s, %d thread%s", r->m->cpu, r->threads, r->threads == 1 ? "" : "s");
+	snprintf(line, sizeof line, "%.56s, %d thread%s", r->m->cpu, r->threads, r->threads == 1 ? "" : "s");
 	text(out, "title", 18, 36, line);
 	snprintf(line, sizeof line, "kernels up to %s, calibrated %.10s", *r->m->isa ? r->m->isa : "?",
 		 *r->m->date ? r->m->date : "?");
