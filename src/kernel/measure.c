@@ -4,6 +4,7 @@
 #include "base/mem.h"
 
 #include <fcntl.h>
+#include <math.h>
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -149,6 +150,37 @@ void fo_meter_span(struct fo_meter *m, void (*fn)(void *arg), void *arg, struct 
 	s.after = m->last;
 	s.seconds = (double)(ns > 0 ? ns : 1) * 1e-9;
 	*out = s;
+}
+
+struct fo_measured fo_measure_work(struct fo_meter *m, void (*fn)(void *arg), void *arg, double flop, double seconds,
+				   int least)
+{
+	struct fo_measured r = { .quiet_ratio_median = NAN };
+	struct fo_quiet_span *span = NULL;
+	size_t cap = 0, n = 0, quiet = 0;
+	fn(arg);
+	fo_meter_idle(m);
+	int64_t end = fo_now_ns() + (int64_t)(seconds * 1e9);
+	do {
+		fo_array_room(&span, &cap, n, sizeof *span);
+		fo_meter_span(m, fn, arg, &span[n++]);
+	} while (n < (size_t)least || fo_now_ns() < end);
+	double *ratio = fo_xmalloc(3 * n * sizeof *ratio), *calm = ratio + n, *burst = calm + n;
+	for (size_t i = 0; i < n; i++) {
+		burst[i] = (span[i].before.flop_s + span[i].after.flop_s) / 2;
+		ratio[i] = flop / span[i].seconds / burst[i];
+		if (fo_quiet_is(&span[i], &m->best))
+			calm[quiet++] = ratio[i];
+	}
+	r.time = fo_quiet_stats(span, n, &m->best);
+	r.ratio_median = fo_stats_quantile(ratio, n, 0.5);
+	r.ratio_best = fo_stats_quantile(ratio, n, 1);
+	r.quiet_ratio_median = quiet ? fo_stats_quantile(calm, quiet, 0.5) : NAN;
+	r.burst_flop_s_median = fo_stats_quantile(burst, n, 0.5);
+	r.burst_flop_s_best = fo_stats_quantile(burst, n, 1);
+	free(ratio);
+	free(span);
+	return r;
 }
 
 fo_status fo_meter_init(struct fo_meter *m, const struct fo_kernel_set *set, int dtype, int threads)

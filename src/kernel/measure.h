@@ -34,6 +34,17 @@ void fo_meter_burst(struct fo_meter *m);
 void fo_meter_span(struct fo_meter *m, void (*fn)(void *arg), void *arg, struct fo_quiet_span *out);
 static inline void fo_meter_idle(struct fo_meter *m) { m->warm = false; }
 
+/* Repeats fn(arg), once to warm it and then at least `least` times and for at least `seconds`. Rates are FLOP/s of `flop`;
+ * a ratio is a span's rate over the mean of its two register bursts: what slows both cancels out. */
+struct fo_measured {
+	struct fo_quiet_stats time;
+	double ratio_median, ratio_best;      /* of all spans */
+	double quiet_ratio_median;            /* of the quiet ones; NaN without any */
+	double burst_flop_s_median, burst_flop_s_best;
+};
+struct fo_measured fo_measure_work(struct fo_meter *m, void (*fn)(void *arg), void *arg, double flop, double seconds,
+				   int least);
+
 /* The register-only loop on all threads at once for about n rounds each: all threads' FLOP over the time from the first start
  * to the last end. *share: of that time, what the thread worst off had a processor for. */
 double fo_measure_peak(const struct fo_kernel_set *set, int dtype, int threads, int64_t n, double *share);

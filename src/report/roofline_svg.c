@@ -1,6 +1,5 @@
 /* The roofline as SVG. Sizes are in units of the view box; where the picture is shown narrow (a telephone), a media query makes
  * text and marks larger and leaves out what then has no room. */
-#include "base/xml.h"
 #include "report/roofline.h"
 
 #include <math.h>
@@ -43,7 +42,7 @@ static void mark(struct fo_str *out, int kind, bool half, double x, double y)
 static void text(struct fo_str *out, const char *cls, double x, double y, const char *s)
 {
 	fo_str_printf(out, "<text class=\"%s\" x=\"%.1f\" y=\"%.1f\">", cls, x, y);
-	fo_xml_text(out, s);
+	fo_str_xml(out, s);
 	fo_str_puts(out, "</text>\n");
 }
 
@@ -93,7 +92,7 @@ static void ceilings(const struct fo_roofline *r, struct fo_str *out)
 		/* Along the slope, above its upper half. */
 		fo_str_printf(out, "<text class=\"wide mid\" transform=\"translate(%.1f %.1f) rotate(%.1f)\">",
 			      (xa + xb) / 2 - 8, (ya + yb) / 2 - 10, atan2(yb - ya, xb - xa) * 57.29577951308232);
-		fo_xml_text(out, label);
+		fo_str_xml(out, label);
 		fo_str_puts(out, "</text>\n");
 	}
 }
@@ -117,7 +116,7 @@ static void points(const struct fo_roofline *r, struct fo_str *out)
 					 fo_str_si(si, p->flop_s / FO_ROOFLINE_MEMORY, "B/s") :
 					 fo_str_si(si, p->flop_s, "FLOP/s"));
 			fo_str_puts(out, "><title>");
-			fo_xml_text(out, tip);
+			fo_str_xml(out, tip);
 			fo_str_printf(out, "</title></%s>\n", kind == FO_ROOFLINE_PRODUCT ? "circle" : "path");
 		}
 }
@@ -155,7 +154,7 @@ void fo_roofline_svg(const struct fo_roofline *r, struct fo_str *out)
 		      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" role=\"img\" "
 		      "aria-labelledby=\"t d\">\n<title id=\"t\">Roofline of ",
 		      WIDE, HIGH);
-	fo_xml_text(out, r->m->cpu);
+	fo_str_xml(out, r->m->cpu);
 	fo_str_puts(out, "</title>\n<desc id=\"d\">Measured rates of matrix products, attention and memory-bound operations "
 			 "below the register-only peak and the memory's slope, both axes logarithmic.</desc>\n");
 	fo_str_puts(out, style);
