@@ -126,10 +126,10 @@ static double rate_of(const struct fo_machine_row *r)
 	return (fo_roofline_is_product(r) ? r->flop : r->bytes) / fo_machine_row_seconds(r) / 1e9;
 }
 
-/* "matmul wgrad"; attention is causal, and the others have no variants. */
+/* "matmul wgrad"; attention is causal, the overhead the executor's, and the others have no variants. */
 static const char *work_text(struct fo_arena *a, const struct fo_machine_row *r)
 {
-	bool plain = !strcmp(r->variant, "-") || !strcmp(r->variant, "causal");
+	bool plain = !strcmp(r->variant, "-") || !strcmp(r->variant, "causal") || !strcmp(r->variant, "executor");
 	return plain ? r->kind : fo_arena_printf(a, "%s %s", r->kind, r->variant);
 }
 
@@ -193,12 +193,12 @@ static void print_all(const struct fo_machine *m, struct fo_arena *a)
 {
 	struct fo_table t;
 	fo_table_init(&t, "lllrrrrr");
-	fo_table_row(&t, "work", "type", "shape", "threads", "us, quiet", "us, all", "G/s", "quiet");
+	fo_table_row(&t, "work", "type", "shape", "thr.", "ms, quiet", "all", "G/s", "quiet");
 	for (size_t i = 0; i < m->rows; i++) {
 		const struct fo_machine_row *r = &m->row[i];
 		fo_table_row(&t, work_text(a, r), r->dtype, shape_text(a, r), fo_arena_printf(a, "%d", r->threads),
-			     isnan(r->time.quiet_median_s) ? "-" : fo_arena_printf(a, "%.4g", 1e6 * r->time.quiet_median_s),
-			     fo_arena_printf(a, "%.4g", 1e6 * r->time.median_s),
+			     isnan(r->time.quiet_median_s) ? "-" : fo_arena_printf(a, "%.4g", 1e3 * r->time.quiet_median_s),
+			     fo_arena_printf(a, "%.4g", 1e3 * r->time.median_s),
 			     r->bytes > 0 ? fo_arena_printf(a, "%.1f", rate_of(r)) : "-",
 			     fo_arena_printf(a, "%d/%d", r->time.quiet, r->time.spans));
 	}

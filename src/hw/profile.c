@@ -139,6 +139,15 @@ static double read_real(struct reader *r, const json_t *j, const char *key, doub
 #define WORK_HI 1e24
 enum { THREADS_HI = 1 << 16, COUNT_HI = 1 << 30 };
 
+/* Nothing, or at least one. */
+static double read_work(struct reader *r, const json_t *j, const char *key)
+{
+	double x = read_real(r, j, key, 0, WORK_HI, false);
+	if (x > 0 && x < 1)
+		bad(r, key, "0 or a number of at least 1");
+	return x;
+}
+
 static struct fo_machine_peak read_peak(struct reader *r, const json_t *j)
 {
 	struct fo_machine_peak p = { 0 };
@@ -168,8 +177,8 @@ static struct fo_machine_row read_row(struct reader *r, const json_t *j)
 		bad(r, "shape", "a list of at most 4 integers");
 	for (size_t i = 0; r->st == FO_OK && i < json_array_size(shape); i++)
 		w.dim[i] = read_int(r, json_array_get(shape, i), "shape", 1, (int64_t)1 << 50);
-	w.flop = read_real(r, j, "flop", 0, WORK_HI, false);
-	w.bytes = read_real(r, j, "bytes", 0, WORK_HI, false);
+	w.flop = read_work(r, j, "flop");
+	w.bytes = read_work(r, j, "bytes");
 	w.time.spans = (int)read_int(r, json_object_get(j, "spans"), "spans", 1, COUNT_HI);
 	w.time.quiet = (int)read_int(r, json_object_get(j, "quiet"), "quiet", 0, w.time.spans);
 	w.time.best_s = read_real(r, j, "best_s", SECONDS_LO, SECONDS_HI, false);

@@ -247,21 +247,30 @@ static fo_status make_grid(struct grid *g)
 	return FO_OK;
 }
 
-/* Leaves out the most expensive shapes until every round of the rest has room for a warm run and a measured one. */
+static bool is_product(const struct item *it) { return it->work.kernel && it->work.call.kind == FO_OP_matmul; }
+
 static int by_guess(const void *a, const void *b)
 {
 	double x = ((const struct item *)a)->guess_s, y = ((const struct item *)b)->guess_s;
 	return (x > y) - (x < y);
 }
+/* Leaves out the most expensive shapes until every round of the rest has room for a warm run and a measured one. The cheapest
+ * product of each number of threads stays: a profile without any says nothing. */
 static void fit(struct grid *g, double seconds)
 {
 	double need = 0;
 	size_t n = 0;
+	bool product[GROUPS_MAX] = { false };
 	qsort(g->item, g->n, sizeof *g->item, by_guess);
-	for (; n < g->n; n++) {
-		need += ROUNDS * (2 * g->item[n].guess_s + SPAN_OVERHEAD);
-		if (need > seconds)
-			break;
+	for (size_t i = 0; i < g->n; i++) {
+		struct item *it = &g->item[i];
+		bool first = false;
+		for (int t = 0; t < g->groups; t++)
+			if (is_product(it) && it->row.threads == g->group[t] && !product[t])
+				first = product[t] = true;
+		need += ROUNDS * (2 * it->guess_s + SPAN_OVERHEAD);
+		if (need <= seconds || first)
+			g->item[n++] = *it;
 	}
 	g->left_out += (int)(g->n - n);
 	g->n = n;
@@ -295,12 +304,11 @@ static void visit(struct grid *g, struct item *it, struct fo_meter *m, double sl
 	} while ((double)(fo_now_ns() - begin) * 1e-9 < slice);
 }
 
-/* The cheapest product of this group, however late it is: a profile without any says nothing. */
+/* The cheapest product of this group, however late it is. */
 static void visit_one_product(struct grid *g, int t)
 {
 	for (size_t i = 0; i < g->n; i++)
-		if (g->item[i].row.threads == g->group[t] && g->item[i].fn == fo_work_run &&
-		    g->item[i].work.call.kind == FO_OP_matmul) {
+		if (g->item[i].row.threads == g->group[t] && is_product(&g->item[i])) {
 			visit(g, &g->item[i], &g->meter[t][g->item[i].dtype == FO_BF16], 0);
 			return;
 		}

@@ -58,10 +58,10 @@ static void axes(const struct fo_roofline *r, struct fo_str *out)
 	}
 	for (double y = pow(10, ceil(log10(r->y0) - 1e-9)); y <= r->y1; y *= 10) {
 		static const char *const prefix[] = { "", "k", "M", "G", "T", "P", "E" };
-		int e = (int)lround(log10(y)), i = e / 3 < 6 ? e / 3 : 6;
+		int e = (int)lround(log10(y)), i = e < 0 ? 0 : e / 3 < 6 ? e / 3 : 6;
 		double at = down(r, y);
 		fo_str_printf(out, "<path class=\"grid\" d=\"M%d %.1fH%d\"/>\n", X0, at, X1);
-		snprintf(label, sizeof label, "%.0f %s", y / pow(1000, i), prefix[i]);
+		snprintf(label, sizeof label, "%g %s", y / pow(1000, i), prefix[i]);
 		text(out, "soft end", X0 - 10, at + 6, label);
 	}
 	text(out, "soft", X0 - 74, Y0 - 12, "FLOP/s");
@@ -104,7 +104,7 @@ static void points(const struct fo_roofline *r, struct fo_str *out)
 			const struct fo_roofline_point *p = &r->point[i];
 			char tip[256], si[32];
 			int at;
-			if (p->kind != kind)
+			if (p->kind != kind || p->flop_byte > r->x1 || p->flop_s < r->y0)
 				continue;
 			mark(out, kind, p->half, across(r, p->flop_byte), down(r, p->flop_s));
 			at = snprintf(tip, sizeof tip, "%s %s %s", p->row->kind, p->row->variant, p->row->dtype);
