@@ -73,6 +73,17 @@ void fo_machine_peak_put(struct fo_machine *m, const struct fo_machine_peak *p)
 	}
 }
 
+void fo_machine_peak_raise(struct fo_machine *m, const struct fo_machine_peak *p)
+{
+	struct fo_machine_peak *old = fo_machine_peak(m, p->dtype, p->threads);
+	if (!old || strcmp(old->method, p->method) || old->best_flop_s < p->best_flop_s) {
+		fo_machine_peak_put(m, p);
+	} else if (old->clean_bursts < p->clean_bursts) {
+		old->clean_bursts = p->clean_bursts;
+		old->bursts = p->bursts > old->bursts ? p->bursts : old->bursts;
+	}
+}
+
 /* ---- reading: every value is checked, the first that is wrong is named ---- */
 
 struct reader {

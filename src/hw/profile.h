@@ -20,6 +20,7 @@
 #include "base/str.h"
 #include "hw/quiet.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { FO_MACHINE_SCHEMA = 1, FO_MACHINE_DIMS = 4, FO_MACHINE_MAX_ROWS = 8192, FO_MACHINE_MAX_PEAKS = 256 };
@@ -31,6 +32,10 @@ struct fo_machine_peak {
 	int threads, bursts, clean_bursts;
 	double best_flop_s, median_flop_s;
 };
+/* Fewer clean bursts and the machine was too busy to tell its peak: such a peak may be low. It is shown with that remark, and
+ * training measures anew. */
+enum { FO_PEAK_ENOUGH = 20 };
+static inline bool fo_machine_peak_sure(const struct fo_machine_peak *p) { return p->clean_bursts >= FO_PEAK_ENOUGH; }
 struct fo_machine_row {
 	char kind[16], variant[12], dtype[8], set[8], date[32]; /* set: whose kernel ran */
 	int threads;
@@ -67,6 +72,8 @@ FO_CHECKED fo_status fo_machine_update(const char *path, const char *cpu,
 struct fo_machine_peak *fo_machine_peak(const struct fo_machine *m, const char *dtype, int threads);
 /* Replaces the peak of the same dtype and threads, or adds it. */
 void fo_machine_peak_put(struct fo_machine *m, const struct fo_machine_peak *p);
+/* The same, but a higher peak by the same method stays: a rate that was reached once can be reached. Bursts count from either. */
+void fo_machine_peak_raise(struct fo_machine *m, const struct fo_machine_peak *p);
 void fo_machine_row_add(struct fo_machine *m, const struct fo_machine_row *r);
 
 /* A question: dtype NULL: any; dims as in the table above. */

@@ -12,9 +12,8 @@
 #define BURST_NS \
 	500000 /* long enough that starting together costs little, short enough to fall between neighbours' loads */
 #define MAX_BURSTS 4096
-/* A burst is clean when every thread had its processor for FO_QUIET_SHARE of it. Fewer clean bursts than ENOUGH and the machine
- * was too busy to tell its peak: the result is used, with a warning in its source, but not kept. */
-#define ENOUGH 20
+/* A burst is clean when every thread had its processor for FO_QUIET_SHARE of it. Fewer clean bursts than FO_PEAK_ENOUGH and the
+ * machine was too busy to tell its peak: the result is used, with a warning in its source, but not kept. */
 #define REFRESH_SECONDS 0.2 /* a kept peak is looked at again: it may only rise */
 #define METHOD "register-only loop, random data, all threads at once, best of 0.5 ms bursts"
 
@@ -49,7 +48,7 @@ static void measure(const struct fo_kernel_set *set, int dtype, int threads, dou
 		/* A busy machine gets four times as long. */
 		double spent = (double)(fo_now_ns() - begin) * 1e-9;
 		double share;
-		if (count && spent > (clean >= ENOUGH ? 1 : 4) * seconds)
+		if (count && spent > (clean >= FO_PEAK_ENOUGH ? 1 : 4) * seconds)
 			break;
 		rate[count] = fo_measure_peak(set, dtype, threads, n, &share);
 		clean += share >= FO_QUIET_SHARE;
@@ -83,8 +82,8 @@ static bool known(const char *path, struct fo_calibration *c)
 		return false;
 	}
 	const struct fo_machine_peak *p = fo_machine_peak(&m, c->dtype, c->threads);
-	/* Of another processor or by another method: measured anew as well. */
-	bool good = p && !strcmp(m.cpu, c->cpu) && !strcmp(p->method, c->method);
+	/* Of another processor, by another method, or from a time when the machine was busy: measured anew as well. */
+	bool good = p && fo_machine_peak_sure(p) && !strcmp(m.cpu, c->cpu) && !strcmp(p->method, c->method);
 	if (good) {
 		c->best_flop_s = p->best_flop_s;
 		c->median_flop_s = p->median_flop_s;
@@ -106,14 +105,11 @@ static void raise_peak(struct fo_machine *m, void *ctx)
 				     .clean_bursts = c->clean_bursts,
 				     .best_flop_s = c->best_flop_s,
 				     .median_flop_s = c->median_flop_s };
-	const struct fo_machine_peak *old = fo_machine_peak(m, c->dtype, c->threads);
-	if (old && !strcmp(old->method, c->method) && old->best_flop_s >= c->best_flop_s)
-		return;
 	snprintf(p.dtype, sizeof p.dtype, "%s", c->dtype);
 	snprintf(p.set, sizeof p.set, "%s", c->set);
 	snprintf(p.date, sizeof p.date, "%s", c->date);
 	snprintf(p.method, sizeof p.method, "%s", c->method);
-	fo_machine_peak_put(m, &p);
+	fo_machine_peak_raise(m, &p);
 }
 
 fo_status fo_calibrate_peak(int dtype, int threads, double seconds, bool fresh, struct fo_calibration *out)
@@ -134,7 +130,7 @@ fo_status fo_calibrate_peak(int dtype, int threads, double seconds, bool fresh, 
 	if (st == FO_OK && (!kept || c.best_flop_s > before)) {
 		fo_clock_utc(c.date);
 		/* Without a cache (read-only home) the peak is measured each time: slower, not wrong. */
-		if (c.clean_bursts >= ENOUGH && fo_machine_update(path, c.cpu, raise_peak, &c) != FO_OK)
+		if (c.clean_bursts >= FO_PEAK_ENOUGH && fo_machine_update(path, c.cpu, raise_peak, &c) != FO_OK)
 			fo_err_clear();
 	}
 	fo_arena_fini(&a);
@@ -150,5 +146,5 @@ void fo_calibration_peak(const struct fo_calibration *c, struct fo_peak *peak)
 	snprintf(peak->source, sizeof peak->source,
 		 "measured on this machine %.10s: %s loop, %d thread%s, best of %d bursts%s", c->date, c->set,
 		 c->threads, c->threads == 1 ? "" : "s", c->bursts,
-		 c->clean_bursts < ENOUGH ? " (machine too busy: may be low)" : "");
+		 c->clean_bursts < FO_PEAK_ENOUGH ? " (machine too busy: may be low)" : "");
 }

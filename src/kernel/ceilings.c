@@ -377,7 +377,7 @@ static fo_status measure_peaks(struct grid *g, struct fo_machine *m)
 			memcpy(p.set, c.set, sizeof p.set);
 			memcpy(p.date, c.date, sizeof p.date);
 			memcpy(p.method, c.method, sizeof p.method);
-			fo_machine_peak_put(m, &p);
+			fo_machine_peak_raise(m, &p);
 			if (t == 0)
 				g->peak[d] = c.best_flop_s;
 		}

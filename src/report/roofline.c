@@ -63,6 +63,7 @@ fo_status fo_roofline_init(struct fo_roofline *r, const struct fo_machine *m)
 	for (int d = 0; d < 2; d++) {
 		const struct fo_machine_peak *p = fo_machine_peak(m, dtype[d], r->threads);
 		r->peak[d] = p ? p->best_flop_s : 0;
+		r->unsure |= p && !fo_machine_peak_sure(p);
 	}
 	double top = fmax(r->peak[0], r->peak[1]);
 	if (!r->threads || !(top > 0))
@@ -228,4 +229,6 @@ void fo_roofline_text(const struct fo_roofline *r, bool utf8, bool colour, struc
 		fo_str_printf(out, " memory %s (%s)\n", fo_str_si(si, r->memory_byte_s, "B/s"), r->memory_kind);
 	else
 		fo_str_puts(out, " memory: not measured\n");
+	if (r->unsure)
+		fo_str_puts(out, "  The machine was too busy to tell its peak, which may be low: calibrate again.\n");
 }

@@ -23,6 +23,7 @@ struct fo_roofline {
 	const struct fo_machine *m;
 	int threads;                  /* the most that products were measured with */
 	double peak[2];               /* f32, bf16; 0: not known */
+	bool unsure;                  /* a peak was measured on a busy machine: fo_machine_peak_sure */
 	double memory_byte_s;         /* highest of read, write and copy; 0: not known */
 	const char *memory_kind;
 	struct fo_roofline_point *point;

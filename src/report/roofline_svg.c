@@ -79,7 +79,7 @@ static void ceilings(const struct fo_roofline *r, struct fo_str *out)
 			continue;
 		double from = bw > 0 ? fmin(fmax(peak / bw, r->x0), r->x1) : r->x0;
 		fo_str_printf(out, "<path class=\"roof\" d=\"M%.1f %.1fH%d\"/>\n", across(r, from), down(r, peak), X1);
-		snprintf(label, sizeof label, "%s%s", two ? (d ? "bf16 " : "f32 ") : "peak ", fo_str_si(si, peak, "FLOP/s"));
+		snprintf(label, sizeof label, "%s%s%s", r->unsure ? "busy machine, may be low: " : "", two ? (d ? "bf16 " : "f32 ") : "peak ", fo_str_si(si, peak, "FLOP/s"));
 		text(out, "end", X1, down(r, peak) - 9, label);
 	}
 	if (bw > 0) {

@@ -239,6 +239,28 @@ static void test_update(void **state)
 	assert_int_equal(fo_machine_read(path, &m), FO_EIO);
 }
 
+/* A peak may only rise, unless it was measured in another way. */
+static void test_raise(void **state)
+{
+	(void)state;
+	struct fo_machine m = { 0 };
+	struct fo_machine_peak p = { .dtype = "f32", .method = "one", .threads = 1, .bursts = 50, .clean_bursts = 3 };
+	p.best_flop_s = 5e9;
+	fo_machine_peak_raise(&m, &p);
+	assert_false(fo_machine_peak_sure(&m.peak[0]));
+	p.best_flop_s = 4e9, p.clean_bursts = 40;
+	fo_machine_peak_raise(&m, &p);
+	assert_true(m.peaks == 1 && m.peak[0].best_flop_s == 5e9 && fo_machine_peak_sure(&m.peak[0]));
+	p.best_flop_s = 6e9, p.clean_bursts = 20;
+	fo_machine_peak_raise(&m, &p);
+	assert_true(m.peaks == 1 && m.peak[0].best_flop_s == 6e9);
+	p.best_flop_s = 1e9;
+	snprintf(p.method, sizeof p.method, "two");
+	fo_machine_peak_raise(&m, &p);
+	assert_true(m.peaks == 1 && m.peak[0].best_flop_s == 1e9);
+	fo_machine_fini(&m);
+}
+
 /* ---- the picture ---- */
 
 /* A small reader of XML: elements nest and end, attributes are quoted, no stray '<' or '&'. NULL: well formed. */
@@ -354,6 +376,6 @@ int main(void)
 	const struct CMUnitTest tests[] = { cmocka_unit_test(test_quiet),     cmocka_unit_test(test_round_trip),
 					    cmocka_unit_test(test_refusals),  cmocka_unit_test(test_lookup),
 					    cmocka_unit_test(test_update),    cmocka_unit_test(test_svg),
-					    cmocka_unit_test(test_text) };
+					    cmocka_unit_test(test_text),      cmocka_unit_test(test_raise) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

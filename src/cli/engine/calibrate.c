@@ -25,19 +25,12 @@ static void progress(void *ctx, const char *what, double share)
 	fflush(stderr);
 }
 
-struct news {
-	const struct fo_machine *from;
-};
-
 /* Rows and header are this calibration's; peaks may only rise. */
 static void take(struct fo_machine *m, void *ctx)
 {
-	const struct fo_machine *n = ((struct news *)ctx)->from;
-	for (size_t i = 0; i < n->peaks; i++) {
-		const struct fo_machine_peak *old = fo_machine_peak(m, n->peak[i].dtype, n->peak[i].threads);
-		if (!old || strcmp(old->method, n->peak[i].method) || old->best_flop_s < n->peak[i].best_flop_s)
-			fo_machine_peak_put(m, &n->peak[i]);
-	}
+	const struct fo_machine *n = (const struct fo_machine *)ctx;
+	for (size_t i = 0; i < n->peaks; i++)
+		fo_machine_peak_raise(m, &n->peak[i]);
 	memcpy(m->isa, n->isa, sizeof m->isa);
 	memcpy(m->date, n->date, sizeof m->date);
 	memcpy(m->method, n->method, sizeof m->method);
@@ -99,7 +92,7 @@ fo_status fo_cli_calibrate(const char *path, int threads, double seconds, bool q
 	if (s.live)
 		fprintf(stderr, "\r%60s\r", "");
 	if (st == FO_OK)
-		st = fo_machine_update(path, cpu, take, &(struct news){ &m });
+		st = fo_machine_update(path, cpu, take, &m);
 	fo_machine_fini(&m);
 	return st;
 }
