@@ -68,8 +68,8 @@ static void print_peaks(const struct fo_machine *m, struct fo_arena *a)
 	fo_table_row(&t, "", "", "GFLOP/s", "GFLOP/s", "bursts", "");
 	for (size_t i = 0; i < m->peaks; i++) {
 		const struct fo_machine_peak *p = &m->peak[i];
-		fo_table_row(&t, fo_arena_printf(a, "%s, registers only", p->dtype), fo_arena_printf(a, "%d", p->threads),
-			     fo_arena_printf(a, "%.1f", p->best_flop_s / 1e9),
+		fo_table_row(&t, fo_arena_printf(a, "%s, registers only", p->dtype),
+			     fo_arena_printf(a, "%d", p->threads), fo_arena_printf(a, "%.1f", p->best_flop_s / 1e9),
 			     fo_arena_printf(a, "%.1f", p->median_flop_s / 1e9),
 			     fo_arena_printf(a, "%d/%d", p->clean_bursts, p->bursts),
 			     fo_arena_printf(a, "%.10s %s", p->date, p->set));
@@ -90,7 +90,8 @@ static void print_memory(const struct fo_machine *m, struct fo_arena *a)
 		if (!fo_roofline_is_traffic(r))
 			continue;
 		n++;
-		fo_table_row(&t, fo_arena_printf(a, "%s%s", r->kind, strcmp(r->variant, "nt") ? "" : ", past the caches"),
+		fo_table_row(&t,
+			     fo_arena_printf(a, "%s%s", r->kind, strcmp(r->variant, "nt") ? "" : ", past the caches"),
 			     fo_arena_printf(a, "%d", r->threads),
 			     both(a, r->bytes / r->time.quiet_median_s / 1e9, r->bytes / r->time.median_s / 1e9),
 			     fo_arena_printf(a, "%.1f", r->bytes / r->time.best_s / 1e9),
@@ -197,7 +198,8 @@ static void print_all(const struct fo_machine *m, struct fo_arena *a)
 	for (size_t i = 0; i < m->rows; i++) {
 		const struct fo_machine_row *r = &m->row[i];
 		fo_table_row(&t, work_text(a, r), r->dtype, shape_text(a, r), fo_arena_printf(a, "%d", r->threads),
-			     isnan(r->time.quiet_median_s) ? "-" : fo_arena_printf(a, "%.4g", 1e3 * r->time.quiet_median_s),
+			     isnan(r->time.quiet_median_s) ? "-"
+							   : fo_arena_printf(a, "%.4g", 1e3 * r->time.quiet_median_s),
 			     fo_arena_printf(a, "%.4g", 1e3 * r->time.median_s),
 			     r->bytes > 0 ? fo_arena_printf(a, "%.1f", rate_of(r)) : "-",
 			     fo_arena_printf(a, "%d/%d", r->time.quiet, r->time.spans));
@@ -301,8 +303,11 @@ static fo_status act(const struct calibrate *in, const char *file)
 			fo_hint(st, "'flatout calibrate' measures this machine and writes that file");
 	} else {
 		const char *path = in->out ? in->out : kept;
-		st = fo_cli_calibrate(path, (int)in->threads, in->seconds > 0 ? in->seconds : in->quick ? 10 : 60, in->quick,
-				      in->json);
+		st = fo_cli_calibrate(path, (int)in->threads,
+				      in->seconds > 0 ? in->seconds
+				      : in->quick     ? 10
+						      : 60,
+				      in->quick, in->json);
 		if (st == FO_OK)
 			st = show_file(in, path);
 		if (st == FO_OK && !in->json)

@@ -20,7 +20,8 @@ static const struct fo_opt rows[] = {
 	FO_OPT_INT(struct mfu, seq, "mfu.seq", "S", NULL, 1, 1 << 30, "tokens", "sequence length (with --model)"),
 	FO_OPT_REAL(struct mfu, params, "mfu.params", "N", NULL, 1, 1e16, "weights",
 		    "instead of --model: weights that multiply a token"),
-	FO_OPT_TEXT(struct mfu, device, "mfu.device", "D", NULL, "accelerator: 'flatout devices' lists them; this: the machine itself, calibrated"),
+	FO_OPT_TEXT(struct mfu, device, "mfu.device", "D", NULL,
+		    "accelerator: 'flatout devices' lists them; this: the machine itself, calibrated"),
 	FO_OPT_INT(struct mfu, devices, "mfu.devices", "N", NULL, 1, 1 << 30, "devices", "how many of them"),
 	FO_OPT_REAL(struct mfu, total, "mfu.tokens-per-second", "T", NULL, 1e-9, 1e18, "tokens/s",
 		    "throughput of all devices together"),
@@ -264,7 +265,8 @@ static fo_status find_here(struct result *r)
 		at = p && (!at || known[k].precision == (int)r->precision) ? p : at;
 	}
 	if (at) {
-		r->here.source = fo_arena_printf(&r->arena, "measured on this machine: %s loop, %d thread%s, best of %d bursts%s",
+		r->here.source = fo_arena_printf(&r->arena,
+						 "measured on this machine: %s loop, %d thread%s, best of %d bursts%s",
 						 at->set, threads, threads == 1 ? "" : "s", at->bursts,
 						 fo_machine_peak_sure(at) ? "" : " (machine too busy: may be low)");
 		r->here.date = fo_arena_printf(&r->arena, "%.10s", at->date);

@@ -247,8 +247,7 @@ fo_status fo_machine_parse(const char *text, size_t len, const char *where, stru
 		read_text(&r, j, "isa", true, got.isa, sizeof got.isa);
 		read_text(&r, j, "date", false, got.date, sizeof got.date);
 		read_text(&r, j, "method", false, got.method, sizeof got.method);
-		got.cache_bytes =
-			read_int(&r, json_object_get(j, "cache_bytes"), "cache_bytes", 0, (int64_t)1 << 50);
+		got.cache_bytes = read_int(&r, json_object_get(j, "cache_bytes"), "cache_bytes", 0, (int64_t)1 << 50);
 		read_lists(&r, j, &got);
 	}
 	json_decref(j);

@@ -25,11 +25,9 @@ bool fo_quiet_is(const struct fo_quiet_span *s, const struct fo_burst *best)
 
 struct fo_quiet_stats fo_quiet_stats(const struct fo_quiet_span *v, size_t n, const struct fo_burst *best)
 {
-	struct fo_quiet_stats r = { .spans = (int)n,
-				    .best_s = NAN,
-				    .median_s = NAN,
-				    .quiet_best_s = NAN,
-				    .quiet_median_s = NAN };
+	struct fo_quiet_stats r = {
+		.spans = (int)n, .best_s = NAN, .median_s = NAN, .quiet_best_s = NAN, .quiet_median_s = NAN
+	};
 	double *all = fo_xmalloc((2 * n + 1) * sizeof *all), *quiet = all + n;
 	for (size_t i = 0; i < n; i++) {
 		all[i] = v[i].seconds;

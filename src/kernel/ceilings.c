@@ -18,8 +18,9 @@ enum { ROUNDS = 3, GROUPS_MAX = 20 }; /* groups: numbers of threads */
 #define SPAN_OVERHEAD 1e-3
 /* One region of operands: 32000 x 768 in f32 fits, 128256 x 4096 does not. */
 #define REGION_MOST ((size_t)256 << 20)
-#define METHOD \
-	"each span between two bursts (registers, second-level cache); quiet: bursts near their best and no thread waited " \
+#define METHOD                                                                                                       \
+	"each span between two bursts (registers, second-level cache); quiet: bursts near their best and no thread " \
+	"waited "                                                                                                    \
 	"for its processor; median of all spans beside it"
 
 struct item {
@@ -68,11 +69,12 @@ static struct item *item_add(struct grid *g, const char *kind, const char *varia
 	return it;
 }
 
-/* A guess of its time, only to see what fits into the time given: 0.7 of the peak, 8 GB/s from memory. */
+/* A guess of its time, only to see what fits into the time given: 0.7 of the peak (plain loops: a fiftieth, about 2 of
+ * 100 GFLOP/s on Zen 3, November 2026), 8 GB/s from memory. */
 static void guess(const struct grid *g, struct item *it)
 {
 	double peak = g->peak[it->dtype == FO_BF16] * it->row.threads;
-	it->guess_s = fmax(it->row.flop / (0.7 * peak), it->row.bytes / 8e9);
+	it->guess_s = fmax(it->row.flop / ((g->o->isa == FO_ISA_REF ? 0.02 : 0.7) * peak), it->row.bytes / 8e9);
 }
 
 static void take_work(struct grid *g, struct item *it, int dtype, const int64_t *dim, int dims)
@@ -107,7 +109,9 @@ static void add_products(struct grid *g, int dtype, int threads)
 			for (int p = 0; p < FO_WORK_PASSES; p++) {
 				int64_t t = size[s].tokens, out = layer[l].out, in = layer[l].in;
 				int64_t dim[] = { p == FO_WORK_WGRAD ? out : t, p == FO_WORK_FORWARD ? out : in,
-						  p == FO_WORK_FORWARD ? in : p == FO_WORK_DGRAD ? out : t };
+						  p == FO_WORK_FORWARD ? in
+						  : p == FO_WORK_DGRAD ? out
+								       : t };
 				if (g->o->quick && !(layer[l].quick && size[s].quick))
 					continue;
 				struct item *it = item_add(g, "matmul", fo_work_pass_name[p], fo_dtype_name[dtype],
@@ -192,12 +196,12 @@ static fo_status add_programs(struct grid *g, int dtype, int threads)
 		m.hidden = shape[i].hidden;
 		m.ffn = shape[i].ffn;
 		m.heads = m.kv_heads = m.hidden / m.head_dim;
-		FO_TRY(fo_program_lower(&p, &m,
-					&(struct fo_lowering){
-						.seq = shape[i].tokens,
-						.rows = 1,
-						.micro_batches = 1,
-						.precision = dtype == FO_BF16 ? FO_PRECISION_BF16 : FO_PRECISION_F32 }));
+		FO_TRY(fo_program_lower(
+			&p, &m,
+			&(struct fo_lowering){ .seq = shape[i].tokens,
+					       .rows = 1,
+					       .micro_batches = 1,
+					       .precision = dtype == FO_BF16 ? FO_PRECISION_BF16 : FO_PRECISION_F32 }));
 		add_operations(g, &p, dtype, threads);
 		fo_program_fini(&p);
 	}
@@ -208,7 +212,9 @@ static void add_traffic(struct grid *g, int threads)
 {
 	for (int k = 0; k < FO_MEMORY_KINDS; k++)
 		for (int past = 0; past < 2; past++) {
-			struct fo_traffic t = { .data = &g->traffic, .kind = k, .past_caches = past, .threads = threads };
+			struct fo_traffic t = {
+				.data = &g->traffic, .kind = k, .past_caches = past, .threads = threads
+			};
 			if (!fo_traffic_can(&t))
 				continue;
 			struct item *it = item_add(g, fo_memory_kind_name[k], past ? "nt" : "plain", "-", threads);

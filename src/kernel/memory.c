@@ -52,12 +52,14 @@ static void part(size_t bytes, int thread, int threads, size_t *begin, size_t *e
 fo_status fo_traffic_data_new(struct fo_traffic_data *d, int64_t cache_bytes, int threads)
 {
 	*d = (struct fo_traffic_data){ 0 };
-	size_t bytes = 4 * (size_t)cache_bytes, memory = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGE_SIZE);
+	size_t bytes = 4 * (size_t)cache_bytes,
+	       memory = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGE_SIZE);
 	bytes = bytes < LEAST ? LEAST : bytes > MOST ? MOST : bytes;
 	bytes = bytes > memory / 8 ? memory / 8 : bytes;
 	bytes = bytes / PIECE * PIECE;
 	if (!bytes)
-		return fo_fail(FO_ENOMEM, "less than %d MiB of memory: too little to measure its rate", 8 * PIECE >> 20);
+		return fo_fail(FO_ENOMEM, "less than %d MiB of memory: too little to measure its rate",
+			       8 * PIECE >> 20);
 	void *from = NULL, *to = NULL;
 	fo_status st = fo_pages_new(bytes, &from);
 	if (st == FO_OK)

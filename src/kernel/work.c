@@ -34,7 +34,8 @@ static void finish(struct fo_work *w, enum fo_isa isa, int threads)
 void fo_work_linear(struct fo_work *w, enum fo_isa isa, enum fo_work_pass pass, int64_t tokens, int64_t out, int64_t in,
 		    int dtype, int threads)
 {
-	*w = (struct fo_work){ .call = { .kind = FO_OP_matmul }, .flop = 2.0 * (double)tokens * (double)out * (double)in };
+	*w = (struct fo_work){ .call = { .kind = FO_OP_matmul },
+			       .flop = 2.0 * (double)tokens * (double)out * (double)in };
 	w->call.attr.ta = pass == FO_WORK_WGRAD;
 	w->call.attr.tb = pass == FO_WORK_FORWARD;
 	operand(w, tokens, pass == FO_WORK_FORWARD ? in : out, dtype, FO_READ);
@@ -167,8 +168,8 @@ fo_status fo_work_data_new(struct fo_work_data *d)
 		d->at[r] = p;
 	}
 	/* The regions to write are touched as well: no page is to be found by a kernel's first run. */
-	int64_t singles = (int64_t)(d->bytes[FO_WORK_READ_F32] / 4), halves = (int64_t)(d->bytes[FO_WORK_READ_BF16] / 2),
-		rows = (int64_t)(d->bytes[FO_WORK_INDEX] / 4);
+	int64_t singles = (int64_t)(d->bytes[FO_WORK_READ_F32] / 4),
+		halves = (int64_t)(d->bytes[FO_WORK_READ_BF16] / 2), rows = (int64_t)(d->bytes[FO_WORK_INDEX] / 4);
 #pragma omp parallel
 	{
 #pragma omp for nowait
@@ -176,8 +177,8 @@ fo_status fo_work_data_new(struct fo_work_data *d)
 			((float *)d->at[FO_WORK_READ_F32])[i] = (float)(fo_rng_uniform(1, (uint64_t)i) - 0.5);
 #pragma omp for nowait
 		for (int64_t i = 0; i < halves; i++)
-			((uint16_t *)d->at[FO_WORK_READ_BF16])[i] =
-				fo_bf16_from_f32((float)(fo_rng_uniform(2, (uint64_t)i) - 0.5));
+			((uint16_t *)d->at[FO_WORK_READ_BF16])[i] = fo_bf16_from_f32(
+				(float)(fo_rng_uniform(2, (uint64_t)i) - 0.5));
 	}
 	for (int r = FO_WORK_WRITE_F32; r <= FO_WORK_WRITE_BF16; r++)
 		if (d->bytes[r])
@@ -185,9 +186,9 @@ fo_status fo_work_data_new(struct fo_work_data *d)
 	for (int64_t i = 0; i < rows; i++)
 		((int32_t *)d->at[FO_WORK_INDEX])[i] = (int32_t)i;
 	static const double hyper[FO_HYPER_COUNT] = {
-		[FO_HYPER_LR] = 1e-6,  [FO_HYPER_BETA1] = 0.9, [FO_HYPER_BETA2] = 0.95, [FO_HYPER_EPS] = 1e-8,
-		[FO_HYPER_DECAY] = .1, [FO_HYPER_CORR1] = 1,   [FO_HYPER_CORR2] = 1,    [FO_HYPER_CLIP] = 1,
-		[FO_HYPER_INV_TOKENS] = 1e-3,
+		[FO_HYPER_LR] = 1e-6,  [FO_HYPER_BETA1] = 0.9, [FO_HYPER_BETA2] = 0.95,
+		[FO_HYPER_EPS] = 1e-8, [FO_HYPER_DECAY] = .1,  [FO_HYPER_CORR1] = 1,
+		[FO_HYPER_CORR2] = 1,  [FO_HYPER_CLIP] = 1,    [FO_HYPER_INV_TOKENS] = 1e-3,
 	};
 	double *f64 = (double *)d->at[FO_WORK_F64];
 	if (f64) {

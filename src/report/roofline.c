@@ -100,11 +100,11 @@ static const struct {
 	const char *letter, *symbol, *colour;
 } glyph[CELLS] = {
 	[EMPTY] = { " ", " ", "" },
-	[SLOPE] = { "/", "\xe2\x95\xb1", "\033[90m" },          /* U+2571 */
-	[PEAK] = { "-", "\xe2\x94\x80", "\033[90m" },           /* U+2500 */
-	[PRODUCT] = { "m", "\xe2\x97\x8f", "\033[34m" },        /* U+25CF */
-	[ATTENTION] = { "a", "\xe2\x97\x86", "\033[33m" },      /* U+25C6 */
-	[OPERATION] = { "e", "\xe2\x96\xb2", "\033[32m" },      /* U+25B2 */
+	[SLOPE] = { "/", "\xe2\x95\xb1", "\033[90m" },     /* U+2571 */
+	[PEAK] = { "-", "\xe2\x94\x80", "\033[90m" },      /* U+2500 */
+	[PRODUCT] = { "m", "\xe2\x97\x8f", "\033[34m" },   /* U+25CF */
+	[ATTENTION] = { "a", "\xe2\x97\x86", "\033[33m" }, /* U+25C6 */
+	[OPERATION] = { "e", "\xe2\x96\xb2", "\033[32m" }, /* U+25B2 */
 };
 
 static double along(double v, double lo, double hi) { return log(v / lo) / log(hi / lo); }
@@ -191,7 +191,8 @@ void fo_roofline_text(const struct fo_roofline *r, bool utf8, bool colour, struc
 	for (int l = 0; l < HIGH; l++) {
 		/* A label where a power of ten falls into this line. */
 		double lo = r->y0 * pow(r->y1 / r->y0, (double)(HIGH - 1 - l) / HIGH),
-		       hi = r->y0 * pow(r->y1 / r->y0, (double)(HIGH - l) / HIGH), ten = pow(10, ceil(log10(lo) - 1e-9));
+		       hi = r->y0 * pow(r->y1 / r->y0, (double)(HIGH - l) / HIGH),
+		       ten = pow(10, ceil(log10(lo) - 1e-9));
 		if (ten < hi * (1 - 1e-9)) {
 			fo_str_si(si, ten, "");
 			char *point = strchr(si, '.'), *space = strchr(si, ' ');

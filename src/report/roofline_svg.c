@@ -8,13 +8,20 @@
 
 enum { WIDE = 960, HIGH = 660, X0 = 92, X1 = 922, Y0 = 108, Y1 = 540 };
 
-static double across(const struct fo_roofline *r, double x) { return X0 + (X1 - X0) * log(x / r->x0) / log(r->x1 / r->x0); }
-static double down(const struct fo_roofline *r, double y) { return Y1 - (Y1 - Y0) * log(y / r->y0) / log(r->y1 / r->y0); }
+static double across(const struct fo_roofline *r, double x)
+{
+	return X0 + (X1 - X0) * log(x / r->x0) / log(r->x1 / r->x0);
+}
+static double down(const struct fo_roofline *r, double y)
+{
+	return Y1 - (Y1 - Y0) * log(y / r->y0) / log(r->y1 / r->y0);
+}
 
 /* Blue, vermilion and green of Okabe and Ito's palette, which colour-blind readers tell apart; lighter on dark ground. */
 static const char style[] =
 	"<style>\n"
-	":root{--ground:#fff;--ink:#1b1f24;--soft:#5b6570;--grid:#e4e7eb;--roof:#3d4650;--p:#0072b2;--a:#d55e00;--e:#008a63}\n"
+	":root{--ground:#fff;--ink:#1b1f24;--soft:#5b6570;--grid:#e4e7eb;--roof:#3d4650;--p:#0072b2;--a:#d55e00;--e:#"
+	"008a63}\n"
 	"@media (prefers-color-scheme:dark){:root{--ground:#14181d;--ink:#e8ebef;--soft:#a3adb8;--grid:#2a3139;"
 	"--roof:#c3cad2;--p:#56b4e9;--a:#ff9a4d;--e:#3ecf9f}}\n"
 	"text{font:15px system-ui,sans-serif;fill:var(--ink)}\n"
@@ -23,7 +30,9 @@ static const char style[] =
 	".p{--c:var(--p)}.a{--c:var(--a)}.e{--c:var(--e)}\n"
 	".m{stroke:var(--c);stroke-width:1.8;fill:var(--ground);fill-opacity:.75}.m.h{fill:var(--c);fill-opacity:.55}\n"
 	".narrow{display:none}\n"
-	"@media (max-width:640px){text{font-size:28px}.title{font-size:30px}.tick{transform:translateY(9px)}.wide{display:none}.narrow{display:inline}"
+	"@media "
+	"(max-width:640px){text{font-size:28px}.title{font-size:30px}.tick{transform:translateY(9px)}.wide{display:"
+	"none}.narrow{display:inline}"
 	".m{stroke-width:3}.roof{stroke-width:4}}\n"
 	"</style>\n";
 
@@ -79,7 +88,8 @@ static void ceilings(const struct fo_roofline *r, struct fo_str *out)
 			continue;
 		double from = bw > 0 ? fmin(fmax(peak / bw, r->x0), r->x1) : r->x0;
 		fo_str_printf(out, "<path class=\"roof\" d=\"M%.1f %.1fH%d\"/>\n", across(r, from), down(r, peak), X1);
-		snprintf(label, sizeof label, "%s%s%s", r->unsure ? "busy machine, may be low: " : "", two ? (d ? "bf16 " : "f32 ") : "peak ", fo_str_si(si, peak, "FLOP/s"));
+		snprintf(label, sizeof label, "%s%s%s", r->unsure ? "busy machine, may be low: " : "",
+			 two ? (d ? "bf16 " : "f32 ") : "peak ", fo_str_si(si, peak, "FLOP/s"));
 		text(out, "end", X1, down(r, peak) - 9, label);
 	}
 	if (bw > 0) {
@@ -112,9 +122,8 @@ static void points(const struct fo_roofline *r, struct fo_str *out)
 				at += snprintf(tip + at, sizeof tip - (size_t)at, "%s%lld", k ? " x " : ", ",
 					       (long long)p->row->dim[k]);
 			snprintf(tip + at, sizeof tip - (size_t)at, ": %s",
-				 kind == FO_ROOFLINE_OPERATION ?
-					 fo_str_si(si, p->flop_s / FO_ROOFLINE_MEMORY, "B/s") :
-					 fo_str_si(si, p->flop_s, "FLOP/s"));
+				 kind == FO_ROOFLINE_OPERATION ? fo_str_si(si, p->flop_s / FO_ROOFLINE_MEMORY, "B/s")
+							       : fo_str_si(si, p->flop_s, "FLOP/s"));
 			fo_str_puts(out, "><title>");
 			fo_str_xml(out, tip);
 			fo_str_printf(out, "</title></%s>\n", kind == FO_ROOFLINE_PRODUCT ? "circle" : "path");
@@ -144,7 +153,8 @@ static void legend(struct fo_str *out)
 		fo_str_puts(out, "</g>\n");
 	}
 	text(out, "soft wide", X0, HIGH - 6,
-	     "Medians of quiet spans where there are enough, else of all. A ceiling is what the machine was seen to reach.");
+	     "Medians of quiet spans where there are enough, else of all. A ceiling is what the machine was seen to "
+	     "reach.");
 }
 
 void fo_roofline_svg(const struct fo_roofline *r, struct fo_str *out)
@@ -155,8 +165,9 @@ void fo_roofline_svg(const struct fo_roofline *r, struct fo_str *out)
 		      "aria-labelledby=\"t d\">\n<title id=\"t\">Roofline of ",
 		      WIDE, HIGH);
 	fo_str_xml(out, r->m->cpu);
-	fo_str_puts(out, "</title>\n<desc id=\"d\">Measured rates of matrix products, attention and memory-bound operations "
-			 "below the register-only peak and the memory's slope, both axes logarithmic.</desc>\n");
+	fo_str_puts(out,
+		    "</title>\n<desc id=\"d\">Measured rates of matrix products, attention and memory-bound operations "
+		    "below the register-only peak and the memory's slope, both axes logarithmic.</desc>\n");
 	fo_str_puts(out, style);
 	fo_str_printf(out, "<rect width=\"%d\" height=\"%d\" style=\"fill:var(--ground)\"/>\n", WIDE, HIGH);
 	snprintf(line, sizeof line, "%.56s, %d thread%s", r->m->cpu, r->threads, r->threads == 1 ? "" : "s");

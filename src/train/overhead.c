@@ -29,8 +29,7 @@ static fo_status make(struct fo_overhead *o)
 	m.heads = m.kv_heads = 4;
 	m.ffn = 128;
 	m.vocab = 256;
-	FO_TRY(fo_program_lower(&o->program, &m,
-				&(struct fo_lowering){ .seq = 64, .rows = 1, .micro_batches = 1 }));
+	FO_TRY(fo_program_lower(&o->program, &m, &(struct fo_lowering){ .seq = 64, .rows = 1, .micro_batches = 1 }));
 	FO_TRY(fo_store_new(&o->store, &o->program));
 	FO_TRY(fo_exec_new(&o->exec, &o->program, o->store, &o->options, port, NULL, NULL));
 	return fo_exec_step(o->exec, o->step++);

@@ -46,14 +46,12 @@ static fo_status measure(struct fo_machine *m, struct fo_ceilings_options *o)
 	struct fo_ceilings_result r;
 	FO_TRY(fo_isa_choose(&o->isa));
 	FO_TRY(fo_overhead_new(&overhead));
-	struct fo_ceilings_extra extra = { .row = { .kind = "overhead",
-						    .variant = "executor",
-						    .dtype = "-",
-						    .set = "null",
-						    .threads = 1 },
-					   .fn = fo_overhead_run,
-					   .arg = overhead,
-					   .units = fo_overhead_operations(overhead) };
+	struct fo_ceilings_extra extra = {
+		.row = { .kind = "overhead", .variant = "executor", .dtype = "-", .set = "null", .threads = 1 },
+		.fn = fo_overhead_run,
+		.arg = overhead,
+		.units = fo_overhead_operations(overhead)
+	};
 	o->extra = &extra;
 	o->extras = 1;
 	fo_status st = fo_ceilings_measure(o, m, &r);
