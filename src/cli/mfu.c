@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 
 #include "hw/catalogue.h"
+#include "hw/profile.h"
 #include "model/model.h"
 
 #include <stdlib.h>
@@ -19,7 +20,8 @@ static const struct fo_opt rows[] = {
 	FO_OPT_INT(struct mfu, seq, "mfu.seq", "S", NULL, 1, 1 << 30, "tokens", "sequence length (with --model)"),
 	FO_OPT_REAL(struct mfu, params, "mfu.params", "N", NULL, 1, 1e16, "weights",
 		    "instead of --model: weights that multiply a token"),
-	FO_OPT_TEXT(struct mfu, device, "mfu.device", "D", NULL, "accelerator: 'flatout devices' lists them"),
+	FO_OPT_TEXT(struct mfu, device, "mfu.device", "D", NULL,
+		    "accelerator: 'flatout devices' lists them; this: the machine itself, calibrated"),
 	FO_OPT_INT(struct mfu, devices, "mfu.devices", "N", NULL, 1, 1 << 30, "devices", "how many of them"),
 	FO_OPT_REAL(struct mfu, total, "mfu.tokens-per-second", "T", NULL, 1e-9, 1e18, "tokens/s",
 		    "throughput of all devices together"),
@@ -41,6 +43,7 @@ enum { MAX_NOTES = 6 };
 struct result {
 	struct mfu in;
 	const struct fo_device *device;
+	struct fo_device here; /* --device this */
 	enum fo_precision precision;
 	double peak;              /* TFLOP/s of one device, dense */
 	double tokens_per_second; /* all devices */
@@ -169,7 +172,7 @@ static void print_json(const struct result *r)
 	fo_json_text(&j, "device", r->device->name);
 	fo_json_text(&j, "dtype", fo_precision_name[r->precision]);
 	fo_json_real(&j, "peak_tflops", r->peak);
-	fo_json_text(&j, "peak_kind", "dense");
+	fo_json_text(&j, "peak_kind", r->device == &r->here ? "measured" : "dense");
 	fo_json_text(&j, "peak_source", r->device->source);
 	fo_json_text(&j, "peak_date", r->device->date);
 	fo_json_array(&j, "notes");
@@ -210,8 +213,8 @@ static void print_inputs(struct result *r)
 		     fo_arena_printf(&r->arena, "%.1f in all, %.1f per device", r->tokens_per_second,
 				     r->tokens_per_second / (double)in->devices));
 	fo_table_row(&t, "peak",
-		     fo_arena_printf(&r->arena, "%g TFLOP/s per device, %s, dense", r->peak,
-				     fo_precision_name[r->precision]));
+		     fo_arena_printf(&r->arena, "%.6g TFLOP/s per device, %s, %s", r->peak,
+				     fo_precision_name[r->precision], r->device == &r->here ? "measured" : "dense"));
 	fo_table_row(&t, "peak from", fo_arena_printf(&r->arena, "%s (%s)", r->device->source, r->device->date));
 	for (int i = 0; i < r->notes; i++)
 		fo_table_row(&t, "note", r->note[i]);
@@ -236,6 +239,51 @@ static void print_text(struct result *r)
 	print_inputs(r);
 }
 
+/* This machine as a device: the peaks that calibration measured, of all its threads. */
+static fo_status find_here(struct result *r)
+{
+	static const struct {
+		const char *dtype;
+		int precision;
+	} known[] = { { "f32", FO_PREC_FP32 }, { "bf16", FO_PREC_BF16 } };
+	struct fo_machine m;
+	const struct fo_machine_peak *at = NULL;
+	char *cpu = fo_arena_alloc(&r->arena, sizeof m.cpu);
+	fo_cpu_name(cpu, sizeof m.cpu);
+	fo_status st = fo_machine_read(fo_machine_path(&r->arena, cpu), &m);
+	if (st != FO_OK)
+		return fo_hint(st, "'flatout calibrate' measures this machine and writes that file");
+	r->here = (struct fo_device){ .name = cpu, .aliases = "", .kind = "cpu" };
+	for (int p = 0; p < FO_PREC_COUNT; p++)
+		r->here.dense[p] = r->here.sparse[p] = FO_UNKNOWN;
+	int threads = 0;
+	for (size_t i = 0; i < m.peaks; i++)
+		threads = m.peak[i].threads > threads ? m.peak[i].threads : threads;
+	for (size_t k = 0; k < sizeof known / sizeof *known; k++) {
+		const struct fo_machine_peak *p = fo_machine_peak(&m, known[k].dtype, threads);
+		r->here.dense[known[k].precision] = p ? p->best_flop_s / 1e12 : FO_UNKNOWN;
+		at = p && (!at || known[k].precision == (int)r->precision) ? p : at;
+	}
+	if (at) {
+		r->here.source = fo_arena_printf(&r->arena,
+						 "measured on this machine: %s loop, %d thread%s, best of %d bursts%s",
+						 at->set, threads, threads == 1 ? "" : "s", at->bursts,
+						 fo_machine_peak_sure(at) ? "" : " (machine too busy: may be low)");
+		r->here.date = fo_arena_printf(&r->arena, "%.10s", at->date);
+		r->device = &r->here;
+	} else {
+		st = fo_hint(fo_fail(FO_EARG, "the profile of this machine has no peak"),
+			     "'flatout calibrate' measures it");
+	}
+	fo_machine_fini(&m);
+	return st;
+}
+
+static fo_status find_device(struct result *r, const struct fo_catalogue *c)
+{
+	return strcmp(r->in.device, "this") ? fo_catalogue_find(c, r->in.device, &r->device) : find_here(r);
+}
+
 static fo_status measure(const struct mfu *in)
 {
 	struct result r = { .in = *in, .flop = { .mfu = NAN, .mfu_causal = NAN, .mfu_6n = 6 * in->params } };
@@ -252,7 +300,7 @@ static fo_status measure(const struct mfu *in)
 						   : in->tokens_per_step / in->step_seconds;
 	fo_status st;
 	FO_TRY(fo_catalogue_load(&c, in->devices_file));
-	FO_TRY_OR(st, fo_catalogue_find(&c, in->device, &r.device), done);
+	FO_TRY_OR(st, find_device(&r, &c), done);
 	FO_TRY_OR(st, fo_device_peak(r.device, r.precision, &r.peak), done);
 	add_notes(&r);
 	if (in->json)
@@ -293,6 +341,8 @@ const struct fo_command fo_cmd_mfu = {
 		"\n"
 		"  flatout mfu --model llama-3.1-8b --seq 8192 --device b200 --devices 1 \\\n"
 		"      --tokens-per-second 21111\n"
+		"  flatout mfu --model flatout-134m --seq 512 --device this --devices 1 \\\n"
+		"      --tokens-per-second 250\n"
 		"  flatout mfu --params 7e9 --device h100 --devices 8 --step-seconds 1.2 \\\n"
 		"      --tokens-per-step 32768",
 	.opts = rows,

@@ -9,6 +9,7 @@
 #define FO_KERNEL_CALIBRATE_H
 
 #include "base/err.h"
+#include "hw/profile.h" /* fo_cpu_name */
 #include "program/program.h"
 #include "timeline/timeline.h"
 
@@ -23,8 +24,6 @@ struct fo_calibration {
  * set has a register-only loop (then there is no MFU). seconds: how long to measure each set. */
 FO_CHECKED fo_status fo_calibrate_peak(int dtype, int threads, double seconds, bool fresh, struct fo_calibration *out);
 void fo_calibration_peak(const struct fo_calibration *c, struct fo_peak *peak);
-/* The processor's name as the system tells it. */
-void fo_cpu_name(char *buf, size_t size);
 /* Hardware threads this process may use (affinity and container limits respected). */
 int fo_cpu_threads(void);
 

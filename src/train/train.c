@@ -64,7 +64,7 @@ static struct fo_batch_shape batch_shape(const struct fo_session *s, int64_t mic
 	return (struct fo_batch_shape){ .seq = s->r->seq,
 					.rows = s->r->rows,
 					.micro_batches = micro_batches,
-					.packing = s->r->packing ? FO_PACK_PADDED : FO_PACK_PACKED,
+					.packing = (enum fo_packing)s->r->packing,
 					.window = s->model.sliding_window };
 }
 

@@ -2,7 +2,9 @@
 #include "support/fuzz_targets.h"
 #include "ckpt/ckpt.h"
 #include "data/data_int.h"
+#include "hw/profile.h"
 #include "program/run.h"
+#include "report/roofline.h"
 #include "timeline/timeline.h"
 
 #include <jansson.h>
@@ -266,9 +268,42 @@ static void json_line(const void *bytes, size_t n)
 	free(copy);
 }
 
+static void profile(const void *bytes, size_t n)
+{
+	struct fo_machine m;
+	struct fo_roofline r;
+	fo_err_clear();
+	fo_status st = fo_machine_parse(bytes, n, "fuzz", &m);
+	explained(st);
+	if (st != FO_OK)
+		return;
+	struct fo_str s = { 0 };
+	fo_machine_json(&m, &s);
+	fo_str_fini(&s);
+	struct fo_machine_ask ask = { .kind = "matmul", .variant = "forward", .dtype = "bf16", .threads = 2, .dim = { 512, 768, 768 } };
+	fo_machine_nearest(&m, &ask, NULL);
+	st = fo_roofline_init(&r, &m);
+	explained(st);
+	if (st == FO_OK) {
+		fo_roofline_text(&r, true, false, &s);
+		fo_roofline_svg(&r, &s);
+		fo_str_fini(&s);
+		fo_roofline_fini(&r);
+	}
+	fo_machine_fini(&m);
+}
+
 const struct fuzz_target fuzz_target[] = {
-	{ "program", program },   { "safetensors", safetensors }, { "config", config },
-	{ "yaml", yaml },         { "tokenizer", tokenizer },     { "shard", shard },
-	{ "timeline", timeline }, { "index", hf_index },
+	{ "program", program },
+	{ "safetensors", safetensors },
+	{ "config", config },
+	{ "index", hf_index },
+	{ "yaml", yaml },
+	{ "tokenizer", tokenizer },
+	{ "shard", shard },
+	{ "timeline", timeline },
+	{ "text", text },
+	{ "json_line", json_line },
+	{ "profile", profile },
 };
 const int fuzz_targets = sizeof fuzz_target / sizeof *fuzz_target;

@@ -323,8 +323,8 @@ static void test_resume_at_any_step_gives_the_same_bytes(void **state)
 {
 	(void)state;
 	struct fo_shard s = make_shard(40, 30, 8);
-	for (int packing = 0; packing < 2; packing++) {
-		struct fo_batch_shape shape = { 32, 2, 3, packing ? FO_PACK_PADDED : FO_PACK_PACKED, 0 };
+	for (int packing = 0; packing < FO_PACK_COUNT; packing++) {
+		struct fo_batch_shape shape = { 32, 2, 3, (enum fo_packing)packing, 0 };
 		struct fo_loader *whole = open_at(&s, shape, 0, 11);
 		for (int64_t step = 0; step < 40; step++) {
 			struct fo_loader_state at = fo_loader_state(whole);

@@ -1,0 +1,349 @@
+/* flatout calibrate: what this machine reaches, measured and shown. */
+#include "cli/cli.h"
+
+#include "base/clock.h"
+#include "base/fs.h"
+#include "hw/profile.h"
+#include "report/roofline.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct calibrate {
+	int64_t threads;
+	double seconds;
+	bool quick, show, all, json;
+	const char *out, *svg;
+};
+
+static const struct fo_opt rows[] = {
+	FO_OPT_INT(struct calibrate, threads, "calibrate.threads", "N", "0", 0, 4096, "threads",
+		   "measure 1 thread and this many; 0: all that the process may use"),
+	FO_OPT_REAL(struct calibrate, seconds, "calibrate.seconds", "S", "0", 0, 86400, "s",
+		    "how long to measure; 0: 60 s, with --quick 10 s"),
+	FO_OPT_BOOL(struct calibrate, quick, "calibrate.quick", "false", "fewer shapes"),
+	FO_OPT_TEXT(struct calibrate, out, "calibrate.out", "FILE", NULL,
+		    "write the profile to FILE instead of the user's cache"),
+	FO_OPT_BOOL(struct calibrate, show, "calibrate.show", "false", "show a profile; measure nothing"),
+	FO_OPT_BOOL(struct calibrate, all, "calibrate.all", "false", "list every shape, not only a line per kind"),
+	FO_OPT_TEXT(struct calibrate, svg, "calibrate.svg", "FILE", NULL, "also write the picture as SVG"),
+	FO_OPT_BOOL(struct calibrate, json, "calibrate.json", "false", "the profile as JSON on standard output"),
+	FO_OPT_END
+};
+
+/* ---- what is shown ---- */
+
+static bool speaks_utf8(void)
+{
+	static const char *const variable[] = { "LC_ALL", "LC_CTYPE", "LANG" };
+	for (int i = 0; i < 3; i++) {
+		const char *v = getenv(variable[i]);
+		if (v && *v) /* the first that is set decides */
+			return strstr(v, "UTF-8") || strstr(v, "utf8") || strstr(v, "UTF8") || strstr(v, "utf-8");
+	}
+	return false;
+}
+
+static bool wants_colour(void)
+{
+	const char *term = getenv("TERM"), *no = getenv("NO_COLOR");
+	return isatty(STDOUT_FILENO) && term && strcmp(term, "dumb") && !(no && *no);
+}
+
+/* "12.3 / 11.9" is quiet / all; "-" where no span was quiet. */
+static const char *both(struct fo_arena *a, double quiet, double all)
+{
+	if (isnan(all)) /* no ceiling to hold it against */
+		return "-";
+	return isnan(quiet) ? fo_arena_printf(a, "- / %.1f", all) : fo_arena_printf(a, "%.1f / %.1f", quiet, all);
+}
+
+static void print_peaks(const struct fo_machine *m, struct fo_arena *a)
+{
+	struct fo_table t;
+	fo_table_init(&t, "lrrrrl");
+	fo_table_row(&t, "peak", "threads", "best", "median", "clean", "measured");
+	fo_table_row(&t, "", "", "GFLOP/s", "GFLOP/s", "bursts", "");
+	for (size_t i = 0; i < m->peaks; i++) {
+		const struct fo_machine_peak *p = &m->peak[i];
+		fo_table_row(&t, fo_arena_printf(a, "%s, registers only", p->dtype),
+			     fo_arena_printf(a, "%d", p->threads), fo_arena_printf(a, "%.1f", p->best_flop_s / 1e9),
+			     fo_arena_printf(a, "%.1f", p->median_flop_s / 1e9),
+			     fo_arena_printf(a, "%d/%d", p->clean_bursts, p->bursts),
+			     fo_arena_printf(a, "%.10s %s", p->date, p->set));
+	}
+	fo_table_print(&t, stdout, "  ", false);
+	fo_table_fini(&t);
+	printf("\n");
+}
+
+static void print_memory(const struct fo_machine *m, struct fo_arena *a)
+{
+	struct fo_table t;
+	int n = 0;
+	fo_table_init(&t, "lrrrr");
+	fo_table_row(&t, "memory", "threads", "GB/s, quiet / all", "best", "quiet spans");
+	for (size_t i = 0; i < m->rows; i++) {
+		const struct fo_machine_row *r = &m->row[i];
+		if (!fo_roofline_is_traffic(r))
+			continue;
+		n++;
+		fo_table_row(&t,
+			     fo_arena_printf(a, "%s%s", r->kind, strcmp(r->variant, "nt") ? "" : ", past the caches"),
+			     fo_arena_printf(a, "%d", r->threads),
+			     both(a, r->bytes / r->time.quiet_median_s / 1e9, r->bytes / r->time.median_s / 1e9),
+			     fo_arena_printf(a, "%.1f", r->bytes / r->time.best_s / 1e9),
+			     fo_arena_printf(a, "%d/%d", r->time.quiet, r->time.spans));
+	}
+	if (n) {
+		fo_table_print(&t, stdout, "  ", false);
+		printf("\n");
+	}
+	fo_table_fini(&t);
+}
+
+/* Of its ceiling: products of the peak of their type, the others of the memory's highest rate. NaN: no ceiling. */
+static double ceiling_of(const struct fo_roofline *f, const struct fo_machine_row *r)
+{
+	if (!fo_roofline_is_product(r))
+		return f->memory_byte_s > 0 ? r->bytes / f->memory_byte_s : NAN;
+	double peak = f->peak[!strcmp(r->dtype, "bf16")];
+	return r->flop / (peak > 0 ? peak : fmax(f->peak[0], f->peak[1]));
+}
+
+static const char *shape_text(struct fo_arena *a, const struct fo_machine_row *r)
+{
+	char *s = fo_arena_strdup(a, "");
+	for (int i = 0; i < FO_MACHINE_DIMS && r->dim[i]; i++)
+		s = fo_arena_printf(a, "%s%s%lld", s, i ? "x" : "", (long long)r->dim[i]);
+	return s;
+}
+
+/* GFLOP/s of a product, GB/s of anything else. */
+static double rate_of(const struct fo_machine_row *r)
+{
+	return (fo_roofline_is_product(r) ? r->flop : r->bytes) / fo_machine_row_seconds(r) / 1e9;
+}
+
+/* "matmul wgrad"; attention is causal, the overhead the executor's, and the others have no variants. */
+static const char *work_text(struct fo_arena *a, const struct fo_machine_row *r)
+{
+	bool plain = !strcmp(r->variant, "-") || !strcmp(r->variant, "causal") || !strcmp(r->variant, "executor");
+	return plain ? r->kind : fo_arena_printf(a, "%s %s", r->kind, r->variant);
+}
+
+static bool same_kind(const struct fo_machine_row *a, const struct fo_machine_row *b)
+{
+	return !strcmp(a->kind, b->kind) && !strcmp(a->variant, b->variant) && !strcmp(a->dtype, b->dtype) &&
+	       a->threads == b->threads;
+}
+
+/* One line for the rows [i, end) of a kind, in percent of their ceilings: median over shapes. */
+static void print_kind(struct fo_table *t, const struct fo_roofline *f, struct fo_arena *a, size_t i, size_t end)
+{
+	const struct fo_machine_row *first = &f->m->row[i], *best = first;
+	double *quiet = fo_arena_alloc(a, 2 * (end - i) * sizeof *quiet), *all = quiet + (end - i);
+	size_t nq = 0, n = 0;
+	int spans = 0, calm = 0;
+	for (; i < end; i++) {
+		const struct fo_machine_row *r = &f->m->row[i];
+		double c = ceiling_of(f, r);
+		if (r->time.quiet)
+			quiet[nq++] = 100 * c / r->time.quiet_median_s;
+		all[n++] = 100 * c / r->time.median_s;
+		spans += r->time.spans;
+		calm += r->time.quiet;
+		if (c / fo_machine_row_seconds(r) > ceiling_of(f, best) / fo_machine_row_seconds(best))
+			best = r;
+	}
+	fo_table_row(t, work_text(a, first), first->dtype, fo_arena_printf(a, "%zu", n),
+		     both(a, nq ? fo_stats_median(quiet, nq) : NAN, fo_stats_median(all, n)),
+		     fo_arena_printf(a, "%d %%", spans ? (int)lround(100.0 * calm / spans) : 0),
+		     fo_arena_printf(a, "%.1f", rate_of(best)), shape_text(a, best));
+}
+
+/* Products and attention against the peak, or the memory-bound operations against the memory. */
+static void print_kernels(const struct fo_roofline *f, struct fo_arena *a, bool products)
+{
+	struct fo_table t;
+	int n = 0;
+	fo_table_init(&t, "llrrrrl");
+	fo_table_row(&t, products ? "products" : "memory-bound", "type", "shapes",
+		     products ? "% of peak" : "% of memory", "quiet", products ? "GFLOP/s" : "GB/s", "with shape");
+	fo_table_row(&t, "", "", "", "quiet / all", "spans", "at best", "");
+	for (size_t i = 0, end; i < f->m->rows; i = end) {
+		const struct fo_machine_row *r = &f->m->row[i];
+		for (end = i + 1; end < f->m->rows && same_kind(r, &f->m->row[end]); end++)
+			;
+		if (r->threads != f->threads || fo_roofline_is_product(r) != products || fo_roofline_is_traffic(r) ||
+		    !(r->bytes > 0))
+			continue;
+		n++;
+		print_kind(&t, f, a, i, end);
+	}
+	if (n) {
+		fo_table_print(&t, stdout, "  ", false);
+		printf("\n");
+	}
+	fo_table_fini(&t);
+}
+
+static void print_all(const struct fo_machine *m, struct fo_arena *a)
+{
+	struct fo_table t;
+	fo_table_init(&t, "lllrrrrr");
+	fo_table_row(&t, "work", "type", "shape", "thr.", "ms, quiet", "all", "G/s", "quiet");
+	for (size_t i = 0; i < m->rows; i++) {
+		const struct fo_machine_row *r = &m->row[i];
+		fo_table_row(&t, work_text(a, r), r->dtype, shape_text(a, r), fo_arena_printf(a, "%d", r->threads),
+			     isnan(r->time.quiet_median_s) ? "-"
+							   : fo_arena_printf(a, "%.4g", 1e3 * r->time.quiet_median_s),
+			     fo_arena_printf(a, "%.4g", 1e3 * r->time.median_s),
+			     r->bytes > 0 ? fo_arena_printf(a, "%.1f", rate_of(r)) : "-",
+			     fo_arena_printf(a, "%d/%d", r->time.quiet, r->time.spans));
+	}
+	fo_table_print(&t, stdout, "  ", false);
+	fo_table_fini(&t);
+	printf("\n");
+}
+
+static void print_overhead(const struct fo_machine *m)
+{
+	for (size_t i = 0; i < m->rows; i++)
+		if (!strcmp(m->row[i].kind, "overhead"))
+			printf("  executor      %.0f ns for each operation beside its kernel (all spans: %.0f)\n",
+			       1e9 * fo_machine_row_seconds(&m->row[i]), 1e9 * m->row[i].time.median_s);
+	printf("  collectives   not measured: no ranks\n");
+}
+
+static void print_profile(const struct fo_machine *m, const struct fo_roofline *f, bool all)
+{
+	struct fo_arena a = { 0 };
+	struct fo_str picture = { 0 };
+	char shown[400];
+	printf("%s\n", fo_str_visible(shown, sizeof shown, m->cpu));
+	if (*m->date)
+		printf("kernels up to %s, %d thread%s, calibrated %s\n", m->isa, f->threads, f->threads == 1 ? "" : "s",
+		       m->date);
+	printf("\n");
+	fo_roofline_text(f, speaks_utf8(), wants_colour(), &picture);
+	fputs(picture.data, stdout);
+	printf("\n");
+	fo_str_fini(&picture);
+	print_peaks(m, &a);
+	print_memory(m, &a);
+	if (all) {
+		print_all(m, &a);
+	} else {
+		print_kernels(f, &a, true);
+		print_kernels(f, &a, false);
+	}
+	print_overhead(m);
+	fo_arena_fini(&a);
+}
+
+static fo_status show(const struct calibrate *in, const struct fo_machine *m)
+{
+	struct fo_roofline f;
+	struct fo_str s = { 0 };
+	fo_status st = fo_roofline_init(&f, m);
+	if (st != FO_OK)
+		return st;
+	if (in->svg) {
+		fo_roofline_svg(&f, &s);
+		st = fo_fs_write_atomic(in->svg, s.data, s.len);
+		fo_str_fini(&s);
+	}
+	if (st == FO_OK && in->json) {
+		fo_machine_json(m, &s);
+		printf("%s\n", s.data);
+		fo_str_fini(&s);
+	} else if (st == FO_OK) {
+		print_profile(m, &f, in->all);
+	}
+	fo_roofline_fini(&f);
+	return st;
+}
+
+/* ---- the command ---- */
+
+static fo_status show_file(const struct calibrate *in, const char *path)
+{
+	struct fo_machine m;
+	FO_TRY(fo_machine_read(path, &m));
+	fo_status st = show(in, &m);
+	fo_machine_fini(&m);
+	return st;
+}
+
+#ifdef FO_NO_ENGINE
+static fo_status fo_cli_calibrate(const char *path, int threads, double seconds, bool quick, bool json)
+{
+	(void)path, (void)threads, (void)seconds, (void)quick, (void)json;
+	return fo_hint(fo_fail(FO_EUNSUPPORTED, "this build has no kernels to measure"),
+		       "'flatout calibrate --show FILE' shows a profile; build with -DFLATOUT_ENGINE=ON to measure");
+}
+#endif
+
+static fo_status act(const struct calibrate *in, const char *file)
+{
+	struct fo_arena a = { 0 };
+	char cpu[80];
+	fo_status st;
+	fo_cpu_name(cpu, sizeof cpu);
+	const char *kept = fo_machine_path(&a, cpu);
+	if (file && !in->show) {
+		st = fo_hint(fo_fail(FO_EARG, "unexpected argument '%s': a profile is named only to be shown", file),
+			     "'flatout calibrate --show FILE' shows it; '--out FILE' writes one");
+	} else if (in->show) {
+		st = show_file(in, file ? file : kept);
+		if (st == FO_EIO && !file)
+			fo_hint(st, "'flatout calibrate' measures this machine and writes that file");
+	} else {
+		const char *path = in->out ? in->out : kept;
+		st = fo_cli_calibrate(path, (int)in->threads,
+				      in->seconds > 0 ? in->seconds
+				      : in->quick     ? 10
+						      : 60,
+				      in->quick, in->json);
+		if (st == FO_OK)
+			st = show_file(in, path);
+		if (st == FO_OK && !in->json)
+			printf("\nwritten to %s\n", path);
+	}
+	fo_arena_fini(&a);
+	return st;
+}
+
+static fo_status run(int argc, char **argv)
+{
+	struct calibrate in;
+	struct fo_opt_set s;
+	fo_status st;
+	FO_TRY_OR(st, fo_cli_options(&fo_cmd_calibrate, &s, &in, &argc, argv), done);
+	FO_TRY_OR(st, fo_cli_no_more_args(&fo_cmd_calibrate, argc, argv, 1), done);
+	st = act(&in, argc > 1 ? argv[1] : NULL);
+done:
+	fo_opt_fini(&s);
+	return st;
+}
+
+const struct fo_command fo_cmd_calibrate = {
+	.name = "calibrate",
+	.group = "measure",
+	.usage = "flatout calibrate [--threads N] [--seconds S] [--quick] [--out FILE] [--svg FILE] [--all] [--json]\n"
+		 "flatout calibrate --show [FILE] [--svg FILE] [--all] [--json]",
+	.summary = "what this machine reaches: peaks, products, attention, memory",
+	.text = "Measures the kernels of training by shape, memory by threads and the executor's own cost, each run\n"
+		"between two bursts of known work that tell whether the machine was quiet. Figures are medians of\n"
+		"quiet runs and of all. The profile stays in the user's cache; 'train' takes its peak from there.\n"
+		"\n"
+		"  flatout calibrate\n"
+		"  flatout calibrate --quick --svg roofline.svg\n"
+		"  flatout calibrate --show\n"
+		"  flatout calibrate --show other-machine.json --all",
+	.opts = rows,
+	.run = run,
+};

@@ -1,0 +1,96 @@
+/* The measuring half of flatout calibrate. */
+#include "base/clock.h"
+#include "cli/cli.h"
+#include "kernel/calibrate.h"
+#include "kernel/ceilings.h"
+#include "train/overhead.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct screen {
+	bool live;
+	int64_t last_ns;
+};
+
+static void progress(void *ctx, const char *what, double share)
+{
+	struct screen *s = ctx;
+	int64_t now = fo_now_ns();
+	if (!s->live || now - s->last_ns < 200000000) /* five times a second is all an eye wants */
+		return;
+	s->last_ns = now;
+	fprintf(stderr, "\r  calibrating: %3.0f %%  %-16s", 100 * share, what);
+	fflush(stderr);
+}
+
+/* Rows and header are this calibration's; peaks may only rise. */
+static void take(struct fo_machine *m, void *ctx)
+{
+	const struct fo_machine *n = (const struct fo_machine *)ctx;
+	for (size_t i = 0; i < n->peaks; i++)
+		fo_machine_peak_raise(m, &n->peak[i]);
+	memcpy(m->isa, n->isa, sizeof m->isa);
+	memcpy(m->date, n->date, sizeof m->date);
+	memcpy(m->method, n->method, sizeof m->method);
+	m->cache_bytes = n->cache_bytes;
+	m->rows = 0;
+	for (size_t i = 0; i < n->rows; i++)
+		fo_machine_row_add(m, &n->row[i]);
+}
+
+static fo_status measure(struct fo_machine *m, struct fo_ceilings_options *o)
+{
+	struct fo_overhead *overhead;
+	struct fo_ceilings_result r;
+	FO_TRY(fo_isa_choose(&o->isa));
+	FO_TRY(fo_overhead_new(&overhead));
+	struct fo_ceilings_extra extra = {
+		.row = { .kind = "overhead", .variant = "executor", .dtype = "-", .set = "null", .threads = 1 },
+		.fn = fo_overhead_run,
+		.arg = overhead,
+		.units = fo_overhead_operations(overhead)
+	};
+	o->extra = &extra;
+	o->extras = 1;
+	fo_status st = fo_ceilings_measure(o, m, &r);
+	fo_overhead_free(overhead);
+	if (st != FO_OK)
+		return st;
+	fprintf(stderr, "measured %d rows in %.0f s: %lld spans, %.0f %% of them quiet", r.rows, r.seconds,
+		(long long)r.spans, r.spans ? 100.0 * (double)r.quiet / (double)r.spans : 0);
+	if (r.left_out)
+		fprintf(stderr, "; %d shapes left out for want of time or memory", r.left_out);
+	fprintf(stderr, "\n");
+	return FO_OK;
+}
+
+fo_status fo_cli_calibrate(const char *path, int threads, double seconds, bool quick, bool json)
+{
+	struct screen s = { .live = isatty(STDERR_FILENO) && !json };
+	struct fo_machine m;
+	char cpu[80];
+	const char *term = getenv("TERM");
+	s.live = s.live && term && strcmp(term, "dumb");
+	fo_cpu_name(cpu, sizeof cpu);
+	if (fo_machine_read(path, &m) != FO_OK || strcmp(m.cpu, cpu)) {
+		fo_err_clear();
+		m = (struct fo_machine){ 0 };
+		snprintf(m.cpu, sizeof m.cpu, "%s", cpu);
+	}
+	struct fo_ceilings_options o = { .threads = threads ? threads : fo_cpu_threads(),
+					 .seconds = seconds,
+					 .quick = quick,
+					 .progress = progress,
+					 .ctx = &s };
+	if (!s.live)
+		fprintf(stderr, "calibrating: about %.0f s\n", seconds);
+	fo_status st = measure(&m, &o);
+	if (s.live)
+		fprintf(stderr, "\r%60s\r", "");
+	if (st == FO_OK)
+		st = fo_machine_update(path, cpu, take, &m);
+	fo_machine_fini(&m);
+	return st;
+}

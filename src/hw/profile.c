@@ -1,0 +1,439 @@
+#define _GNU_SOURCE /* O_CLOEXEC, flock */
+#include "hw/profile.h"
+#include "base/fs.h"
+#include "base/json.h"
+
+#include <fcntl.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+void fo_cpu_name(char *buf, size_t size)
+{
+	snprintf(buf, size, "unknown processor");
+	FILE *f = fopen("/proc/cpuinfo", "re");
+	char line[256];
+	while (f && fgets(line, sizeof line, f)) {
+		char *colon = strchr(line, ':');
+		if (strncmp(line, "model name", 10) || !colon)
+			continue;
+		line[strcspn(line, "\n")] = 0;
+		fo_str_visible(buf, size, colon[1] ? colon + 2 : "");
+		break;
+	}
+	if (f)
+		fclose(f);
+}
+
+char *fo_machine_path(struct fo_arena *a, const char *cpu)
+{
+	const char *dir = getenv("FLATOUT_CACHE"), *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+	char *base = dir && *dir   ? fo_arena_strdup(a, dir)
+		     : xdg && *xdg ? fo_arena_printf(a, "%s/flatout", xdg)
+				   : fo_arena_printf(a, "%s/.cache/flatout", home && *home ? home : "/tmp");
+	return fo_arena_printf(a, "%s/machine-%08x.json", base, (unsigned)XXH3_64bits(cpu, strlen(cpu)));
+}
+
+void fo_machine_fini(struct fo_machine *m)
+{
+	free(m->peak);
+	free(m->row);
+	*m = (struct fo_machine){ 0 };
+}
+
+void fo_machine_row_add(struct fo_machine *m, const struct fo_machine_row *r)
+{
+	if (m->rows == FO_MACHINE_MAX_ROWS)
+		return; /* our own grids are far smaller, and readers refuse more */
+	fo_array_room(&m->row, &m->row_cap, m->rows, sizeof *m->row);
+	m->row[m->rows++] = *r;
+}
+
+struct fo_machine_peak *fo_machine_peak(const struct fo_machine *m, const char *dtype, int threads)
+{
+	for (size_t i = 0; i < m->peaks; i++)
+		if (m->peak[i].threads == threads && !strcmp(m->peak[i].dtype, dtype))
+			return &m->peak[i];
+	return NULL;
+}
+
+void fo_machine_peak_put(struct fo_machine *m, const struct fo_machine_peak *p)
+{
+	struct fo_machine_peak *old = fo_machine_peak(m, p->dtype, p->threads);
+	if (old) {
+		*old = *p;
+	} else if (m->peaks < FO_MACHINE_MAX_PEAKS) {
+		fo_array_room(&m->peak, &m->peak_cap, m->peaks, sizeof *m->peak);
+		m->peak[m->peaks++] = *p;
+	}
+}
+
+void fo_machine_peak_raise(struct fo_machine *m, const struct fo_machine_peak *p)
+{
+	struct fo_machine_peak *old = fo_machine_peak(m, p->dtype, p->threads);
+	if (!old || strcmp(old->method, p->method) || old->best_flop_s < p->best_flop_s) {
+		fo_machine_peak_put(m, p);
+	} else if (old->clean_bursts < p->clean_bursts) {
+		old->clean_bursts = p->clean_bursts;
+		old->bursts = p->bursts > old->bursts ? p->bursts : old->bursts;
+	}
+}
+
+/* ---- reading: every value is checked, the first that is wrong is named ---- */
+
+struct reader {
+	const char *where, *list; /* file; "peaks", "rows" or "" */
+	size_t at;                /* entry of the list */
+	fo_status st;
+};
+
+static void bad(struct reader *r, const char *key, const char *expected)
+{
+	if (r->st != FO_OK)
+		return;
+	if (*r->list)
+		r->st = fo_fail(FO_EFORMAT, "'%s': %s[%zu].%s: expected %s", r->where, r->list, r->at, key, expected);
+	else
+		r->st = fo_fail(FO_EFORMAT, "'%s': %s: expected %s", r->where, key, expected);
+}
+
+/* Text of less than `size` bytes, made visible. word: letters, digits, '_' and '-' only. */
+static void read_text(struct reader *r, const json_t *j, const char *key, bool word, char *out, size_t size)
+{
+	const json_t *v = json_object_get(j, key);
+	const char *s = json_string_value(v);
+	char shown[1024 + 8]; /* four bytes for one at worst, and what fo_str_visible keeps free */
+	if (!s || strlen(s) >= size || strlen(s) != json_string_length(v)) {
+		bad(r, key, "a short text");
+		return;
+	}
+	for (const char *c = s; word && *c; c++)
+		if (!((*c >= 'a' && *c <= 'z') || (*c >= '0' && *c <= '9') || *c == '_' || *c == '-')) {
+			bad(r, key, "a word of small letters, digits, '_' or '-'");
+			return;
+		}
+	snprintf(out, size, "%s", fo_str_visible(shown, sizeof shown, s));
+}
+
+static int64_t read_int(struct reader *r, const json_t *v, const char *key, int64_t lo, int64_t hi)
+{
+	int64_t n = json_integer_value(v);
+	if (!json_is_integer(v) || n < lo || n > hi) {
+		bad(r, key, "an integer in its range");
+		return lo;
+	}
+	return n;
+}
+
+/* null is NaN where `missing` allows it */
+static double read_real(struct reader *r, const json_t *j, const char *key, double lo, double hi, bool missing)
+{
+	const json_t *v = json_object_get(j, key);
+	double x = json_number_value(v);
+	if (missing && json_is_null(v))
+		return NAN;
+	if (!json_is_number(v) || !(x >= lo && x <= hi))
+		bad(r, key, missing ? "a number in its range, or null" : "a number in its range");
+	return x;
+}
+
+/* Bounds far outside what any machine does, so that sums and ratios of what is read stay finite. */
+#define RATE_LO 1e3
+#define RATE_HI 1e21
+#define SECONDS_LO 1e-10
+#define SECONDS_HI 1e6
+#define WORK_HI 1e24
+enum { THREADS_HI = 1 << 16, COUNT_HI = 1 << 30 };
+
+/* Nothing, or at least one. */
+static double read_work(struct reader *r, const json_t *j, const char *key)
+{
+	double x = read_real(r, j, key, 0, WORK_HI, false);
+	if (x > 0 && x < 1)
+		bad(r, key, "0 or a number of at least 1");
+	return x;
+}
+
+static struct fo_machine_peak read_peak(struct reader *r, const json_t *j)
+{
+	struct fo_machine_peak p = { 0 };
+	read_text(r, j, "dtype", true, p.dtype, sizeof p.dtype);
+	read_text(r, j, "set", true, p.set, sizeof p.set);
+	read_text(r, j, "date", false, p.date, sizeof p.date);
+	read_text(r, j, "method", false, p.method, sizeof p.method);
+	p.threads = (int)read_int(r, json_object_get(j, "threads"), "threads", 1, THREADS_HI);
+	p.bursts = (int)read_int(r, json_object_get(j, "bursts"), "bursts", 1, COUNT_HI);
+	p.clean_bursts = (int)read_int(r, json_object_get(j, "clean_bursts"), "clean_bursts", 0, p.bursts);
+	p.best_flop_s = read_real(r, j, "best_flop_s", RATE_LO, RATE_HI, false);
+	p.median_flop_s = read_real(r, j, "median_flop_s", RATE_LO, p.best_flop_s, false);
+	return p;
+}
+
+static struct fo_machine_row read_row(struct reader *r, const json_t *j)
+{
+	struct fo_machine_row w = { 0 };
+	const json_t *shape = json_object_get(j, "shape");
+	read_text(r, j, "kind", true, w.kind, sizeof w.kind);
+	read_text(r, j, "variant", true, w.variant, sizeof w.variant);
+	read_text(r, j, "dtype", true, w.dtype, sizeof w.dtype);
+	read_text(r, j, "set", true, w.set, sizeof w.set);
+	read_text(r, j, "date", false, w.date, sizeof w.date);
+	w.threads = (int)read_int(r, json_object_get(j, "threads"), "threads", 1, THREADS_HI);
+	if (!json_is_array(shape) || json_array_size(shape) > FO_MACHINE_DIMS)
+		bad(r, "shape", "a list of at most 4 integers");
+	for (size_t i = 0; r->st == FO_OK && i < json_array_size(shape); i++)
+		w.dim[i] = read_int(r, json_array_get(shape, i), "shape", 1, (int64_t)1 << 50);
+	w.flop = read_work(r, j, "flop");
+	w.bytes = read_work(r, j, "bytes");
+	w.time.spans = (int)read_int(r, json_object_get(j, "spans"), "spans", 1, COUNT_HI);
+	w.time.quiet = (int)read_int(r, json_object_get(j, "quiet"), "quiet", 0, w.time.spans);
+	w.time.best_s = read_real(r, j, "best_s", SECONDS_LO, SECONDS_HI, false);
+	w.time.median_s = read_real(r, j, "median_s", w.time.best_s, SECONDS_HI, false);
+	w.time.quiet_best_s = read_real(r, j, "quiet_best_s", w.time.best_s, SECONDS_HI, true);
+	w.time.quiet_median_s = read_real(r, j, "quiet_median_s", w.time.best_s, SECONDS_HI, true);
+	if ((w.time.quiet > 0) != !isnan(w.time.quiet_median_s) || (w.time.quiet > 0) != !isnan(w.time.quiet_best_s))
+		bad(r, "quiet", "quiet times if, and only if, spans were quiet");
+	if (w.time.quiet_median_s < w.time.quiet_best_s)
+		bad(r, "quiet_median_s", "a number not below quiet_best_s");
+	return w;
+}
+
+static void read_lists(struct reader *r, const json_t *j, struct fo_machine *m)
+{
+	const json_t *peaks = json_object_get(j, "peaks"), *rows = json_object_get(j, "rows");
+	if (!json_is_array(peaks) || json_array_size(peaks) > FO_MACHINE_MAX_PEAKS)
+		bad(r, "peaks", "a list of at most 256 entries");
+	if (!json_is_array(rows) || json_array_size(rows) > FO_MACHINE_MAX_ROWS)
+		bad(r, "rows", "a list of at most 8192 entries");
+	r->list = "peaks";
+	for (r->at = 0; r->st == FO_OK && r->at < json_array_size(peaks); r->at++) {
+		struct fo_machine_peak p = read_peak(r, json_array_get(peaks, r->at));
+		if (r->st == FO_OK && fo_machine_peak(m, p.dtype, p.threads))
+			bad(r, "dtype", "one entry for each dtype and number of threads");
+		if (r->st == FO_OK)
+			fo_machine_peak_put(m, &p);
+	}
+	r->list = "rows";
+	for (r->at = 0; r->st == FO_OK && r->at < json_array_size(rows); r->at++) {
+		struct fo_machine_row w = read_row(r, json_array_get(rows, r->at));
+		if (r->st == FO_OK)
+			fo_machine_row_add(m, &w);
+	}
+}
+
+fo_status fo_machine_parse(const char *text, size_t len, const char *where, struct fo_machine *m)
+{
+	json_error_t e;
+	struct fo_machine got = { 0 };
+	struct reader r = { .where = where, .list = "" };
+	char shown[200];
+	if (len > FO_MACHINE_MAX_BYTES)
+		return fo_fail(FO_EFORMAT, "'%s': %zu bytes, expected at most %zu", where, len, FO_MACHINE_MAX_BYTES);
+	json_t *j = json_loadb(text, len, JSON_REJECT_DUPLICATES, &e);
+	if (!j)
+		return fo_fail(FO_EFORMAT, "'%s': line %d: %s", where, e.line,
+			       fo_str_visible(shown, sizeof shown, e.text));
+	int64_t schema = json_integer_value(json_object_get(j, "schema"));
+	if (schema != FO_MACHINE_SCHEMA) {
+		r.st = fo_fail(FO_EFORMAT, "'%s': schema is %lld, expected %d: not a machine profile of this version",
+			       where, (long long)schema, FO_MACHINE_SCHEMA);
+	} else {
+		read_text(&r, j, "cpu", false, got.cpu, sizeof got.cpu);
+		read_text(&r, j, "isa", true, got.isa, sizeof got.isa);
+		read_text(&r, j, "date", false, got.date, sizeof got.date);
+		read_text(&r, j, "method", false, got.method, sizeof got.method);
+		got.cache_bytes = read_int(&r, json_object_get(j, "cache_bytes"), "cache_bytes", 0, (int64_t)1 << 50);
+		read_lists(&r, j, &got);
+	}
+	json_decref(j);
+	if (r.st != FO_OK)
+		fo_machine_fini(&got);
+	else
+		*m = got;
+	return r.st;
+}
+
+fo_status fo_machine_read(const char *path, struct fo_machine *m)
+{
+	struct fo_arena a = { 0 };
+	char *text;
+	size_t len;
+	fo_status st = fo_fs_read(&a, path, FO_MACHINE_MAX_BYTES, &text, &len);
+	if (st == FO_OK)
+		st = fo_machine_parse(text, len, path, m);
+	fo_arena_fini(&a);
+	return st;
+}
+
+/* ---- writing ---- */
+
+static void peak_json(struct fo_json *j, const struct fo_machine_peak *p)
+{
+	fo_json_object(j, NULL);
+	fo_json_text(j, "dtype", p->dtype);
+	fo_json_int(j, "threads", p->threads);
+	fo_json_text(j, "set", p->set);
+	fo_json_real(j, "best_flop_s", p->best_flop_s);
+	fo_json_real(j, "median_flop_s", p->median_flop_s);
+	fo_json_int(j, "bursts", p->bursts);
+	fo_json_int(j, "clean_bursts", p->clean_bursts);
+	fo_json_text(j, "date", p->date);
+	fo_json_text(j, "method", p->method);
+	fo_json_close(j);
+}
+
+static void row_json(struct fo_json *j, const struct fo_machine_row *r)
+{
+	fo_json_object(j, NULL);
+	fo_json_text(j, "kind", r->kind);
+	fo_json_text(j, "variant", r->variant);
+	fo_json_text(j, "dtype", r->dtype);
+	fo_json_text(j, "set", r->set);
+	fo_json_int(j, "threads", r->threads);
+	fo_json_array(j, "shape");
+	for (int i = 0; i < FO_MACHINE_DIMS && r->dim[i]; i++)
+		fo_json_int(j, NULL, r->dim[i]);
+	fo_json_close(j);
+	fo_json_real(j, "flop", r->flop);
+	fo_json_real(j, "bytes", r->bytes);
+	fo_json_real(j, "quiet_median_s", r->time.quiet_median_s);
+	fo_json_real(j, "quiet_best_s", r->time.quiet_best_s);
+	fo_json_int(j, "quiet", r->time.quiet);
+	fo_json_real(j, "median_s", r->time.median_s);
+	fo_json_real(j, "best_s", r->time.best_s);
+	fo_json_int(j, "spans", r->time.spans);
+	fo_json_text(j, "date", r->date);
+	fo_json_close(j);
+}
+
+void fo_machine_json(const struct fo_machine *m, struct fo_str *out)
+{
+	struct fo_json j;
+	fo_json_begin(&j, out, true);
+	fo_json_object(&j, NULL);
+	fo_json_int(&j, "schema", FO_MACHINE_SCHEMA);
+	fo_json_text(&j, "cpu", m->cpu);
+	fo_json_text(&j, "isa", m->isa);
+	fo_json_int(&j, "cache_bytes", m->cache_bytes);
+	fo_json_text(&j, "date", m->date);
+	fo_json_text(&j, "method", m->method);
+	fo_json_array(&j, "peaks");
+	for (size_t i = 0; i < m->peaks; i++)
+		peak_json(&j, &m->peak[i]);
+	fo_json_close(&j);
+	fo_json_array(&j, "rows");
+	for (size_t i = 0; i < m->rows; i++) { /* a line each: there are hundreds */
+		struct fo_str line = { 0 };
+		struct fo_json flat;
+		fo_json_begin(&flat, &line, false);
+		row_json(&flat, &m->row[i]);
+		fo_json_raw(&j, NULL, line.data);
+		fo_str_fini(&line);
+	}
+	fo_json_close(&j);
+	fo_json_close(&j);
+}
+
+fo_status fo_machine_write(const char *path, const struct fo_machine *m)
+{
+	struct fo_str s = { 0 };
+	fo_machine_json(m, &s);
+	fo_str_puts(&s, "\n");
+	fo_status st = fo_fs_write_atomic(path, s.data, s.len);
+	fo_str_fini(&s);
+	return st;
+}
+
+fo_status fo_machine_update(const char *path, const char *cpu, void (*edit)(struct fo_machine *m, void *ctx), void *ctx)
+{
+	struct fo_arena a = { 0 };
+	struct fo_machine m = { 0 };
+	char *dir = fo_arena_strdup(&a, path), *slash = strrchr(dir, '/');
+	int lock = -1;
+	fo_status st = FO_OK;
+	if (slash && slash != dir) {
+		*slash = 0;
+		FO_TRY_OR(st, fo_fs_mkdirs(dir), done);
+	}
+	/* Where locks are not to be had, two processes may lose each other's news; the file itself stays whole. */
+	lock = open(fo_arena_printf(&a, "%s.lock", path), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+	if (lock >= 0)
+		flock(lock, LOCK_EX);
+	if (fo_machine_read(path, &m) != FO_OK)
+		fo_err_clear();
+	if (strcmp(m.cpu, cpu)) {
+		fo_machine_fini(&m);
+		snprintf(m.cpu, sizeof m.cpu, "%s", cpu);
+	}
+	edit(&m, ctx);
+	st = fo_machine_write(path, &m);
+	fo_machine_fini(&m);
+done:
+	if (lock >= 0)
+		close(lock);
+	fo_arena_fini(&a);
+	return st;
+}
+
+/* ---- asking ---- */
+
+static double distance_of(const struct fo_machine_row *r, const struct fo_machine_ask *a)
+{
+	double d = 4 * fabs(log2((double)a->threads / r->threads));
+	if (strcmp(r->kind, a->kind) || (a->variant && strcmp(r->variant, a->variant)) ||
+	    (a->dtype && strcmp(r->dtype, a->dtype)))
+		return INFINITY;
+	for (int i = 0; i < FO_MACHINE_DIMS; i++) {
+		if (!r->dim[i] != !a->dim[i])
+			return INFINITY; /* another number of dimensions */
+		if (r->dim[i])
+			d += fabs(log2((double)a->dim[i] / (double)r->dim[i]));
+	}
+	return d;
+}
+
+const struct fo_machine_row *fo_machine_nearest(const struct fo_machine *m, const struct fo_machine_ask *ask,
+						double *distance)
+{
+	const struct fo_machine_row *best = NULL;
+	double least = INFINITY;
+	for (size_t i = 0; i < m->rows; i++) {
+		double d = distance_of(&m->row[i], ask);
+		if (d < least) {
+			least = d;
+			best = &m->row[i];
+		}
+	}
+	if (distance)
+		*distance = least;
+	return best;
+}
+
+const struct fo_machine_row *fo_machine_find(const struct fo_machine *m, const struct fo_machine_ask *ask)
+{
+	double d;
+	const struct fo_machine_row *r = fo_machine_nearest(m, ask, &d);
+	return d == 0 ? r : NULL;
+}
+
+double fo_machine_row_seconds(const struct fo_machine_row *r)
+{
+	return r->time.quiet >= FO_QUIET_ENOUGH ? r->time.quiet_median_s : r->time.median_s;
+}
+
+double fo_machine_memory(const struct fo_machine *m, const char *kind, int threads)
+{
+	double best = 0;
+	for (size_t i = 0; i < m->rows; i++) {
+		const struct fo_machine_row *r = &m->row[i];
+		double s = r->time.quiet ? r->time.quiet_median_s : r->time.median_s;
+		if (!strcmp(r->kind, kind) && r->threads == threads)
+			best = fmax(best, r->bytes / s);
+	}
+	return best;
+}

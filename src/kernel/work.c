@@ -1,0 +1,252 @@
+#include "kernel/work.h"
+#include "base/clock.h"
+#include "base/mem.h"
+
+#include <math.h>
+#include <string.h>
+
+const char *const fo_work_pass_name[FO_WORK_PASSES] = { "forward", "dgrad", "wgrad" };
+
+static void operand(struct fo_work *w, int64_t rows, int64_t cols, int dtype, int access)
+{
+	int i = w->call.n++;
+	w->call.arg[i] = (struct fo_tensor){ .rows = rows, .cols = cols, .ld = cols, .dtype = (uint8_t)dtype };
+	w->access[i] = (uint8_t)access;
+}
+
+/* What follows from the operands: which are stored, how many bytes move, who runs it. */
+static void finish(struct fo_work *w, enum fo_isa isa, int threads)
+{
+	struct fo_call *c = &w->call;
+	c->threads = threads;
+	w->bytes = 0;
+	for (int i = 0; i < c->n; i++) {
+		int a = w->access[i];
+		double size = (double)(c->arg[i].rows * c->arg[i].cols) * (double)fo_dtype_bytes(c->arg[i].dtype);
+		w->bytes += size * (a == FO_UPDATE ? 2 : 1);
+		if (a == FO_DEF || a == FO_PART || a == FO_ACC)
+			c->first |= 1u << i;
+	}
+	w->kernel = fo_kernel_pick(isa, c, &w->set);
+	c->ws_bytes = w->kernel->ws ? w->kernel->ws(c) : 0;
+}
+
+void fo_work_linear(struct fo_work *w, enum fo_isa isa, enum fo_work_pass pass, int64_t tokens, int64_t out, int64_t in,
+		    int dtype, int threads)
+{
+	*w = (struct fo_work){ .call = { .kind = FO_OP_matmul },
+			       .flop = 2.0 * (double)tokens * (double)out * (double)in };
+	w->call.attr.ta = pass == FO_WORK_WGRAD;
+	w->call.attr.tb = pass == FO_WORK_FORWARD;
+	operand(w, tokens, pass == FO_WORK_FORWARD ? in : out, dtype, FO_READ);
+	if (pass == FO_WORK_WGRAD)
+		operand(w, tokens, in, dtype, FO_READ);
+	else
+		operand(w, out, in, dtype, FO_READ);
+	if (pass == FO_WORK_WGRAD)
+		operand(w, out, in, FO_F32, FO_ACC);
+	else
+		operand(w, tokens, pass == FO_WORK_FORWARD ? out : in, dtype, FO_DEF);
+	finish(w, isa, threads);
+}
+
+/* First row of the document that row i lies in, with rows dealt out evenly. */
+static int64_t document_start(int64_t i, int64_t rows, int64_t docs)
+{
+	return (i * docs / rows * rows + docs - 1) / docs;
+}
+
+void fo_work_attention(struct fo_work *w, enum fo_isa isa, bool backward, int64_t tokens, int64_t docs, int64_t heads,
+		       int64_t kv_heads, int64_t head_dim, int dtype, int threads)
+{
+	int64_t hq = heads * head_dim, kq = kv_heads * head_dim;
+	double pairs = 0;
+	for (int64_t i = 0; i < tokens; i++)
+		pairs += (double)(i - document_start(i, tokens, docs) + 1);
+	*w = (struct fo_work){ .call = { .kind = backward ? FO_OP_attention_bwd : FO_OP_attention },
+			       .flop = (backward ? 10.0 : 4.0) * (double)hq * pairs };
+	w->call.attr.head_dim = (int32_t)head_dim;
+	w->call.attr.value = 1 / sqrt((double)head_dim);
+	operand(w, tokens, hq, dtype, FO_READ);
+	operand(w, tokens, kq, dtype, FO_READ);
+	operand(w, tokens, kq, dtype, FO_READ);
+	if (!backward) {
+		operand(w, tokens, 1, FO_I32, FO_READ);
+		operand(w, tokens, hq, dtype, FO_DEF);
+		operand(w, tokens, heads, FO_F32, FO_DEF);
+	} else {
+		operand(w, tokens, hq, dtype, FO_READ);
+		operand(w, tokens, heads, FO_F32, FO_READ);
+		operand(w, tokens, hq, dtype, FO_READ);
+		operand(w, tokens, 1, FO_I32, FO_READ);
+		operand(w, tokens, hq, dtype, FO_DEF);
+		operand(w, tokens, kq, dtype, FO_DEF);
+		operand(w, tokens, kq, dtype, FO_DEF);
+	}
+	finish(w, isa, threads);
+}
+
+void fo_work_of_op(struct fo_work *w, enum fo_isa isa, const struct fo_program *p, const struct fo_op *o, int threads)
+{
+	struct fo_cost cost = fo_op_cost(p, o, -1);
+	*w = (struct fo_work){ .call = { .kind = o->kind, .attr = o->attr } };
+	for (int i = 0; i < o->n; i++)
+		operand(w, o->arg[i].nr, o->arg[i].nc, p->buf[o->arg[i].buf].dtype, o->arg[i].access);
+	finish(w, isa, threads);
+	w->flop = cost.exec;
+	w->bytes = cost.bytes;
+}
+
+/* ---- memory ---- */
+
+/* Numbers of the f64 region: the hyper buffer, a norm's scale, and room to be written. */
+enum { HYPER_AT = 0, SCALE_AT = 16, SCRATCH_AT = 32, F64_COUNT = 64 };
+
+static const char *name_of(const struct fo_work *w, int i) { return fo_op_info(w->call.kind)->operand[i].name; }
+
+static int region_of(const struct fo_work *w, int i)
+{
+	bool writes = fo_access_writes(w->access[i]);
+	switch (w->call.arg[i].dtype) {
+	case FO_F32: return writes ? FO_WORK_WRITE_F32 : FO_WORK_READ_F32;
+	case FO_BF16: return writes ? FO_WORK_WRITE_BF16 : FO_WORK_READ_BF16;
+	case FO_I32: return strcmp(name_of(w, i), "doc_start") ? FO_WORK_INDEX : FO_WORK_DOCS;
+	default: return FO_WORK_F64;
+	}
+}
+
+static size_t operand_bytes(const struct fo_tensor *t)
+{
+	return ((size_t)(t->rows * t->ld) * fo_dtype_bytes(t->dtype) + 63) & ~(size_t)63;
+}
+
+static void needs(const struct fo_work *w, size_t need[FO_WORK_REGIONS])
+{
+	memset(need, 0, FO_WORK_REGIONS * sizeof *need);
+	for (int i = 0; i < w->call.n; i++) {
+		int r = region_of(w, i);
+		size_t bytes = operand_bytes(&w->call.arg[i]);
+		if (r == FO_WORK_INDEX || r == FO_WORK_DOCS)
+			need[r] = bytes > need[r] ? bytes : need[r]; /* all indices are the same numbers */
+		else
+			need[r] += bytes;
+	}
+	need[FO_WORK_F64] = F64_COUNT * sizeof(double);
+	need[FO_WORK_SPACE] = w->call.ws_bytes;
+}
+
+size_t fo_work_bytes(const struct fo_work *w)
+{
+	size_t need[FO_WORK_REGIONS], most = 0;
+	needs(w, need);
+	for (int r = 0; r < FO_WORK_REGIONS; r++)
+		most = need[r] > most ? need[r] : most;
+	return most;
+}
+
+void fo_work_data_need(struct fo_work_data *d, const struct fo_work *w)
+{
+	size_t need[FO_WORK_REGIONS];
+	needs(w, need);
+	for (int r = 0; r < FO_WORK_REGIONS; r++)
+		d->bytes[r] = need[r] > d->bytes[r] ? need[r] : d->bytes[r];
+	/* What is updated in place is copied from the numbers to read. */
+	for (int r = FO_WORK_WRITE_F32; r <= FO_WORK_WRITE_BF16; r++)
+		if (d->bytes[r - 2] < d->bytes[r])
+			d->bytes[r - 2] = d->bytes[r];
+}
+
+fo_status fo_work_data_new(struct fo_work_data *d)
+{
+	for (int r = 0; r < FO_WORK_REGIONS; r++) {
+		void *p = NULL;
+		fo_status st = d->bytes[r] ? fo_pages_new(d->bytes[r], &p) : FO_OK;
+		if (st != FO_OK) {
+			fo_work_data_free(d);
+			return st;
+		}
+		d->at[r] = p;
+	}
+	/* The regions to write are touched as well: no page is to be found by a kernel's first run. */
+	int64_t singles = (int64_t)(d->bytes[FO_WORK_READ_F32] / 4),
+		halves = (int64_t)(d->bytes[FO_WORK_READ_BF16] / 2), rows = (int64_t)(d->bytes[FO_WORK_INDEX] / 4);
+#pragma omp parallel
+	{
+#pragma omp for nowait
+		for (int64_t i = 0; i < singles; i++)
+			((float *)d->at[FO_WORK_READ_F32])[i] = (float)(fo_rng_uniform(1, (uint64_t)i) - 0.5);
+#pragma omp for nowait
+		for (int64_t i = 0; i < halves; i++)
+			((uint16_t *)d->at[FO_WORK_READ_BF16])[i] = fo_bf16_from_f32(
+				(float)(fo_rng_uniform(2, (uint64_t)i) - 0.5));
+	}
+	for (int r = FO_WORK_WRITE_F32; r <= FO_WORK_WRITE_BF16; r++)
+		if (d->bytes[r])
+			memset(d->at[r], 0, d->bytes[r]);
+	for (int64_t i = 0; i < rows; i++)
+		((int32_t *)d->at[FO_WORK_INDEX])[i] = (int32_t)i;
+	static const double hyper[FO_HYPER_COUNT] = {
+		[FO_HYPER_LR] = 1e-6,  [FO_HYPER_BETA1] = 0.9, [FO_HYPER_BETA2] = 0.95,
+		[FO_HYPER_EPS] = 1e-8, [FO_HYPER_DECAY] = .1,  [FO_HYPER_CORR1] = 1,
+		[FO_HYPER_CORR2] = 1,  [FO_HYPER_CLIP] = 1,    [FO_HYPER_INV_TOKENS] = 1e-3,
+	};
+	double *f64 = (double *)d->at[FO_WORK_F64];
+	if (f64) {
+		memcpy(f64 + HYPER_AT, hyper, sizeof hyper);
+		f64[SCALE_AT] = f64[SCALE_AT + 1] = 1;
+	}
+	return FO_OK;
+}
+
+void fo_work_data_free(struct fo_work_data *d)
+{
+	for (int r = 0; r < FO_WORK_REGIONS; r++)
+		if (d->at[r])
+			fo_pages_free(d->at[r], d->bytes[r]);
+	*d = (struct fo_work_data){ 0 };
+}
+
+static void *f64_place(const struct fo_work *w, int i, double *f64)
+{
+	const char *name = name_of(w, i);
+	if (!strcmp(name, "hyper"))
+		return f64 + HYPER_AT;
+	return f64 + (!strcmp(name, "scale") && !fo_access_writes(w->access[i]) ? SCALE_AT : SCRATCH_AT);
+}
+
+/* Second moments are squares. */
+static void square(float *v, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++)
+		v[i] *= v[i];
+}
+
+void fo_work_bind(struct fo_work *w, const struct fo_work_data *d, int64_t docs)
+{
+	size_t used[FO_WORK_REGIONS] = { 0 };
+	for (int i = 0; i < w->call.n; i++) {
+		struct fo_tensor *t = &w->call.arg[i];
+		int r = region_of(w, i);
+		if (r == FO_WORK_F64) {
+			t->data = f64_place(w, i, (double *)d->at[r]);
+			continue;
+		}
+		t->data = d->at[r] + used[r];
+		if (r == FO_WORK_DOCS)
+			for (int64_t k = 0; k < t->rows; k++)
+				((int32_t *)t->data)[k] = (int32_t)document_start(k, t->rows, docs);
+		if (w->access[i] == FO_UPDATE && (r == FO_WORK_WRITE_F32 || r == FO_WORK_WRITE_BF16)) {
+			memcpy(t->data, d->at[r - 2] + used[r], operand_bytes(t));
+			if (w->call.kind == FO_OP_adamw && !strcmp(name_of(w, i), "v"))
+				square(t->data, t->rows * t->ld);
+		}
+		used[r] += r == FO_WORK_INDEX || r == FO_WORK_DOCS ? 0 : operand_bytes(t);
+	}
+	w->call.ws = d->at[FO_WORK_SPACE];
+}
+
+void fo_work_run(void *work)
+{
+	const struct fo_work *w = work;
+	w->kernel->run(&w->call);
+}

@@ -1,0 +1,56 @@
+/* One kernel call of a given shape on random operands: what calibration and the benchmarks time. */
+#ifndef FO_KERNEL_WORK_H
+#define FO_KERNEL_WORK_H
+
+#include "kernel/kernel.h"
+
+struct fo_work {
+	struct fo_call call;
+	uint8_t access[FO_MAX_OPERANDS]; /* enum fo_access */
+	double flop, bytes;              /* executed; moved at least: each operand once for each way it is used */
+	const struct fo_kernel *kernel;  /* fo_kernel_pick at the isa given */
+	const struct fo_kernel_set *set;
+};
+
+enum fo_work_pass { FO_WORK_FORWARD, FO_WORK_DGRAD, FO_WORK_WGRAD, FO_WORK_PASSES };
+extern const char *const fo_work_pass_name[FO_WORK_PASSES];
+/* The products of a linear layer of weights w(out,in) on x(T,in): forward y = x w', dgrad dx = dy w, wgrad dw = dy' x; the
+ * last into f32 as in training, the others into dtype. */
+void fo_work_linear(struct fo_work *w, enum fo_isa isa, enum fo_work_pass pass, int64_t tokens, int64_t out, int64_t in,
+		    int dtype, int threads);
+/* Causal attention of one row of `tokens` in `docs` documents of equal length; FLOP 4 Q per visible pair and head forward,
+ * 10 Q backward (2 Q of them recompute scores). */
+void fo_work_attention(struct fo_work *w, enum fo_isa isa, bool backward, int64_t tokens, int64_t docs, int64_t heads,
+		       int64_t kv_heads, int64_t head_dim, int dtype, int threads);
+/* An operation of a program as its executor would call it in the first micro-batch (ACC stores). */
+void fo_work_of_op(struct fo_work *w, enum fo_isa isa, const struct fo_program *p, const struct fo_op *o, int threads);
+
+/* Memory that many works share, one after the other: operands that are only read come from one region, what is written goes
+ * to another, so that no result becomes an input. Numbers are uniform in +-0.5; what an operation updates in place starts
+ * anew at each fo_work_bind, lest it grow. Zero-initialise; need for each work, new once, then bind and run. */
+enum fo_work_region {
+	FO_WORK_READ_F32,
+	FO_WORK_READ_BF16,
+	FO_WORK_WRITE_F32,
+	FO_WORK_WRITE_BF16,
+	FO_WORK_F64,
+	FO_WORK_INDEX,
+	FO_WORK_DOCS,
+	FO_WORK_SPACE,
+	FO_WORK_REGIONS
+};
+struct fo_work_data {
+	unsigned char *at[FO_WORK_REGIONS];
+	size_t bytes[FO_WORK_REGIONS];
+};
+void fo_work_data_need(struct fo_work_data *d, const struct fo_work *w);
+/* The most bytes of one region that this work needs. */
+size_t fo_work_bytes(const struct fo_work *w);
+FO_CHECKED fo_status fo_work_data_new(struct fo_work_data *d);
+void fo_work_data_free(struct fo_work_data *d);
+/* Gives the operands their places. docs: as in fo_work_attention (1: whole rows). */
+void fo_work_bind(struct fo_work *w, const struct fo_work_data *d, int64_t docs);
+/* Runs it: a fo_meter_span function. */
+void fo_work_run(void *work);
+
+#endif

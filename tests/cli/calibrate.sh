@@ -1,0 +1,57 @@
+#!/bin/sh
+# flatout calibrate: showing a profile, refusing others, and a short calibration of this machine.
+. "$(dirname "$0")/lib_expect.sh"
+FLATOUT_CACHE=$tmp/cache
+export FLATOUT_CACHE
+good=$FLATOUT_SOURCE/fuzz/corpus/profile/two_cores.json
+
+# Plain letters where the terminal speaks no UTF-8; nothing wider than 80 columns.
+LC_ALL=C expect 0 "memory 38.8 GB/s (copy)" calibrate --show "$good"
+narrow
+LC_ALL=C expect 0 "peak 206 GFLOP/s" calibrate --show "$good"
+LC_ALL=C expect 0 "collectives   not measured: no ranks" calibrate --show "$good"
+LC_ALL=C expect 0 "512x12x12x64" calibrate --show "$good" --all
+narrow
+if LC_ALL=C grep -q '[^ -~]' "$tmp/out"; then
+	printf 'FAILED: bytes beyond ASCII for a terminal without UTF-8\n'
+	failed=1
+fi
+LC_ALL=C.UTF-8 expect 0 "●" calibrate --show "$good"
+expect 0 '"schema": 1' calibrate --show "$good" --json
+
+expect 0 "attention" calibrate --show "$good" --svg "$tmp/roofline.svg"
+grep -q 'Example Processor &#60;2 cores&#62; &#38; &#34;quoted&#34;' "$tmp/roofline.svg" || { printf 'FAILED: names in the SVG\n'; failed=1; }
+if command -v xmllint >/dev/null && ! xmllint --noout --nonet "$tmp/roofline.svg"; then
+	printf 'FAILED: the SVG is not XML\n'
+	failed=1
+fi
+
+expect 3 "flatout calibrate' measures this machine" calibrate --show
+expect 3 "none.json" calibrate --show "$tmp/none.json"
+expect 2 "a profile is named only to be shown" calibrate "$good"
+expect 2 "unexpected argument" calibrate --show "$good" "$good"
+expect 3 "cannot" calibrate --show "$good" --svg "$tmp/no/folder/x.svg"
+sed 's/"schema": 1/"schema": 7/' "$good" >"$tmp/bad.json"
+expect 2 "schema is 7, expected 1" calibrate --show "$tmp/bad.json"
+sed 's/"spans": 90/"spans": 1/' "$good" >"$tmp/bad.json"
+expect 2 "rows[0].quiet: expected an integer" calibrate --show "$tmp/bad.json"
+printf '{"schema":1,"error' >"$tmp/bad.json"
+expect 2 "bad.json" calibrate --show "$tmp/bad.json" --json
+expect 3 "flatout calibrate' measures this machine" mfu --params 7e9 --device this --devices 1 --tokens-per-second 1
+
+if [ -z "${FLATOUT_HAS_ENGINE:-}" ]; then
+	expect 3 "no kernels to measure" calibrate
+	exit $failed
+fi
+
+# A second is enough for some rows, and for the whole way through: measure, write, read, show.
+expect 0 "written to $tmp/cache/machine-" calibrate --seconds 1 --threads 1
+expect 0 "memory-bound" calibrate --show
+expect 0 '"kind":"matmul"' calibrate --show --json
+expect 0 "TFLOP/s per device, fp32, measured" mfu --params 1e6 --device this --devices 1 --tokens-per-second 1 --dtype fp32
+expect 0 '"peak_kind": "measured"' mfu --params 1e6 --device this --devices 1 --tokens-per-second 1 --json
+expect 2 "no published dense peak for fp8" mfu --params 1e6 --device this --devices 1 --tokens-per-second 1 --dtype fp8
+expect 0 '"threads": 2' calibrate --seconds 1 --quick --threads 2 --out "$tmp/own.json" --json
+expect 0 "peak" calibrate --show "$tmp/own.json"
+expect 2 "'--threads' must be" calibrate --threads -1
+exit $failed

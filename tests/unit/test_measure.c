@@ -1,0 +1,142 @@
+/* The meter, the work it times and the traffic: what they claim to do is what they do. */
+#include "base/clock.h"
+#include "base/mem.h"
+#include "kernel/calibrate.h"
+#include "kernel/measure.h"
+#include "kernel/memory.h"
+#include "kernel/work.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* Threads that run one after the other keep their processor all the time and yet say nothing about all processors together: such
+ * a burst is not clean. (It once was, and half the peak was kept as the machine's.) */
+static void test_share(void **state)
+{
+	(void)state;
+	int threads = 4 * fo_cpu_threads();
+	int64_t n = fo_measure_rounds(&fo_kernels_ref, FO_F32, 500000);
+	for (int i = 0; i < 8; i++) {
+		double share;
+		assert_true(fo_measure_peak(&fo_kernels_ref, FO_F32, threads, n, &share) > 0);
+		assert_true(share < FO_QUIET_SHARE);
+	}
+}
+
+static void spin(void *arg)
+{
+	for (int64_t end = fo_now_ns() + *(int64_t *)arg; fo_now_ns() < end;)
+		;
+}
+
+static void test_meter(void **state)
+{
+	(void)state;
+	struct fo_meter m;
+	int64_t ns = 2000000;
+	assert_int_equal(fo_meter_init(&m, &fo_kernels_ref, FO_F32, 1), FO_OK);
+	struct fo_measured r = fo_measure_work(&m, spin, &ns, 1e6, 0, 5);
+	assert_int_equal(r.time.spans, 5);
+	assert_true(r.time.best_s >= 2e-3 && r.time.median_s >= r.time.best_s);
+	assert_true(r.time.quiet <= 5 && (r.time.quiet > 0) == !isnan(r.quiet_ratio_median));
+	assert_true(m.best.flop_s > 0 && m.best.byte_s > 0 && m.best.share > 0);
+	assert_true(r.burst_flop_s_best >= r.burst_flop_s_median && r.ratio_best >= r.ratio_median);
+	/* A ratio is a rate over a rate of bursts: 1e6 FLOP in 2 ms are 5e8 FLOP/s or less. */
+	assert_true(r.ratio_best * r.burst_flop_s_median <= 5e8 * r.burst_flop_s_best / m.last.flop_s * 4);
+	fo_meter_attach(&m);
+	assert_false(m.warm);
+	fo_meter_fini(&m);
+	assert_int_equal(fo_meter_init(&m, &fo_kernels_null, FO_F32, 1), FO_EUNSUPPORTED);
+}
+
+/* FLOP against the multiply-adds that the reference kernels count while they run; results against plain loops. */
+static void counted(struct fo_work *w, int64_t docs)
+{
+	struct fo_work_data d = { 0 };
+	double mac = 0;
+	fo_work_data_need(&d, w);
+	assert_int_equal(fo_work_data_new(&d), FO_OK);
+	fo_work_bind(w, &d, docs);
+	w->call.mac = &mac;
+	w->call.threads = 1;
+	fo_work_run(w);
+	assert_true(fabs(2 * mac / w->flop - 1) < 1e-12);
+	fo_work_data_free(&d);
+}
+
+static double get(const struct fo_tensor *t, int64_t r, int64_t c) { return ((const float *)t->data)[r * t->ld + c]; }
+
+static void test_work(void **state)
+{
+	(void)state;
+	struct fo_work w;
+	int64_t tokens = 24, out = 10, in = 17;
+	for (int pass = 0; pass < FO_WORK_PASSES; pass++) {
+		struct fo_work_data d = { 0 };
+		fo_work_linear(&w, FO_ISA_REF, pass, tokens, out, in, FO_F32, 2);
+		assert_ptr_equal(w.set, &fo_kernels_ref);
+		assert_true(w.flop == 2. * 24 * 10 * 17);
+		assert_true(w.bytes == 4. * (24 * 10 + 24 * 17 + 10 * 17));
+		fo_work_data_need(&d, &w);
+		assert_int_equal(fo_work_data_new(&d), FO_OK);
+		fo_work_bind(&w, &d, 1);
+		fo_work_run(&w);
+		const struct fo_tensor *a = &w.call.arg[0], *b = &w.call.arg[1], *c = &w.call.arg[2];
+		for (int64_t i = 0; i < c->rows; i++)
+			for (int64_t j = 0; j < c->cols; j++) {
+				double sum = 0;
+				for (int64_t k = 0; k < (pass == 0 ? in : pass == 1 ? out : tokens); k++)
+					sum += pass == 0   ? get(a, i, k) * get(b, j, k)
+					       : pass == 1 ? get(a, i, k) * get(b, k, j)
+							   : get(a, k, i) * get(b, k, j);
+				assert_true(fabs(get(c, i, j) - sum) < 1e-5);
+			}
+		fo_work_data_free(&d);
+		counted(&w, 1);
+	}
+	for (int backward = 0; backward < 2; backward++)
+		for (int docs = 1; docs <= 3; docs++) {
+			fo_work_attention(&w, FO_ISA_REF, backward, 20, docs, 4, 2, 8, FO_BF16, 1);
+			counted(&w, docs);
+		}
+}
+
+static void test_traffic(void **state)
+{
+	(void)state;
+	struct fo_traffic_data d;
+	if (fo_traffic_data_new(&d, 0, 2) != FO_OK)
+		skip();
+	assert_true(d.bytes % 64 == 0 && d.next == 0);
+	for (int past = 0; past < 2; past++)
+		for (int kind = 0; kind < FO_MEMORY_KINDS; kind++) {
+			struct fo_traffic t = { .data = &d, .kind = kind, .past_caches = past, .threads = 2 };
+			if (!fo_traffic_can(&t))
+				continue;
+			size_t piece = (size_t)fo_traffic_bytes(&t) / (kind == FO_MEMORY_COPY ? 2 : 1), at = d.next;
+			assert_true(piece > 0 && at + piece <= d.bytes);
+			memset(d.to + at, 0xee, piece);
+			fo_traffic_run(&t);
+			assert_true(d.next == (at + piece) % d.bytes);
+			size_t untouched = 0;
+			for (size_t i = 0; i < piece; i += 8)
+				untouched += *(uint64_t *)(d.to + at + i) == 0xeeeeeeeeeeeeeeeeu;
+			assert_int_equal(untouched, kind == FO_MEMORY_READ ? piece / 8 : 0);
+			if (kind == FO_MEMORY_COPY)
+				assert_memory_equal(d.to + at, d.from + at, piece);
+		}
+	fo_traffic_data_free(&d);
+	assert_true(fo_cache_bytes() >= 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_share), cmocka_unit_test(test_meter),
+					    cmocka_unit_test(test_work), cmocka_unit_test(test_traffic) };
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
