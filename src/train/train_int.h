@@ -3,19 +3,10 @@
 #define FO_TRAIN_TRAIN_INT_H
 
 #include "ckpt/ckpt.h"
+#include "train/ports.h"
 #include "train/train.h"
 
 #include <stdio.h>
-
-/* Serves the host operations of one executor. */
-struct fo_ports {
-	const struct fo_batch *batch; /* the step's tokens */
-	double hyper[FO_HYPER_COUNT];
-	double loss[2], scale[2]; /* what came out */
-	int64_t logits_row;       /* which row to copy out */
-	float *logits;            /* (V) */
-};
-fo_status fo_ports_serve(void *ctx, enum fo_port port, int mb, const struct fo_tensor *arg, int n);
 
 struct fo_session {
 	const struct fo_run *r;
