@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 const struct fo_command *const fo_commands[] = {
-	&fo_cmd_flops, &fo_cmd_mfu,    &fo_cmd_devices,
+	&fo_cmd_flops, &fo_cmd_mfu,    &fo_cmd_devices, &fo_cmd_machine,
 #ifndef FO_NO_ENGINE
 	&fo_cmd_verify, &fo_cmd_train, &fo_cmd_demo,
 #endif

@@ -212,7 +212,7 @@ const struct fo_command fo_cmd_verify = {
 	.name = "verify",
 	.group = "measure",
 	.usage = "flatout verify [--short] [--threads N] [--json]",
-	.summary = "self-check of kernels, a training step and a checkpoint on this machine",
+	.summary = "self-check: kernels, a training step, checkpoints",
 	.text = "Every operation with every kernel set that this machine has against double\n"
 		"precision; losses, gradients and gradient norms of a training step against stored\n"
 		"values; the same steps twice; a checkpoint to disk and back; a program dumped and\n"
