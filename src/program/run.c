@@ -39,6 +39,8 @@ const struct fo_opt fo_run_options[] = {
 	FO_OPT_INT(R, seed, "run.seed", "N", "1", 0, 9e15, "", "initial weights and order of documents"),
 	FO_OPT_INT(R, threads, "run.threads", "N", "0", 0, 1024, "threads",
 		   "of the compute lane; 0: all this process may use"),
+	FO_OPT_TEXT(R, affinity, "run.affinity", "HOW", "none",
+		    "binds compute threads: none, cores (one per physical core), or a list: 0,2,4-7"),
 	FO_OPT_ENUM(R, verify, "run.verify", "off", "self-check ('flatout verify') before the first step", "off|short|full"),
 	FO_OPT_INT(R, steps, "train.steps", "N", "1000", 1, 1e9, "steps", "optimizer steps of the whole run"),
 	FO_OPT_INT(R, rows, "train.rows", "N", "1", 1, 65536, "rows", "rows in a micro-batch"),

@@ -20,6 +20,7 @@ struct fo_run {
 	const char *dir;
 	int64_t seed, steps, rows, micro_batches, threads;
 	int precision; /* 0 bf16, 1 fp32 */
+	const char *affinity; /* "none", "cores", or a list of hardware threads */
 	int verify;    /* self-check at the start: enum fo_verify_at_start */
 	double lr, final_lr, decay_share, beta1, beta2, eps, weight_decay, clip;
 	int schedule;
