@@ -98,7 +98,7 @@ static void *look(void *out)
 
 static void test_bind(void **state)
 {
-	struct fo_cpus before = mine(), inner[2], started;
+	struct fo_cpus before = mine(), started;
 	int n = fo_cpus_count(&before) < 2 ? 1 : 2, first = 0;
 	char list[16];
 	struct fo_place p;
@@ -120,6 +120,7 @@ static void test_bind(void **state)
 	started = mine();
 	assert_memory_equal(&started, &before, sizeof before);
 #ifdef FO_HAVE_HWLOC
+	struct fo_cpus inner[2];
 	assert_int_equal(fo_place_plan(&p, "cores", n, NULL, NULL), FO_OK);
 	assert_int_equal(fo_place_compute(&p), FO_OK);
 	/* The team of a later region is the same. */

@@ -115,7 +115,7 @@ static fo_status flip(const char *path)
 {
 	int fd = open(path, O_RDWR | O_CLOEXEC);
 	off_t at = fd < 0 ? 0 : lseek(fd, 0, SEEK_END) / 2;
-	unsigned char byte;
+	unsigned char byte = 0;
 	bool ok = fd >= 0 && pread(fd, &byte, 1, at) == 1;
 	byte ^= 1;
 	ok = ok && pwrite(fd, &byte, 1, at) == 1;
