@@ -26,8 +26,10 @@ extern const struct fo_command fo_cmd_flops, fo_cmd_mfu, fo_cmd_devices, fo_cmd_
 	fo_cmd_config, fo_cmd_machine;
 #ifndef FO_NO_ENGINE
 extern const struct fo_command fo_cmd_train, fo_cmd_demo, fo_cmd_verify;
-/* Starts the process again with a short OpenMP spin unless the user chose one (engine/threads.c). */
-void fo_cli_tune_threads(char **argv);
+/* Starts the process again with an OpenMP spin of so many turns unless the user chose one (engine/threads.c). */
+#define FO_SPIN_TRAINING "30000"
+#define FO_SPIN_NONE "0" /* where nobody waits for speed: more threads than processors, as the self-check has, sleep at once */
+void fo_cli_tune_threads(char **argv, const char *turns);
 #endif
 
 /* The command whose --help lists the options of a run; the others that take a run refer to it. */

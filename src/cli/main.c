@@ -164,9 +164,10 @@ int main(int argc, char **argv)
 	struct fo_str out = { 0 };
 	occupy_standard_files();
 #ifndef FO_NO_ENGINE
-	if (argc > 1 && (!strcmp(argv[1], fo_cmd_train.name) || !strcmp(argv[1], fo_cmd_demo.name) ||
-			 !strcmp(argv[1], fo_cmd_verify.name)))
-		fo_cli_tune_threads(argv);
+	if (argc > 1 && (!strcmp(argv[1], fo_cmd_train.name) || !strcmp(argv[1], fo_cmd_demo.name)))
+		fo_cli_tune_threads(argv, FO_SPIN_TRAINING);
+	if (argc > 1 && !strcmp(argv[1], fo_cmd_verify.name))
+		fo_cli_tune_threads(argv, FO_SPIN_NONE);
 #endif
 	signal(SIGPIPE, SIG_IGN); /* a lost reader must not kill a training run; close_output() notices it */
 	bool json = has_flag(argc, argv, "--json"); /* asked now: commands take their options out of argv */

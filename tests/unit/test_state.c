@@ -19,12 +19,15 @@ static void put(const char *path, const char *text)
 {
 	char full[512];
 	snprintf(full, sizeof full, "%s%s", root, path);
-	char *slash = strrchr(full, '/');
-	*slash = 0;
-	if (fo_fs_mkdirs(full) != FO_OK)
-		fail_msg("%s", fo_err_text());
-	*slash = '/';
 	FILE *f = fopen(full, "w");
+	if (!f) {
+		char *slash = strrchr(full, '/');
+		*slash = 0;
+		if (fo_fs_mkdirs(full) != FO_OK)
+			fail_msg("%s", fo_err_text());
+		*slash = '/';
+		f = fopen(full, "w");
+	}
 	assert_non_null(f);
 	fputs(text, f);
 	fclose(f);
