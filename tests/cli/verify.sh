@@ -12,20 +12,26 @@ tail -n 1 out | grep -q '^[1-9][0-9]* passed, 0 failed, [1-9][0-9]* not checked 
 grep -q '^.\{81,\}' out && wrong "lines over 80 columns"
 ls -d "$tmp"/flatout-verify-* 2>/dev/null && wrong "the temporary folder was left"
 
-FLATOUT_ISA=ref run 0 verify --short --json
+FLATOUT_ISA=ref
+export FLATOUT_ISA
+run 0 verify --short --json
 valid out
 keys out schema short passed failed not_checked checks group against error bound result detail
 grep -q '"group": "kernels avx2"' out && grep -q '"detail": "FLATOUT_ISA lowers the instruction set to ref"\|has no avx2' out ||
 	wrong "avx2 is not named among what was not checked"
 
 # No place for a checkpoint: not checked, which is neither a pass nor a failure.
-TMPDIR=$tmp/absent FLATOUT_ISA=ref run 0 verify --short --threads=1
+TMPDIR=$tmp/absent
+run 0 verify --short --threads=1
 says '^not checked: checkpoint, saved and read back: cannot make a temporary folder'
 grep -q '^checkpoint .* pass' out && wrong "a checkpoint that was not made passed"
 
 refused 2 "unknown option" verify --shrt
 refused 2 "unexpected argument\|takes" verify again
-FLATOUT_ISA=avx9 refused 2 "not an instruction set" verify
+FLATOUT_ISA=avx9
+refused 2 "not an instruction set" verify
+unset FLATOUT_ISA
+TMPDIR=$tmp
 
 # At the start of a run: one line; without the option none.
 make_text text

@@ -276,6 +276,11 @@ static void test_cgroup_v1(void **state)
 	put("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n");
 	fo_machine_read(&m, root);
 	assert_true(isnan(m.cpu_limit));
+	/* Another namespace's path leads nowhere else. */
+	put("/proc/self/cgroup", "0::/../outside\n");
+	put("/sys/fs/outside/cpu.stat", "throttled_usec 9000000\n");
+	fo_state_read(&s, root);
+	near(s.limited_s, 1.5);
 }
 
 static void test_machine(void **state)
