@@ -23,12 +23,14 @@ struct fo_command {
 extern const struct fo_command *const fo_commands[];   /* NULL-terminated */
 
 extern const struct fo_command fo_cmd_flops, fo_cmd_mfu, fo_cmd_devices, fo_cmd_ops, fo_cmd_program, fo_cmd_init,
-	fo_cmd_config, fo_cmd_calibrate;
+	fo_cmd_config, fo_cmd_calibrate, fo_cmd_machine;
 #ifndef FO_NO_ENGINE
-extern const struct fo_command fo_cmd_train, fo_cmd_demo, fo_cmd_data, fo_cmd_data_prepare, fo_cmd_data_train_tokenizer,
-	fo_cmd_data_inspect;
-/* Starts the process again with a short OpenMP spin unless the user chose one (engine/threads.c). */
-void fo_cli_tune_threads(char **argv);
+extern const struct fo_command fo_cmd_verify, fo_cmd_train, fo_cmd_demo, fo_cmd_data, fo_cmd_data_prepare,
+	fo_cmd_data_train_tokenizer, fo_cmd_data_inspect;
+/* Starts the process again with an OpenMP spin of so many turns unless the user chose one (engine/threads.c). */
+#define FO_SPIN_TRAINING "30000"
+#define FO_SPIN_NONE "0" /* where nobody waits for speed: more threads than processors, as the self-check has, sleep at once */
+void fo_cli_tune_threads(char **argv, const char *turns);
 /* Measures this machine and writes the profile (engine/calibrate.c); progress on standard error. threads 0: all. */
 FO_CHECKED fo_status fo_cli_calibrate(const char *path, int threads, double seconds, bool quick, bool json);
 #endif

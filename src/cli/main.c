@@ -10,12 +10,25 @@
 #include <unistd.h>
 
 const struct fo_command *const fo_commands[] = {
-	&fo_cmd_flops, &fo_cmd_mfu,    &fo_cmd_devices, &fo_cmd_calibrate,
+	&fo_cmd_flops,
+	&fo_cmd_mfu,
+	&fo_cmd_devices,
+	&fo_cmd_machine,
+	&fo_cmd_calibrate,
 #ifndef FO_NO_ENGINE
-	&fo_cmd_train, &fo_cmd_demo,
-	&fo_cmd_data, &fo_cmd_data_prepare, &fo_cmd_data_train_tokenizer, &fo_cmd_data_inspect,
+	&fo_cmd_verify,
+	&fo_cmd_train,
+	&fo_cmd_demo,
+	&fo_cmd_data,
+	&fo_cmd_data_prepare,
+	&fo_cmd_data_train_tokenizer,
+	&fo_cmd_data_inspect,
 #endif
-	&fo_cmd_init,  &fo_cmd_config, &fo_cmd_ops,     &fo_cmd_program, NULL,
+	&fo_cmd_init,
+	&fo_cmd_config,
+	&fo_cmd_ops,
+	&fo_cmd_program,
+	NULL,
 };
 
 /* A descriptor 0, 1 or 2 that is closed would be given to the next file opened, and our messages would go into that
@@ -179,9 +192,15 @@ int main(int argc, char **argv)
 	struct fo_str out = { 0 };
 	occupy_standard_files();
 #ifndef FO_NO_ENGINE
-	if (argc > 1 && (!strcmp(argv[1], fo_cmd_train.name) || !strcmp(argv[1], fo_cmd_demo.name) ||
-			 !strcmp(argv[1], fo_cmd_calibrate.name)))
-		fo_cli_tune_threads(argv);
+	const char *spin = argc < 2						    ? NULL
+			   : !strcmp(argv[1], fo_cmd_verify.name)	    ? FO_SPIN_NONE
+			   : !strcmp(argv[1], fo_cmd_train.name) ||
+					     !strcmp(argv[1], fo_cmd_demo.name) ||
+					     !strcmp(argv[1], fo_cmd_calibrate.name)
+				   ? FO_SPIN_TRAINING
+				   : NULL;
+	if (spin)
+		fo_cli_tune_threads(argv, spin);
 #endif
 	signal(SIGPIPE, SIG_IGN); /* a lost reader must not kill a training run; close_output() notices it */
 	bool json = has_flag(argc, argv, "--json"); /* asked now: commands take their options out of argv */

@@ -8,6 +8,8 @@
 
 enum fo_schedule { FO_SCHEDULE_COSINE, FO_SCHEDULE_LINEAR, FO_SCHEDULE_WSD, FO_SCHEDULE_CONSTANT };
 
+enum fo_verify_at_start { FO_VERIFY_AT_START_OFF, FO_VERIFY_AT_START_SHORT, FO_VERIFY_AT_START_FULL };
+
 struct fo_run {
 	const char *model, *weights; /* weights: a Hugging Face folder to start from; "": random */
 	int64_t layers, hidden, heads, kv_heads, head_dim, ffn, vocab; /* 0: as the model says */
@@ -18,6 +20,8 @@ struct fo_run {
 	const char *dir;
 	int64_t seed, steps, rows, micro_batches, threads;
 	int precision; /* 0 bf16, 1 fp32 */
+	const char *affinity; /* "none", "cores", or a list of hardware threads */
+	int verify;    /* self-check at the start: enum fo_verify_at_start */
 	double lr, final_lr, decay_share, beta1, beta2, eps, weight_decay, clip;
 	int schedule;
 	int64_t warmup;

@@ -66,6 +66,14 @@ fo_status fo_session_log_checkpoint(struct fo_session *s, int64_t step, const ch
 	return end(s, &j);
 }
 
+fo_status fo_session_log_machine(struct fo_session *s, const struct fo_state_use *u)
+{
+	struct fo_json j;
+	begin(s, &j, "machine", s->meta.step);
+	fo_state_use_json(u, &j);
+	return end(s, &j);
+}
+
 /* "Name:   123 kB" in a /proc file, in bytes; 0 when it is not there. */
 static int64_t proc_bytes(const char *file, const char *name)
 {

@@ -1,4 +1,4 @@
-#include "train/train_int.h"
+#include "train/ports.h"
 
 #include <string.h>
 

@@ -45,8 +45,7 @@ static fo_status make_programs(struct fo_session *s)
 
 static fo_status make_executors(struct fo_session *s)
 {
-	s->options = (struct fo_exec_options){ .threads = s->r->threads ? (int)s->r->threads : fo_cpu_threads(),
-					       .timeline_steps = TIMELINE_STEPS };
+	s->options.timeline_steps = TIMELINE_STEPS;
 	FO_TRY(fo_isa_choose(&s->options.isa));
 	FO_TRY(fo_store_new(&s->store, &s->program));
 	fo_status st = fo_exec_new(&s->exec, &s->program, s->store, &s->options, fo_ports_serve, &s->ports, NULL);
@@ -210,6 +209,9 @@ static fo_status open_session(struct fo_session *s)
 			snprintf(s->peak.source, sizeof s->peak.source, "%s", fo_err_text());
 		FO_TRY(open_data(s));
 	}
+	s->options.threads = s->r->threads ? (int)s->r->threads : fo_cpu_threads();
+	FO_TRY(fo_place_plan(&s->place, s->r->affinity, s->options.threads, NULL, NULL));
+	FO_TRY(fo_place_others(&s->place)); /* lanes and loader, which start from here on, leave the compute threads alone */
 	FO_TRY(make_executors(s));
 	s->meta = (struct fo_ckpt_meta){ .seed = (uint64_t)s->r->seed,
 					 .tokenizer_checksum = s->corpus.tokenizer
@@ -265,6 +267,7 @@ static void close_session(struct fo_session *s)
 static void describe_run(struct fo_session *s, struct fo_str *out)
 {
 	struct fo_json j;
+	struct fo_machine m;
 	char cpu[80], hex[24];
 	fo_cpu_name(cpu, sizeof cpu);
 	fo_json_begin(&j, out, true);
@@ -277,6 +280,11 @@ static void describe_run(struct fo_session *s, struct fo_str *out)
 	fo_json_text(&j, "isa", fo_isa_name[s->options.isa]);
 	fo_json_real(&j, "peak_flop_s", s->peak.flop_s > 0 ? s->peak.flop_s : NAN);
 	fo_json_text(&j, "peak_source", s->peak.source);
+	fo_json_text(&j, "affinity", s->r->affinity);
+	fo_json_object(&j, "state");
+	fo_machine_read(&m, "");
+	fo_machine_json(&m, &j);
+	fo_json_close(&j);
 	fo_json_close(&j);
 	fo_json_int(&j, "seed", s->r->seed);
 	const struct {
@@ -401,9 +409,11 @@ static fo_status evaluate(struct fo_session *s, double *loss)
 static fo_status run_loop(struct fo_session *s, struct fo_train_result *out)
 {
 	bool stopped = false;
+	fo_session_watch_start(s);
 	s->mark_ns = fo_now_ns();
 	while (s->meta.step < s->r->steps && !stopped) {
 		FO_TRY(one_step(s, out));
+		FO_TRY(fo_session_watch(s, false));
 		bool last = s->meta.step == s->r->steps;
 		stopped = s->h->stop && *s->h->stop;
 		bool eval = s->eval_batches && !stopped && (last || s->meta.step % s->r->eval_every == 0);
@@ -420,6 +430,8 @@ static fo_status run_loop(struct fo_session *s, struct fo_train_result *out)
 			s->mark_ns = fo_now_ns();
 		}
 	}
+	if (s->steps_here)
+		FO_TRY(fo_session_watch(s, true));
 	if (stopped && s->meta.step < s->r->steps)
 		return fo_hint(fo_fail(FO_EINTERRUPT, "stopped after step %lld of %lld; the state is saved in '%s'",
 				       (long long)s->meta.step, (long long)s->r->steps, out->checkpoint),
@@ -436,6 +448,9 @@ static void summarise(struct fo_session *s, struct fo_train_result *out)
 	out->peak = s->peak;
 	out->planned_bytes = m.arena + m.persistent + m.workspace + other_bytes(s);
 	out->measured_bytes = s->rss_peak - s->rss_before;
+	out->machine = fo_state_watch_total(&s->watch);
+	out->joules_per_token = out->loss_tokens ? out->machine.joules / (double)out->loss_tokens : NAN;
+	out->huge_share = fo_state_huge_share("");
 	out->mean_loss = s->tail_steps ? s->tail_loss / (double)s->tail_steps : NAN;
 	if (s->steps_here) {
 		size_t kept = (size_t)(s->steps_here < s->steps_kept ? s->steps_here : s->steps_kept);
@@ -458,6 +473,7 @@ fo_status fo_train(const struct fo_run *r, const struct fo_train_hooks *h, struc
 		&s); /* the corpus makes the run directory, once it knows that there is something to train on */
 	if (st == FO_OK && !h->dry_run) {
 		FO_TRY_OR(st, write_run_files(&s), done);
+		FO_TRY_OR(st, fo_place_compute(&s.place), done);
 		st = run_loop(&s, out);
 		summarise(&s, out);
 		if (st == FO_OK || st == FO_EINTERRUPT) {
@@ -469,6 +485,7 @@ fo_status fo_train(const struct fo_run *r, const struct fo_train_hooks *h, struc
 			st = fo_session_sample(&s, &out->sample);
 	}
 done:
+	fo_place_undo(&s.place);
 	close_session(&s);
 	return st;
 }

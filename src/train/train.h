@@ -12,6 +12,7 @@
 #define FO_TRAIN_TRAIN_H
 
 #include "data/data.h"
+#include "hw/state.h"
 #include "kernel/calibrate.h"
 #include "program/run.h"
 #include "timeline/timeline.h"
@@ -66,6 +67,9 @@ struct fo_train_result {
 	struct fo_peak peak;
 	int64_t planned_bytes,
 		measured_bytes; /* peak resident memory: promised and seen, both beyond what the process had before */
+	struct fo_state_use machine; /* of the loop: evaluations and checkpoints included; NAN where not readable */
+	double joules_per_token;     /* of those with loss; NAN */
+	double huge_share;           /* of the process's anonymous memory in huge pages; NAN */
 	char checkpoint[512];
 	char *sample;            /* heap; NULL: none */
 	double waste, truncated; /* shares of processed tokens: padding; dropped by truncation */

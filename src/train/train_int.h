@@ -3,19 +3,11 @@
 #define FO_TRAIN_TRAIN_INT_H
 
 #include "ckpt/ckpt.h"
+#include "kernel/place.h"
+#include "train/ports.h"
 #include "train/train.h"
 
 #include <stdio.h>
-
-/* Serves the host operations of one executor. */
-struct fo_ports {
-	const struct fo_batch *batch; /* the step's tokens */
-	double hyper[FO_HYPER_COUNT];
-	double loss[2], scale[2]; /* what came out */
-	int64_t logits_row;       /* which row to copy out */
-	float *logits;            /* (V) */
-};
-fo_status fo_ports_serve(void *ctx, enum fo_port port, int mb, const struct fo_tensor *arg, int n);
 
 struct fo_session {
 	const struct fo_run *r;
@@ -45,6 +37,9 @@ struct fo_session {
 	double *step_seconds; /* of this process, for the median */
 	double *step_tokens;
 	int64_t steps_here, steps_kept; /* the arrays are rings of steps_kept */
+	struct fo_state_watch watch;
+	int64_t look_ns; /* when the machine is looked at next */
+	struct fo_place place;
 	int lock;                       /* descriptor of DIR/lock, held while the run lives; -1: none */
 	int64_t rss_before, rss_peak;
 	int64_t stepped_tokens, real_tokens, truncated, pairs;
@@ -63,11 +58,15 @@ FO_CHECKED fo_status fo_session_save(struct fo_session *s, char *path, size_t si
  * after the plan was announced. */
 FO_CHECKED fo_status fo_session_find(struct fo_session *s);
 FO_CHECKED fo_status fo_session_resume(struct fo_session *s);
+/* src/train/machine.c: watches the machine from here on; looks at it when it is time to (or `last`) and logs what it saw. */
+void fo_session_watch_start(struct fo_session *s);
+FO_CHECKED fo_status fo_session_watch(struct fo_session *s, bool last);
 /* src/train/log.c */
 FO_CHECKED fo_status fo_session_log_open(struct fo_session *s);
 FO_CHECKED fo_status fo_session_log_step(struct fo_session *s, const struct fo_train_step *t);
 FO_CHECKED fo_status fo_session_log_eval(struct fo_session *s, int64_t step, double loss);
 FO_CHECKED fo_status fo_session_log_checkpoint(struct fo_session *s, int64_t step, const char *path, double seconds);
+FO_CHECKED fo_status fo_session_log_machine(struct fo_session *s, const struct fo_state_use *u);
 /* Anonymous resident memory of this process in bytes; 0 where the system does not tell. */
 int64_t fo_memory_resident(void);
 /* Memory that this process may still take: free memory or the container's limit, whichever is less. */

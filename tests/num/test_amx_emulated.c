@@ -7,7 +7,7 @@
 #include "kernel/x86/amx_matmul.inc"
 #endif
 
-#include "support/num.h"
+#include "audit/engine/num.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,23 +21,23 @@ static const struct fo_kernel kernel = { .run = amx_matmul, .can = amx_matmul_ca
 
 static void check(int64_t m, int64_t n, int64_t k, int ta, int tb, int dtype, int access, bool first)
 {
-	struct num_case c;
+	struct fo_num_case c;
 	char why[512];
 
-	num_case_matmul(&c, m, n, k, ta, tb, FO_BF16, dtype, access, first);
+	fo_num_case_matmul(&c, m, n, k, ta, tb, FO_BF16, dtype, access, first);
 	assert_true(kernel.can(&c.call));
-	if (!num_check(&c, &kernel, why, sizeof why))
+	if (!fo_num_check(&c, &kernel, NULL, why, sizeof why))
 		fail_msg("%s", why);
 }
 
 /* One run with two threads. */
 static void check_once(int64_t m, int64_t n, int64_t k, int ta, int tb, int dtype, bool first)
 {
-	struct num_case c;
+	struct fo_num_case c;
 	char why[512];
 
-	num_case_matmul(&c, m, n, k, ta, tb, FO_BF16, dtype, FO_ACC, first);
-	if (!num_check_once(&c, &kernel, 2, why, sizeof why))
+	fo_num_case_matmul(&c, m, n, k, ta, tb, FO_BF16, dtype, FO_ACC, first);
+	if (!fo_num_check_once(&c, &kernel, 2, NULL, why, sizeof why))
 		fail_msg("%s", why);
 }
 

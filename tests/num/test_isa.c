@@ -1,5 +1,5 @@
 /* The choice of instruction set and kernel. */
-#include "support/num.h"
+#include "audit/engine/num.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -49,14 +49,14 @@ static void test_choose(void **state)
 static void test_pick(void **state)
 {
 	const struct fo_kernel_set *set;
-	struct num_case c;
+	struct fo_num_case c;
 
 	(void)state;
 	for (int isa = 0; isa <= (int)best(); isa++)
 		for (int dtype = FO_F32; dtype <= FO_F64; dtype++) {
 			const struct fo_kernel *k;
 
-			num_case_matmul(&c, 8, 8, 8, 0, 0, dtype, dtype, FO_DEF, true);
+			fo_num_case_matmul(&c, 8, 8, 8, 0, 0, dtype, dtype, FO_DEF, true);
 			k = fo_kernel_pick(isa, &c.call, &set);
 			assert_non_null(k);
 			assert_non_null(k->run);

@@ -1,6 +1,6 @@
 /* The reference set in double precision against mathematics: central differences, <J u, y> = <u, J' y>, textbook loops, and
  * the count of multiply-accumulates. */
-#include "support/num.h"
+#include "audit/engine/num.h"
 
 #include "base/clock.h"
 
@@ -36,10 +36,10 @@ static double *vector(int64_t n, uint64_t seed, int64_t unit)
 	return v;
 }
 
-static int64_t count(const struct num_data *d, int arg) { return d->call.arg[arg].rows * d->call.arg[arg].cols; }
+static int64_t count(const struct fo_num_data *d, int arg) { return d->call.arg[arg].rows * d->call.arg[arg].cols; }
 
 /* Operand `arg` (f64, tight) as a plain vector. */
-static double *numbers(const struct num_data *d, int arg)
+static double *numbers(const struct fo_num_data *d, int arg)
 {
 	assert_int_equal(d->call.arg[arg].dtype, FO_F64);
 	assert_int_equal(d->call.arg[arg].ld, d->call.arg[arg].cols);
@@ -56,22 +56,22 @@ static double dot(const double *a, const double *b, int64_t n)
 }
 
 /* <y, f(x + s u)>: f is the operation of `in`, x its operand `arg`, f(x) its operand `out`. */
-static double shifted(const struct num_data *in, int arg, const double *u, double s, int out, const double *y)
+static double shifted(const struct fo_num_data *in, int arg, const double *u, double s, int out, const double *y)
 {
-	struct num_data d;
+	struct fo_num_data d;
 	double value;
 
-	num_data_copy(&d, in);
+	fo_num_data_copy(&d, in);
 	for (int64_t i = 0; i < count(&d, arg); i++)
 		numbers(&d, arg)[i] += s * u[i];
-	assert_true(num_run(ref(d.call.kind), &d, 2));
+	assert_true(fo_num_run(ref(d.call.kind), &d, 2));
 	value = dot(y, numbers(&d, out), count(&d, out));
-	num_data_free(&d);
+	fo_num_data_free(&d);
 	return value;
 }
 
 /* gradient = J' y of operand `out` by operand `arg`: along random directions (<J u, y> = <u, J' y>) and along single elements. */
-static void check_gradient(const struct num_data *in, int arg, int out, const double *y, const double *gradient)
+static void check_gradient(const struct fo_num_data *in, int arg, int out, const double *y, const double *gradient)
 {
 	int64_t n = count(in, arg);
 
@@ -98,16 +98,16 @@ static void test_matmul(void **state)
 		for (int t = 0; t < 8; t++) {
 			int ta = t >> 1 & 1, tb = t & 1, first = t >> 2;
 			int64_t m = shape[s].m, n = shape[s].n, depth = shape[s].k;
-			struct num_case c;
-			struct num_data d;
+			struct fo_num_case c;
+			struct fo_num_data d;
 			double *a, *b, *before, macs = 0;
 
-			num_case_matmul(&c, m, n, depth, ta, tb, FO_F64, FO_F64, FO_ACC, first);
-			num_data_new(&d, &c, 3, true);
+			fo_num_case_matmul(&c, m, n, depth, ta, tb, FO_F64, FO_F64, FO_ACC, first);
+			fo_num_data_new(&d, &c, 3, true);
 			before = calloc((size_t)(m * n), sizeof *before);
 			memcpy(before, numbers(&d, 2), (size_t)(m * n) * sizeof *before);
 			d.call.mac = &macs;
-			assert_true(num_run(ref(FO_OP_matmul), &d, 2));
+			assert_true(fo_num_run(ref(FO_OP_matmul), &d, 2));
 			assert_true(macs == (double)(m * n * depth));
 			a = numbers(&d, 0);
 			b = numbers(&d, 1);
@@ -121,7 +121,7 @@ static void test_matmul(void **state)
 					close_to(numbers(&d, 2)[i * n + j], sum);
 				}
 			free(before);
-			num_data_free(&d);
+			fo_num_data_free(&d);
 		}
 }
 
@@ -129,28 +129,28 @@ static void test_matmul(void **state)
 static void test_matmul_gradients(void **state)
 {
 	enum { M = 9, N = 11, K = 6 };
-	struct num_case c;
-	struct num_data forward, dgrad, wgrad;
+	struct fo_num_case c;
+	struct fo_num_data forward, dgrad, wgrad;
 	double *y = vector(M * N, 5, -1);
 
 	(void)state;
-	num_case_matmul(&c, M, N, K, 0, 1, FO_F64, FO_F64, FO_DEF, true);
-	num_data_new(&forward, &c, 1, true);
-	num_case_matmul(&c, M, K, N, 0, 0, FO_F64, FO_F64, FO_DEF, true);
-	num_data_new(&dgrad, &c, 1, true);
+	fo_num_case_matmul(&c, M, N, K, 0, 1, FO_F64, FO_F64, FO_DEF, true);
+	fo_num_data_new(&forward, &c, 1, true);
+	fo_num_case_matmul(&c, M, K, N, 0, 0, FO_F64, FO_F64, FO_DEF, true);
+	fo_num_data_new(&dgrad, &c, 1, true);
 	memcpy(numbers(&dgrad, 0), y, M * N * sizeof *y);
 	memcpy(numbers(&dgrad, 1), numbers(&forward, 1), N * K * sizeof *y);
-	num_case_matmul(&c, N, K, M, 1, 0, FO_F64, FO_F64, FO_ACC, true);
-	num_data_new(&wgrad, &c, 1, true);
+	fo_num_case_matmul(&c, N, K, M, 1, 0, FO_F64, FO_F64, FO_ACC, true);
+	fo_num_data_new(&wgrad, &c, 1, true);
 	memcpy(numbers(&wgrad, 0), y, M * N * sizeof *y);
 	memcpy(numbers(&wgrad, 1), numbers(&forward, 0), M * K * sizeof *y);
-	assert_true(num_run(ref(FO_OP_matmul), &dgrad, 1));
-	assert_true(num_run(ref(FO_OP_matmul), &wgrad, 1));
+	assert_true(fo_num_run(ref(FO_OP_matmul), &dgrad, 1));
+	assert_true(fo_num_run(ref(FO_OP_matmul), &wgrad, 1));
 	check_gradient(&forward, 0, 2, y, numbers(&dgrad, 2));
 	check_gradient(&forward, 1, 2, y, numbers(&wgrad, 2));
-	num_data_free(&forward);
-	num_data_free(&dgrad);
-	num_data_free(&wgrad);
+	fo_num_data_free(&forward);
+	fo_num_data_free(&dgrad);
+	fo_num_data_free(&wgrad);
 	free(y);
 }
 
@@ -158,38 +158,38 @@ static void test_matmul_gradients(void **state)
 
 enum { TOKENS = 31, HEADS = 4, KV_HEADS = 2, DIM = 6 };
 
-static void attention_pair(struct num_data *forward, struct num_data *backward, int window)
+static void attention_pair(struct fo_num_data *forward, struct fo_num_data *backward, int window)
 {
 	static const int64_t cols[] = { HEADS * DIM, KV_HEADS * DIM, KV_HEADS * DIM };
-	struct num_case f, b;
+	struct fo_num_case f, b;
 
-	num_case_init(&f, FO_OP_attention);
-	num_case_init(&b, FO_OP_attention_bwd);
+	fo_num_case_init(&f, FO_OP_attention);
+	fo_num_case_init(&b, FO_OP_attention_bwd);
 	for (int i = 0; i < 3; i++) {
-		num_case_arg(&f, FO_F64, TOKENS, cols[i], FO_READ, NUM_NORMAL, 1, 0);
-		num_case_arg(&b, FO_F64, TOKENS, cols[i], FO_READ, NUM_NORMAL, 1, 0);
+		fo_num_case_arg(&f, FO_F64, TOKENS, cols[i], FO_READ, FO_NUM_NORMAL, 1, 0);
+		fo_num_case_arg(&b, FO_F64, TOKENS, cols[i], FO_READ, FO_NUM_NORMAL, 1, 0);
 	}
-	num_case_arg(&f, FO_I32, TOKENS, 1, FO_READ, NUM_DOC_START, 0, 0);
-	num_case_arg(&f, FO_F64, TOKENS, HEADS * DIM, FO_DEF, NUM_NAN, 0, 0);
-	num_case_arg(&f, FO_F64, TOKENS, HEADS, FO_DEF, NUM_NAN, 0, 0);
-	num_case_arg(&b, FO_F64, TOKENS, HEADS * DIM, FO_READ, NUM_FORWARD, 0, 0);
-	num_case_arg(&b, FO_F64, TOKENS, HEADS, FO_READ, NUM_FORWARD, 0, 0);
-	num_case_arg(&b, FO_F64, TOKENS, HEADS * DIM, FO_READ, NUM_NORMAL, 1, 0);
-	num_case_arg(&b, FO_I32, TOKENS, 1, FO_READ, NUM_DOC_START, 0, 0);
+	fo_num_case_arg(&f, FO_I32, TOKENS, 1, FO_READ, FO_NUM_DOC_START, 0, 0);
+	fo_num_case_arg(&f, FO_F64, TOKENS, HEADS * DIM, FO_DEF, FO_NUM_NAN, 0, 0);
+	fo_num_case_arg(&f, FO_F64, TOKENS, HEADS, FO_DEF, FO_NUM_NAN, 0, 0);
+	fo_num_case_arg(&b, FO_F64, TOKENS, HEADS * DIM, FO_READ, FO_NUM_FORWARD, 0, 0);
+	fo_num_case_arg(&b, FO_F64, TOKENS, HEADS, FO_READ, FO_NUM_FORWARD, 0, 0);
+	fo_num_case_arg(&b, FO_F64, TOKENS, HEADS * DIM, FO_READ, FO_NUM_NORMAL, 1, 0);
+	fo_num_case_arg(&b, FO_I32, TOKENS, 1, FO_READ, FO_NUM_DOC_START, 0, 0);
 	for (int i = 0; i < 3; i++)
-		num_case_arg(&b, FO_F64, TOKENS, cols[i], FO_DEF, NUM_NAN, 0, 0);
+		fo_num_case_arg(&b, FO_F64, TOKENS, cols[i], FO_DEF, FO_NUM_NAN, 0, 0);
 	f.call.attr.head_dim = b.call.attr.head_dim = DIM;
 	f.call.attr.value = b.call.attr.value = 0.37;
 	f.call.attr.window = b.call.attr.window = window;
-	num_data_new(backward, &b, 11, true);
-	num_data_new(forward, &f, 11, true);
+	fo_num_data_new(backward, &b, 11, true);
+	fo_num_data_new(forward, &f, 11, true);
 	memcpy(forward->call.arg[3].data, backward->call.arg[6].data, TOKENS * sizeof(int32_t));
 }
 
 /* Head by head and row by row with an explicit softmax. */
 static void check_attention(int window)
 {
-	struct num_data f, b;
+	struct fo_num_data f, b;
 	const double *q, *k, *v;
 	const int32_t *start;
 	double macs = 0, pairs = 0;
@@ -197,7 +197,7 @@ static void check_attention(int window)
 
 	attention_pair(&f, &b, window);
 	f.call.mac = &macs;
-	assert_true(num_run(ref(FO_OP_attention), &f, 2));
+	assert_true(fo_num_run(ref(FO_OP_attention), &f, 2));
 	q = numbers(&f, 0);
 	k = numbers(&f, 1);
 	v = numbers(&f, 2);
@@ -229,10 +229,10 @@ static void check_attention(int window)
 	assert_true(macs == 2.0 * DIM * HEADS * pairs);
 	macs = 0;
 	b.call.mac = &macs;
-	assert_true(num_run(ref(FO_OP_attention_bwd), &b, 2));
+	assert_true(fo_num_run(ref(FO_OP_attention_bwd), &b, 2));
 	assert_true(macs == 5.0 * DIM * HEADS * pairs);
-	num_data_free(&f);
-	num_data_free(&b);
+	fo_num_data_free(&f);
+	fo_num_data_free(&b);
 }
 
 static void test_attention(void **state)
@@ -244,14 +244,14 @@ static void test_attention(void **state)
 
 static void check_attention_gradients(int window)
 {
-	struct num_data f, b;
+	struct fo_num_data f, b;
 
 	attention_pair(&f, &b, window);
-	assert_true(num_run(ref(FO_OP_attention_bwd), &b, 2));
+	assert_true(fo_num_run(ref(FO_OP_attention_bwd), &b, 2));
 	for (int i = 0; i < 3; i++)
 		check_gradient(&f, i, 4, numbers(&b, 5), numbers(&b, 7 + i));
-	num_data_free(&f);
-	num_data_free(&b);
+	fo_num_data_free(&f);
+	fo_num_data_free(&b);
 }
 
 static void test_attention_gradients(void **state)
@@ -266,25 +266,25 @@ static void test_attention_gradients(void **state)
 static void test_embed_gradient(void **state)
 {
 	enum { T = 12, V = 9, D = 70 };
-	struct num_case c;
-	struct num_data f, b;
+	struct fo_num_case c;
+	struct fo_num_data f, b;
 
 	(void)state;
-	num_case_init(&c, FO_OP_embed);
-	num_case_arg(&c, FO_I32, T, 1, FO_READ, NUM_INDEX, 0, V);
-	num_case_arg(&c, FO_F64, V, D, FO_READ, NUM_NORMAL, 1, 0);
-	num_case_arg(&c, FO_F64, T, D, FO_DEF, NUM_NAN, 0, 0);
-	num_data_new(&f, &c, 2, true);
-	num_case_init(&c, FO_OP_embed_bwd);
-	num_case_arg(&c, FO_I32, T, 1, FO_READ, NUM_INDEX, 0, V);
-	num_case_arg(&c, FO_F64, T, D, FO_READ, NUM_NORMAL, 1, 0);
-	num_case_arg(&c, FO_F64, V, D, FO_ACC, NUM_NAN, 0, 0);
+	fo_num_case_init(&c, FO_OP_embed);
+	fo_num_case_arg(&c, FO_I32, T, 1, FO_READ, FO_NUM_INDEX, 0, V);
+	fo_num_case_arg(&c, FO_F64, V, D, FO_READ, FO_NUM_NORMAL, 1, 0);
+	fo_num_case_arg(&c, FO_F64, T, D, FO_DEF, FO_NUM_NAN, 0, 0);
+	fo_num_data_new(&f, &c, 2, true);
+	fo_num_case_init(&c, FO_OP_embed_bwd);
+	fo_num_case_arg(&c, FO_I32, T, 1, FO_READ, FO_NUM_INDEX, 0, V);
+	fo_num_case_arg(&c, FO_F64, T, D, FO_READ, FO_NUM_NORMAL, 1, 0);
+	fo_num_case_arg(&c, FO_F64, V, D, FO_ACC, FO_NUM_NAN, 0, 0);
 	c.call.first = 1 << 2;
-	num_data_new(&b, &c, 2, true);
-	assert_true(num_run(ref(FO_OP_embed_bwd), &b, 2));
+	fo_num_data_new(&b, &c, 2, true);
+	assert_true(fo_num_run(ref(FO_OP_embed_bwd), &b, 2));
 	check_gradient(&f, 1, 2, numbers(&b, 1), numbers(&b, 2));
-	num_data_free(&f);
-	num_data_free(&b);
+	fo_num_data_free(&f);
+	fo_num_data_free(&b);
 }
 
 /* `heads` of D columns, each normed by itself: one norm per row where there is one head. */
@@ -292,20 +292,20 @@ static void check_rmsnorm(int heads)
 {
 	enum { T = 7, D = 13 };
 	int W = heads * D, P = T * heads;
-	struct num_case c;
-	struct num_data f, dx, dg;
+	struct fo_num_case c;
+	struct fo_num_data f, dx, dg;
 	double *y = vector(P * D, 3, -1), macs = 0;
 
-	num_case_init(&c, FO_OP_rmsnorm);
-	num_case_arg(&c, FO_F64, T, W, FO_READ, NUM_NORMAL, 1, 0);
-	num_case_arg(&c, FO_F64, 1, D, FO_READ, NUM_NORMAL, 1, 0);
-	num_case_arg(&c, FO_F64, T, W, FO_DEF, NUM_NAN, 0, 0);
-	num_case_arg(&c, FO_F64, T, heads, FO_DEF, NUM_NAN, 0, 0);
+	fo_num_case_init(&c, FO_OP_rmsnorm);
+	fo_num_case_arg(&c, FO_F64, T, W, FO_READ, FO_NUM_NORMAL, 1, 0);
+	fo_num_case_arg(&c, FO_F64, 1, D, FO_READ, FO_NUM_NORMAL, 1, 0);
+	fo_num_case_arg(&c, FO_F64, T, W, FO_DEF, FO_NUM_NAN, 0, 0);
+	fo_num_case_arg(&c, FO_F64, T, heads, FO_DEF, FO_NUM_NAN, 0, 0);
 	c.call.attr.value = 0.01;
 	c.call.attr.head_dim = heads > 1 ? D : 0;
-	num_data_new(&f, &c, 4, true);
+	fo_num_data_new(&f, &c, 4, true);
 	f.call.mac = &macs;
-	assert_true(num_run(ref(FO_OP_rmsnorm), &f, 1));
+	assert_true(fo_num_run(ref(FO_OP_rmsnorm), &f, 1));
 	assert_true(macs == P * D);
 	f.call.mac = NULL;
 	for (int i = 0; i < P; i++) {
@@ -317,21 +317,21 @@ static void check_rmsnorm(int heads)
 			close_to(numbers(&f, 2)[i * D + k], x[k] * rstd * numbers(&f, 1)[k]);
 	}
 
-	num_case_init(&c, FO_OP_rmsnorm_dx);
+	fo_num_case_init(&c, FO_OP_rmsnorm_dx);
 	for (int i = 0; i < 5; i++)
-		num_case_arg(&c, FO_F64, i == 2 ? 1 : T, i == 1 ? heads : i == 2 ? D : W, i == 4 ? FO_DEF : FO_READ,
-			     NUM_NORMAL, 1, 0);
+		fo_num_case_arg(&c, FO_F64, i == 2 ? 1 : T, i == 1 ? heads : i == 2 ? D : W, i == 4 ? FO_DEF : FO_READ,
+			     FO_NUM_NORMAL, 1, 0);
 	c.call.attr.head_dim = heads > 1 ? D : 0;
-	num_data_new(&dx, &c, 4, true);
-	num_case_init(&c, FO_OP_rmsnorm_dg);
+	fo_num_data_new(&dx, &c, 4, true);
+	fo_num_case_init(&c, FO_OP_rmsnorm_dg);
 	for (int i = 0; i < 4; i++)
-		num_case_arg(&c, FO_F64, i == 3 ? 1 : T, i == 1 ? heads : i == 3 ? D : W, i == 3 ? FO_ACC : FO_READ,
-			     NUM_NORMAL, 1, 0);
+		fo_num_case_arg(&c, FO_F64, i == 3 ? 1 : T, i == 1 ? heads : i == 3 ? D : W, i == 3 ? FO_ACC : FO_READ,
+			     FO_NUM_NORMAL, 1, 0);
 	c.call.attr.head_dim = heads > 1 ? D : 0;
 	c.call.first = 1 << 3;
-	num_data_new(&dg, &c, 4, true);
+	fo_num_data_new(&dg, &c, 4, true);
 	for (int i = 0; i < 2; i++) {
-		struct num_data *d = i ? &dg : &dx;
+		struct fo_num_data *d = i ? &dg : &dx;
 
 		memcpy(numbers(d, 0), numbers(&f, 0), (size_t)(P * D) * sizeof *y);
 		memcpy(numbers(d, 1), numbers(&f, 3), (size_t)P * sizeof *y);
@@ -340,14 +340,14 @@ static void check_rmsnorm(int heads)
 	memcpy(numbers(&dx, 2), numbers(&f, 1), D * sizeof *y);
 	macs = 0;
 	dx.call.mac = dg.call.mac = &macs;
-	assert_true(num_run(ref(FO_OP_rmsnorm_dx), &dx, 1));
-	assert_true(num_run(ref(FO_OP_rmsnorm_dg), &dg, 1));
+	assert_true(fo_num_run(ref(FO_OP_rmsnorm_dx), &dx, 1));
+	assert_true(fo_num_run(ref(FO_OP_rmsnorm_dg), &dg, 1));
 	assert_true(macs == 2 * P * D);
 	check_gradient(&f, 0, 2, y, numbers(&dx, 4));
 	check_gradient(&f, 1, 2, y, numbers(&dg, 3));
-	num_data_free(&f);
-	num_data_free(&dx);
-	num_data_free(&dg);
+	fo_num_data_free(&f);
+	fo_num_data_free(&dx);
+	fo_num_data_free(&dg);
 	free(y);
 }
 
@@ -362,27 +362,27 @@ static void test_rmsnorm_gradients(void **state)
 static void test_bias_gradient(void **state)
 {
 	enum { T = 9, N = 70 };
-	struct num_case c;
-	struct num_data f, b;
+	struct fo_num_case c;
+	struct fo_num_data f, b;
 	double *y = vector(T * N, 3, -1), macs = 0;
 
 	(void)state;
-	num_case_init(&c, FO_OP_add_bias);
-	num_case_arg(&c, FO_F64, T, N, FO_UPDATE, NUM_NORMAL, 1, 0);
-	num_case_arg(&c, FO_F64, 1, N, FO_READ, NUM_NORMAL, 1, 0);
-	num_data_new(&f, &c, 4, true);
-	num_case_init(&c, FO_OP_bias_grad);
-	num_case_arg(&c, FO_F64, T, N, FO_READ, NUM_NORMAL, 1, 0);
-	num_case_arg(&c, FO_F64, 1, N, FO_ACC, NUM_NORMAL, 1, 0);
+	fo_num_case_init(&c, FO_OP_add_bias);
+	fo_num_case_arg(&c, FO_F64, T, N, FO_UPDATE, FO_NUM_NORMAL, 1, 0);
+	fo_num_case_arg(&c, FO_F64, 1, N, FO_READ, FO_NUM_NORMAL, 1, 0);
+	fo_num_data_new(&f, &c, 4, true);
+	fo_num_case_init(&c, FO_OP_bias_grad);
+	fo_num_case_arg(&c, FO_F64, T, N, FO_READ, FO_NUM_NORMAL, 1, 0);
+	fo_num_case_arg(&c, FO_F64, 1, N, FO_ACC, FO_NUM_NORMAL, 1, 0);
 	c.call.first = 1 << 1;
-	num_data_new(&b, &c, 4, true);
+	fo_num_data_new(&b, &c, 4, true);
 	memcpy(numbers(&b, 0), y, T * N * sizeof *y);
 	b.call.mac = &macs;
-	assert_true(num_run(ref(FO_OP_bias_grad), &b, 2));
+	assert_true(fo_num_run(ref(FO_OP_bias_grad), &b, 2));
 	assert_true(macs == T * N);
 	check_gradient(&f, 1, 0, y, numbers(&b, 1));
-	num_data_free(&f);
-	num_data_free(&b);
+	fo_num_data_free(&f);
+	fo_num_data_free(&b);
 	free(y);
 }
 
@@ -390,52 +390,52 @@ static void test_bias_gradient(void **state)
 static void test_rmsnorm_residual(void **state)
 {
 	enum { T = 4, D = 9 };
-	struct num_case c;
-	struct num_data with, without;
+	struct fo_num_case c;
+	struct fo_num_data with, without;
 
 	(void)state;
-	num_case_init(&c, FO_OP_rmsnorm_dx);
+	fo_num_case_init(&c, FO_OP_rmsnorm_dx);
 	for (int i = 0; i < 6; i++)
-		num_case_arg(&c, FO_F64, i == 2 ? 1 : T, i == 1 ? 1 : D, i == 4 ? FO_DEF : FO_READ, NUM_NORMAL, 1, 0);
-	num_data_new(&with, &c, 2, true);
-	num_data_copy(&without, &with);
-	assert_true(num_run(ref(FO_OP_rmsnorm_dx), &with, 1));
+		fo_num_case_arg(&c, FO_F64, i == 2 ? 1 : T, i == 1 ? 1 : D, i == 4 ? FO_DEF : FO_READ, FO_NUM_NORMAL, 1, 0);
+	fo_num_data_new(&with, &c, 2, true);
+	fo_num_data_copy(&without, &with);
+	assert_true(fo_num_run(ref(FO_OP_rmsnorm_dx), &with, 1));
 	memset(numbers(&without, 5), 0, T * D * sizeof(double));
-	assert_true(num_run(ref(FO_OP_rmsnorm_dx), &without, 1));
+	assert_true(fo_num_run(ref(FO_OP_rmsnorm_dx), &without, 1));
 	for (int i = 0; i < T * D; i++)
 		close_to(numbers(&with, 4)[i], numbers(&without, 4)[i] + numbers(&with, 5)[i]);
-	num_data_free(&with);
-	num_data_free(&without);
+	fo_num_data_free(&with);
+	fo_num_data_free(&without);
 }
 
 /* The backward operation of a rotation is the rotation by the opposite angle. */
 static void test_rope(void **state)
 {
 	enum { T = 6, H = 3, Q = 8, S = 10 };
-	struct num_case c;
-	struct num_data f, b;
+	struct fo_num_case c;
+	struct fo_num_data f, b;
 	const double *x, *table;
 	double *before = calloc(T * H * Q, sizeof *before);
 	const int32_t *position;
 
 	(void)state;
-	num_case_init(&c, FO_OP_rope);
-	num_case_arg(&c, FO_F64, T, H * Q, FO_UPDATE, NUM_NORMAL, 1, 0);
-	num_case_arg(&c, FO_I32, T, 1, FO_READ, NUM_INDEX, 0, S);
-	num_case_arg(&c, FO_F64, S, Q, FO_READ, NUM_ROTATION, 0, 0);
+	fo_num_case_init(&c, FO_OP_rope);
+	fo_num_case_arg(&c, FO_F64, T, H * Q, FO_UPDATE, FO_NUM_NORMAL, 1, 0);
+	fo_num_case_arg(&c, FO_I32, T, 1, FO_READ, FO_NUM_INDEX, 0, S);
+	fo_num_case_arg(&c, FO_F64, S, Q, FO_READ, FO_NUM_ROTATION, 0, 0);
 	c.call.attr.head_dim = Q;
 	c.call.attr.sign = 1;
-	num_data_new(&f, &c, 8, true);
-	num_data_copy(&b, &f);
+	fo_num_data_new(&f, &c, 8, true);
+	fo_num_data_copy(&b, &f);
 	b.call.attr.sign = -1;
 	for (int i = 0; i < T * H * Q; i++)
 		numbers(&b, 0)[i] = fo_rng_normal(77, (uint64_t)i);
 	memcpy(before, numbers(&b, 0), T * H * Q * sizeof *before);
-	assert_true(num_run(ref(FO_OP_rope), &b, 2));
+	assert_true(fo_num_run(ref(FO_OP_rope), &b, 2));
 	check_gradient(&f, 0, 0, before, numbers(&b, 0));
 
 	memcpy(before, numbers(&f, 0), T * H * Q * sizeof *before);
-	assert_true(num_run(ref(FO_OP_rope), &f, 2));
+	assert_true(fo_num_run(ref(FO_OP_rope), &f, 2));
 	x = numbers(&f, 0);
 	table = numbers(&f, 2);
 	position = f.call.arg[1].data;
@@ -447,31 +447,31 @@ static void test_rope(void **state)
 				close_to(x[(i * H + h) * Q + j], was[0] * row[0] - was[Q / 2] * row[Q / 2]);
 				close_to(x[(i * H + h) * Q + j + Q / 2], was[Q / 2] * row[0] + was[0] * row[Q / 2]);
 			}
-	num_data_free(&f);
-	num_data_free(&b);
+	fo_num_data_free(&f);
+	fo_num_data_free(&b);
 	free(before);
 }
 
 static void test_swiglu_gradients(void **state)
 {
 	enum { T = 5, F = 17 };
-	struct num_case c;
-	struct num_data f, b;
+	struct fo_num_case c;
+	struct fo_num_data f, b;
 
 	(void)state;
-	num_case_init(&c, FO_OP_swiglu);
+	fo_num_case_init(&c, FO_OP_swiglu);
 	for (int i = 0; i < 3; i++)
-		num_case_arg(&c, FO_F64, T, F, i == 2 ? FO_DEF : FO_READ, NUM_NORMAL, 2, 0);
-	num_data_new(&f, &c, 6, true);
-	num_case_init(&c, FO_OP_swiglu_bwd);
+		fo_num_case_arg(&c, FO_F64, T, F, i == 2 ? FO_DEF : FO_READ, FO_NUM_NORMAL, 2, 0);
+	fo_num_data_new(&f, &c, 6, true);
+	fo_num_case_init(&c, FO_OP_swiglu_bwd);
 	for (int i = 0; i < 5; i++)
-		num_case_arg(&c, FO_F64, T, F, i > 2 ? FO_DEF : FO_READ, NUM_NORMAL, 2, 0);
-	num_data_new(&b, &c, 6, true);
-	assert_true(num_run(ref(FO_OP_swiglu_bwd), &b, 2));
+		fo_num_case_arg(&c, FO_F64, T, F, i > 2 ? FO_DEF : FO_READ, FO_NUM_NORMAL, 2, 0);
+	fo_num_data_new(&b, &c, 6, true);
+	assert_true(fo_num_run(ref(FO_OP_swiglu_bwd), &b, 2));
 	check_gradient(&f, 0, 2, numbers(&b, 2), numbers(&b, 3));
 	check_gradient(&f, 1, 2, numbers(&b, 2), numbers(&b, 4));
-	num_data_free(&f);
-	num_data_free(&b);
+	fo_num_data_free(&f);
+	fo_num_data_free(&b);
 }
 
 /* ---- loss ---- */
@@ -479,22 +479,22 @@ static void test_swiglu_gradients(void **state)
 static void test_xent(void **state)
 {
 	enum { T = 19, V = 23 };
-	struct num_case c;
-	struct num_data in, d, e;
+	struct fo_num_case c;
+	struct fo_num_data in, d, e;
 	const int32_t *target;
 	double one = 1, sum = 0;
 	int targets = 0;
 
 	(void)state;
-	num_case_init(&c, FO_OP_xent);
-	num_case_arg(&c, FO_F64, T, V, FO_UPDATE, NUM_NORMAL, 2, 0);
-	num_case_arg(&c, FO_I32, T, 1, FO_READ, NUM_TARGET, 0, V);
-	num_case_arg(&c, FO_F64, 1, FO_HYPER_COUNT, FO_READ, NUM_HYPER, 0, 0);
-	num_case_arg(&c, FO_F64, 1, 1, FO_ACC, NUM_NORMAL, 1, 0);
+	fo_num_case_init(&c, FO_OP_xent);
+	fo_num_case_arg(&c, FO_F64, T, V, FO_UPDATE, FO_NUM_NORMAL, 2, 0);
+	fo_num_case_arg(&c, FO_I32, T, 1, FO_READ, FO_NUM_TARGET, 0, V);
+	fo_num_case_arg(&c, FO_F64, 1, FO_HYPER_COUNT, FO_READ, FO_NUM_HYPER, 0, 0);
+	fo_num_case_arg(&c, FO_F64, 1, 1, FO_ACC, FO_NUM_NORMAL, 1, 0);
 	c.call.first = 1 << 3;
-	num_data_new(&in, &c, 12, true);
-	num_data_copy(&d, &in);
-	assert_true(num_run(ref(FO_OP_xent), &d, 2));
+	fo_num_data_new(&in, &c, 12, true);
+	fo_num_data_copy(&d, &in);
+	assert_true(fo_num_run(ref(FO_OP_xent), &d, 2));
 	check_gradient(&in, 0, 3, &one, numbers(&d, 0));
 
 	target = in.call.arg[1].data;
@@ -514,66 +514,66 @@ static void test_xent(void **state)
 	assert_true(targets > 0 && targets < T);
 	close_to(numbers(&d, 3)[0], sum / 37);
 	in.call.first = 0; /* added to what is there */
-	num_data_copy(&e, &in);
-	assert_true(num_run(ref(FO_OP_xent), &e, 1));
+	fo_num_data_copy(&e, &in);
+	assert_true(fo_num_run(ref(FO_OP_xent), &e, 1));
 	close_to(numbers(&e, 3)[0], numbers(&in, 3)[0] + sum / 37);
-	num_data_free(&e);
+	fo_num_data_free(&e);
 
-	num_case_init(&c, FO_OP_xent_fwd);
-	num_case_arg(&c, FO_F64, T, V, FO_READ, NUM_NORMAL, 2, 0);
-	num_case_arg(&c, FO_I32, T, 1, FO_READ, NUM_TARGET, 0, V);
-	num_case_arg(&c, FO_F64, 1, 2, FO_ACC, NUM_NAN, 1, 0);
+	fo_num_case_init(&c, FO_OP_xent_fwd);
+	fo_num_case_arg(&c, FO_F64, T, V, FO_READ, FO_NUM_NORMAL, 2, 0);
+	fo_num_case_arg(&c, FO_I32, T, 1, FO_READ, FO_NUM_TARGET, 0, V);
+	fo_num_case_arg(&c, FO_F64, 1, 2, FO_ACC, FO_NUM_NAN, 1, 0);
 	c.call.first = 1 << 2;
-	num_data_new(&e, &c, 12, true);
-	assert_true(num_run(ref(FO_OP_xent_fwd), &e, 2));
+	fo_num_data_new(&e, &c, 12, true);
+	assert_true(fo_num_run(ref(FO_OP_xent_fwd), &e, 2));
 	close_to(numbers(&e, 2)[0], sum);
 	assert_true(numbers(&e, 2)[1] == targets);
-	num_data_free(&e);
-	num_data_free(&in);
-	num_data_free(&d);
+	fo_num_data_free(&e);
+	fo_num_data_free(&in);
+	fo_num_data_free(&d);
 }
 
 /* ---- optimizer ---- */
 
 static void test_norm_and_clip(void **state)
 {
-	struct num_case c;
-	struct num_data s, k;
+	struct fo_num_case c;
+	struct fo_num_data s, k;
 	double norm;
 
 	(void)state;
-	num_case_init(&c, FO_OP_sumsq);
-	num_case_arg(&c, FO_F64, 9, 31, FO_READ, NUM_NORMAL, 1, 0);
-	num_case_arg(&c, FO_F64, 1, 1, FO_ACC, NUM_NAN, 0, 0);
+	fo_num_case_init(&c, FO_OP_sumsq);
+	fo_num_case_arg(&c, FO_F64, 9, 31, FO_READ, FO_NUM_NORMAL, 1, 0);
+	fo_num_case_arg(&c, FO_F64, 1, 1, FO_ACC, FO_NUM_NAN, 0, 0);
 	c.call.first = 1 << 1;
-	num_data_new(&s, &c, 1, true);
-	assert_true(num_run(ref(FO_OP_sumsq), &s, 2));
+	fo_num_data_new(&s, &c, 1, true);
+	assert_true(fo_num_run(ref(FO_OP_sumsq), &s, 2));
 	close_to(numbers(&s, 1)[0], dot(numbers(&s, 0), numbers(&s, 0), 9 * 31));
 	norm = sqrt(numbers(&s, 1)[0]);
 
-	num_case_init(&c, FO_OP_clip);
-	num_case_arg(&c, FO_F64, 1, 1, FO_READ, NUM_POSITIVE, 1, 0);
-	num_case_arg(&c, FO_F64, 1, FO_HYPER_COUNT, FO_READ, NUM_HYPER, 0, 0);
-	num_case_arg(&c, FO_F64, 1, 2, FO_DEF, NUM_NAN, 0, 0);
-	num_data_new(&k, &c, 1, true);
+	fo_num_case_init(&c, FO_OP_clip);
+	fo_num_case_arg(&c, FO_F64, 1, 1, FO_READ, FO_NUM_POSITIVE, 1, 0);
+	fo_num_case_arg(&c, FO_F64, 1, FO_HYPER_COUNT, FO_READ, FO_NUM_HYPER, 0, 0);
+	fo_num_case_arg(&c, FO_F64, 1, 2, FO_DEF, FO_NUM_NAN, 0, 0);
+	fo_num_data_new(&k, &c, 1, true);
 	static const struct {
 		double bound, acc, scale;
 	} want[] = { { 1, 0.25, 1 }, { 0, 1e6, 1 }, { 2, 1e4, 0.02 } };
 	for (int i = 0; i < 3; i++) {
 		numbers(&k, 0)[0] = want[i].acc;
 		numbers(&k, 1)[FO_HYPER_CLIP] = want[i].bound;
-		assert_true(num_run(ref(FO_OP_clip), &k, 1));
+		assert_true(fo_num_run(ref(FO_OP_clip), &k, 1));
 		close_to(numbers(&k, 2)[0], want[i].scale);
 		close_to(numbers(&k, 2)[1], sqrt(want[i].acc));
 	}
 	numbers(&k, 0)[0] = norm * norm;
-	assert_true(num_run(ref(FO_OP_clip), &k, 1));
+	assert_true(fo_num_run(ref(FO_OP_clip), &k, 1));
 	assert_true(numbers(&k, 2)[0] == 2 / (norm + 1e-6));
 	numbers(&k, 0)[0] = NAN;
-	assert_true(num_run(ref(FO_OP_clip), &k, 1));
+	assert_true(fo_num_run(ref(FO_OP_clip), &k, 1));
 	assert_true(isnan(numbers(&k, 2)[0])); /* a broken gradient must not look like a small one */
-	num_data_free(&s);
-	num_data_free(&k);
+	fo_num_data_free(&s);
+	fo_num_data_free(&k);
 }
 
 /* The update as the paper writes it (Loshchilov and Hutter 2019, algorithm 2, decay by the scheduled rate as torch does). */
@@ -583,21 +583,21 @@ static void test_adamw(void **state)
 
 	(void)state;
 	for (int decays = 0; decays < 2; decays++) {
-		struct num_case c;
-		struct num_data in, out;
+		struct fo_num_case c;
+		struct fo_num_data in, out;
 		const double *h;
 
-		num_case_init(&c, FO_OP_adamw);
-		num_case_arg(&c, FO_F64, R, C, FO_UPDATE, NUM_NORMAL, 0.1, 0);
-		num_case_arg(&c, FO_F64, R, C, FO_UPDATE, NUM_POSITIVE, 0.1, 0);
-		num_case_arg(&c, FO_F64, R, C, FO_TAKE, NUM_NORMAL, 1, 0);
-		num_case_arg(&c, FO_F64, 1, FO_HYPER_COUNT, FO_READ, NUM_HYPER, 0, 0);
-		num_case_arg(&c, FO_F64, 1, 2, FO_READ, NUM_POSITIVE, 1, 0);
-		num_case_arg(&c, FO_F64, R, C, FO_UPDATE, NUM_NORMAL, 1, 0);
+		fo_num_case_init(&c, FO_OP_adamw);
+		fo_num_case_arg(&c, FO_F64, R, C, FO_UPDATE, FO_NUM_NORMAL, 0.1, 0);
+		fo_num_case_arg(&c, FO_F64, R, C, FO_UPDATE, FO_NUM_POSITIVE, 0.1, 0);
+		fo_num_case_arg(&c, FO_F64, R, C, FO_TAKE, FO_NUM_NORMAL, 1, 0);
+		fo_num_case_arg(&c, FO_F64, 1, FO_HYPER_COUNT, FO_READ, FO_NUM_HYPER, 0, 0);
+		fo_num_case_arg(&c, FO_F64, 1, 2, FO_READ, FO_NUM_POSITIVE, 1, 0);
+		fo_num_case_arg(&c, FO_F64, R, C, FO_UPDATE, FO_NUM_NORMAL, 1, 0);
 		c.call.attr.value = decays;
-		num_data_new(&in, &c, 9, true);
-		num_data_copy(&out, &in);
-		assert_true(num_run(ref(FO_OP_adamw), &out, 2));
+		fo_num_data_new(&in, &c, 9, true);
+		fo_num_data_copy(&out, &in);
+		assert_true(fo_num_run(ref(FO_OP_adamw), &out, 2));
 		h = numbers(&in, 3);
 		for (int i = 0; i < R * C; i++) {
 			double g = numbers(&in, 2)[i] * numbers(&in, 4)[0], w = numbers(&in, 5)[i];
@@ -609,8 +609,8 @@ static void test_adamw(void **state)
 			close_to(numbers(&out, 1)[i], v);
 			close_to(numbers(&out, 5)[i], w - h[FO_HYPER_LR] * (step + decays * h[FO_HYPER_DECAY] * w));
 		}
-		num_data_free(&in);
-		num_data_free(&out);
+		fo_num_data_free(&in);
+		fo_num_data_free(&out);
 	}
 }
 

@@ -1,5 +1,5 @@
 /* Every kernel of every set that this machine can run, against double precision: the contract of kernel.h. */
-#include "support/num.h"
+#include "audit/engine/num.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,15 +12,15 @@
 
 enum { CASES = 256 };
 
-static bool takes(const struct fo_kernel *k, const struct num_case *c)
+static bool takes(const struct fo_kernel *k, const struct fo_num_case *c)
 {
 	return k->run && (!k->can || k->can(&c->call));
 }
 
 static void check_dtype(int dtype)
 {
-	struct num_case *list = calloc(CASES, sizeof *list);
-	size_t n = num_case_list(dtype, list, CASES);
+	struct fo_num_case *list = calloc(CASES, sizeof *list);
+	size_t n = fo_num_case_list(dtype, list, CASES);
 
 	assert_non_null(list);
 	assert_true(n <= CASES);
@@ -38,7 +38,7 @@ static void check_dtype(int dtype)
 			if (!takes(&fo_kernel_sets[s]->kernel[list[i].call.kind], &list[i]))
 				continue;
 			checked++;
-			if (!num_check(&list[i], &fo_kernel_sets[s]->kernel[list[i].call.kind], why, sizeof why))
+			if (!fo_num_check(&list[i], &fo_kernel_sets[s]->kernel[list[i].call.kind], NULL, why, sizeof why))
 				fail_msg("set %s: %s", fo_kernel_sets[s]->name, why);
 		}
 		print_message("%s: %d of %zu cases checked\n", fo_kernel_sets[s]->name, checked, n);
@@ -78,20 +78,20 @@ static void test_long_products(void **state)
 	for (int s = 1; s < FO_ISA_COUNT && fo_kernel_sets[s]; s++)
 		for (size_t i = 0; i < sizeof shape / sizeof *shape && fo_isa_have(fo_kernel_sets[s]->isa); i++) {
 			const struct fo_kernel *k = &fo_kernel_sets[s]->kernel[FO_OP_matmul];
-			struct num_case c;
+			struct fo_num_case c;
 			char why[512];
 
-			num_case_matmul(&c, shape[i].m, shape[i].n, shape[i].k, shape[i].ta, shape[i].tb, FO_BF16,
+			fo_num_case_matmul(&c, shape[i].m, shape[i].n, shape[i].k, shape[i].ta, shape[i].tb, FO_BF16,
 					shape[i].cc, shape[i].access, false);
-			if (takes(k, &c) && !num_check(&c, k, why, sizeof why))
+			if (takes(k, &c) && !fo_num_check(&c, k, NULL, why, sizeof why))
 				fail_msg("set %s: %s", fo_kernel_sets[s]->name, why);
 		}
 }
 
 static void test_null(void **state)
 {
-	struct num_case *list = calloc(CASES, sizeof *list);
-	size_t n = num_case_list(FO_F32, list, CASES);
+	struct fo_num_case *list = calloc(CASES, sizeof *list);
+	size_t n = fo_num_case_list(FO_F32, list, CASES);
 
 	(void)state;
 	for (int kind = 0; kind < FO_OP_COUNT; kind++) {
@@ -101,15 +101,15 @@ static void test_null(void **state)
 		assert_true(!fo_kernels_ref.kernel[kind].run == host);
 	}
 	for (size_t i = 0; i < n; i++) {
-		struct num_data before, after;
+		struct fo_num_data before, after;
 
-		num_data_new(&before, &list[i], 1, false);
-		num_data_copy(&after, &before);
-		assert_true(num_run(&fo_kernels_null.kernel[list[i].call.kind], &after, 1));
+		fo_num_data_new(&before, &list[i], 1, false);
+		fo_num_data_copy(&after, &before);
+		assert_true(fo_num_run(&fo_kernels_null.kernel[list[i].call.kind], &after, 1));
 		for (int a = 0; a < list[i].call.n; a++)
 			assert_memory_equal(before.block[a], after.block[a], before.bytes[a]);
-		num_data_free(&before);
-		num_data_free(&after);
+		fo_num_data_free(&before);
+		fo_num_data_free(&after);
 	}
 	free(list);
 }
@@ -156,16 +156,16 @@ static void test_harness_notices(void **state)
 	static const char *const says[] = { "relative error", "was changed",          "was changed",
 					    "different bits", "behind its workspace", "relative error" };
 	const struct fo_kernel broken = { .run = broken_run };
-	struct num_case c;
+	struct fo_num_case c;
 	char why[512];
 
 	(void)state;
-	num_case_init(&c, FO_OP_add);
+	fo_num_case_init(&c, FO_OP_add);
 	for (int i = 0; i < 3; i++)
-		num_case_arg(&c, FO_F32, 5, 7, i == 2 ? FO_DEF : FO_READ, i == 2 ? NUM_NAN : NUM_NORMAL, 1, 0);
+		fo_num_case_arg(&c, FO_F32, 5, 7, i == 2 ? FO_DEF : FO_READ, i == 2 ? FO_NUM_NAN : FO_NUM_NORMAL, 1, 0);
 	for (how = WRONG; how <= MISSING; how++) {
 		why[0] = 0;
-		assert_false(num_check(&c, &broken, why, sizeof why));
+		assert_false(fo_num_check(&c, &broken, NULL, why, sizeof why));
 		if (!strstr(why, says[how]))
 			fail_msg("broken kernel %d: '%s' does not say '%s'", how, why, says[how]);
 	}

@@ -18,7 +18,7 @@ extern const struct fo_kernel_set fo_kernels_wide;
 #include "kernel/x86/optimizer.inc"
 #include "kernel/x86/set.inc"
 
-#include "support/num.h"
+#include "audit/engine/num.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -30,19 +30,19 @@ extern const struct fo_kernel_set fo_kernels_wide;
 
 enum { CASES = 256 };
 
-static void check(const struct num_case *c)
+static void check(const struct fo_num_case *c)
 {
 	const struct fo_kernel *k = &fo_kernels_wide.kernel[c->call.kind];
 	char why[512];
 
-	if (k->run && k->can(&c->call) && !num_check(c, k, why, sizeof why))
+	if (k->run && k->can(&c->call) && !fo_num_check(c, k, NULL, why, sizeof why))
 		fail_msg("16 lanes: %s", why);
 }
 
 static void check_dtype(int dtype)
 {
-	struct num_case *list = calloc(CASES, sizeof *list);
-	size_t n = num_case_list(dtype, list, CASES);
+	struct fo_num_case *list = calloc(CASES, sizeof *list);
+	size_t n = fo_num_case_list(dtype, list, CASES);
 
 	assert_non_null(list);
 	assert_true(n > 0 && n <= CASES);
@@ -62,9 +62,9 @@ static void test_products(void **state)
 	(void)state;
 	for (size_t s = 0; s < sizeof size / sizeof *size; s++)
 		for (int mask = 0; mask < 32; mask++) {
-			struct num_case c;
+			struct fo_num_case c;
 
-			num_case_matmul(&c, size[s][0], size[s][1], size[s][2], mask & 1, mask >> 1 & 1,
+			fo_num_case_matmul(&c, size[s][0], size[s][1], size[s][2], mask & 1, mask >> 1 & 1,
 					mask >> 2 & 1 ? FO_BF16 : FO_F32, mask >> 3 & 1 ? FO_BF16 : FO_F32,
 					mask >> 4 & 1 ? FO_ACC : FO_DEF, false);
 			check(&c);
@@ -74,8 +74,8 @@ static void test_products(void **state)
 /* What a kernel must refuse, the reference set takes. */
 static void test_doubles_are_refused(void **state)
 {
-	struct num_case *list = calloc(CASES, sizeof *list);
-	size_t n = num_case_list(FO_F64, list, CASES);
+	struct fo_num_case *list = calloc(CASES, sizeof *list);
+	size_t n = fo_num_case_list(FO_F64, list, CASES);
 
 	(void)state;
 	assert_non_null(list);

@@ -326,6 +326,34 @@ static void print_sample(FILE *f, const char *text, int lines)
 	free(line);
 }
 
+/* What the machine did meanwhile; what cannot be read is said once, together. */
+static void print_machine(FILE *f, const struct fo_train_result *r)
+{
+	const struct fo_state_use *u = &r->machine;
+	struct fo_str s = { 0 }, not = { 0 };
+	const struct {
+		double v;
+		const char *form, *name;
+	} part[] = { { u->clock_hz * 1e-9, "clock %.2f GHz", "clock" },
+		     { 100 * u->steal, "steal %.1f %%", "steal" },
+		     { u->throttles, "%.0f thermal events", "throttling" },
+		     { u->limited_s, "held back %.1f s by the cgroup", NULL },
+		     { 100 * r->huge_share, "huge pages %.0f %%", "huge pages" },
+		     { r->joules_per_token, "%.3g J/token", "energy" } };
+	for (size_t i = 0; i < sizeof part / sizeof *part; i++) {
+		if (isnan(part[i].v) && part[i].name)
+			fo_str_printf(&not, "%s%s", not.len ? ", " : "", part[i].name);
+		else if (!isnan(part[i].v) && (part[i].name || part[i].v > 0)) {
+			fo_str_puts(&s, s.len ? ", " : "");
+			fo_str_printf(&s, part[i].form, part[i].v);
+		}
+	}
+	fo_cli_put(f, "machine  ", LEAD, "%s%s%s%s", s.len ? s.data : "", not.len && s.len ? "; not readable: " : "",
+		   not.len && !s.len ? "not readable: " : "", not.len ? not.data : "");
+	fo_str_fini(&s);
+	fo_str_fini(&not);
+}
+
 static void print_figures(FILE *f, const struct fo_train_result *r)
 {
 	char a[32], b[32];
@@ -342,6 +370,7 @@ static void print_figures(FILE *f, const struct fo_train_result *r)
 	fprintf(f, "memory   planned %s, measured %s (%+.1f %%)\n", fo_str_bytes(a, (double)r->planned_bytes),
 		fo_str_bytes(b, (double)r->measured_bytes),
 		100 * ((double)r->measured_bytes / (double)r->planned_bytes - 1));
+	print_machine(f, r);
 	fprintf(f, "padding  %.1f %% of the tokens; truncated %.1f %%\n", 100 * r->waste, 100 * r->truncated);
 	if (*r->checkpoint)
 		fprintf(f, "saved    %s\n", r->checkpoint);
@@ -400,6 +429,11 @@ void fo_screen_summary_json(const struct fo_train_result *r, struct fo_str *out)
 	fo_json_int(&j, "measured_bytes", r->measured_bytes);
 	fo_json_real(&j, "padding", r->waste);
 	fo_json_real(&j, "truncated", r->truncated);
+	fo_json_object(&j, "machine");
+	fo_state_use_json(&r->machine, &j);
+	fo_json_real(&j, "joules_per_token", r->joules_per_token);
+	fo_json_real(&j, "huge_page_share", r->huge_share);
+	fo_json_close(&j);
 	fo_json_text(&j, "checkpoint", *r->checkpoint ? r->checkpoint : NULL);
 	fo_json_text(&j, "sample", r->sample);
 	fo_json_close(&j);

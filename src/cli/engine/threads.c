@@ -10,13 +10,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#define TURNS "30000"
-
-void fo_cli_tune_threads(char **argv)
+void fo_cli_tune_threads(char **argv, const char *turns)
 {
 	if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY"))
 		return;
-	setenv("GOMP_SPINCOUNT", TURNS, 1);
+	setenv("GOMP_SPINCOUNT", turns, 1);
 	execv("/proc/self/exe", argv);
 	/* Without /proc the default stays. */
 }

@@ -1,5 +1,6 @@
 /* flatout train: run a run file. */
 #include "cli/engine/screen.h"
+#include "cli/engine/verify.h"
 
 #include <stdlib.h>
 
@@ -35,6 +36,9 @@ static fo_status run(int argc, char **argv)
 	hooks.dry_run = in.dry_run;
 	hooks.run_json = run_json = fo_screen_run_json(&s);
 	fo_catch_signals();
+	if (in.run.verify != FO_VERIFY_AT_START_OFF && !in.dry_run)
+		FO_TRY_OR(st, fo_cli_verify_at_start(in.run.verify == FO_VERIFY_AT_START_SHORT, (int)in.run.threads,
+						     screen.out), done);
 	st = fo_train(&in.run, &hooks, &result);
 	fo_screen_end_line(&screen);
 	if (st == FO_OK && !in.dry_run && !result.steps)

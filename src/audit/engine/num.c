@@ -1,6 +1,7 @@
-#include "support/num.h"
+#include "audit/engine/num.h"
 
 #include "base/clock.h"
+#include "base/mem.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -9,23 +10,22 @@
 
 enum { GUARD_ROWS = 1, PAD_LEFT = 2, PAD_RIGHT = 3, SENTINEL = 0xa5, THREADS_MAX = 3 };
 
-static const struct {
-	const char *name, *inplace;
-} op_rows[FO_OP_COUNT] = {
-#define FO_OP(id, cls, category, cost, inplace, operands, doc) { #id, inplace },
-#include "program/ops.def"
-#undef FO_OP
-};
-static const char *const dtype_names[] = { "f32", "bf16", "f64", "i32" };
+/* 64-byte aligned, not zeroed; freed with free(). Cases are small: bookkeeping memory in the sense of mem.h. */
+static unsigned char *block_new(size_t bytes)
+{
+	unsigned char *p = aligned_alloc(64, (bytes + 63) / 64 * 64);
 
-void num_case_init(struct num_case *c, int kind)
+	return p ? p : fo_xmalloc(SIZE_MAX); /* says that memory is out, and ends */
+}
+
+void fo_num_case_init(struct fo_num_case *c, int kind)
 {
 	memset(c, 0, sizeof *c);
 	c->call.kind = (uint8_t)kind;
-	snprintf(c->name, sizeof c->name, "%s", op_rows[kind].name);
+	snprintf(c->name, sizeof c->name, "%s", fo_op_info(kind)->name);
 }
 
-void num_case_arg(struct num_case *c, int dtype, int64_t rows, int64_t cols, int access, int fill, double scale,
+void fo_num_case_arg(struct fo_num_case *c, int dtype, int64_t rows, int64_t cols, int access, int fill, double scale,
 		  int64_t limit)
 {
 	int i = c->call.n++;
@@ -37,12 +37,12 @@ void num_case_arg(struct num_case *c, int dtype, int64_t rows, int64_t cols, int
 	c->spec[i].scale = scale;
 	c->spec[i].limit = limit;
 	snprintf(c->name + len, sizeof c->name - len, " %lldx%lld:%s", (long long)rows, (long long)cols,
-		 dtype_names[dtype]);
+		 fo_dtype_name[dtype]);
 }
 
 /* ---- data ---- */
 
-double num_get(const struct fo_tensor *t, int64_t r, int64_t c)
+double fo_num_get(const struct fo_tensor *t, int64_t r, int64_t c)
 {
 	size_t i = (size_t)(r * t->ld + c);
 
@@ -54,7 +54,7 @@ double num_get(const struct fo_tensor *t, int64_t r, int64_t c)
 	}
 }
 
-void num_set(const struct fo_tensor *t, int64_t r, int64_t c, double x)
+void fo_num_set(const struct fo_tensor *t, int64_t r, int64_t c, double x)
 {
 	size_t i = (size_t)(r * t->ld + c);
 
@@ -66,7 +66,7 @@ void num_set(const struct fo_tensor *t, int64_t r, int64_t c, double x)
 	}
 }
 
-static void place(struct num_data *d, int i, bool tight)
+static void place(struct fo_num_data *d, int i, bool tight)
 {
 	struct fo_tensor *t = &d->call.arg[i];
 	int64_t rows = t->rows + 2 * GUARD_ROWS, left = tight ? 0 : PAD_LEFT;
@@ -75,9 +75,7 @@ static void place(struct num_data *d, int i, bool tight)
 	t->ld = t->cols + left + (tight ? 0 : PAD_RIGHT);
 	guard = ((size_t)t->ld * item * GUARD_ROWS + 63) / 64 * 64;
 	d->bytes[i] = ((size_t)(t->ld * (rows - GUARD_ROWS)) * item + guard + 63) / 64 * 64;
-	d->block[i] = aligned_alloc(64, d->bytes[i]);
-	if (!d->block[i])
-		abort();
+	d->block[i] = block_new(d->bytes[i]);
 	memset(d->block[i], SENTINEL, d->bytes[i]);
 	t->data = d->block[i] + guard + (size_t)left * item;
 }
@@ -98,20 +96,20 @@ static double hyper_value(int64_t col)
 	return value[col];
 }
 
-static double value_at(const struct num_case *c, int i, uint64_t seed, int64_t r, int64_t col)
+static double value_at(const struct fo_num_case *c, int i, uint64_t seed, int64_t r, int64_t col)
 {
 	const struct fo_tensor *t = &c->call.arg[i];
 	uint64_t stream = seed * 16 + (uint64_t)i, index = (uint64_t)(r * t->cols + col);
 	double u = fo_rng_uniform(stream, index), angle;
 
 	switch (c->spec[i].fill) {
-	case NUM_POSITIVE: return (0.1 + 0.9 * u) * c->spec[i].scale;
-	case NUM_INDEX: return floor(u * (double)c->spec[i].limit);
-	case NUM_TARGET: return fo_rng_u64(stream + 8, index) % 8 ? floor(u * (double)c->spec[i].limit) : -1;
-	case NUM_HYPER: return hyper_value(col);
-	case NUM_NAN:
-	case NUM_FORWARD: return NAN;
-	case NUM_ROTATION:
+	case FO_NUM_POSITIVE: return (0.1 + 0.9 * u) * c->spec[i].scale;
+	case FO_NUM_INDEX: return floor(u * (double)c->spec[i].limit);
+	case FO_NUM_TARGET: return fo_rng_u64(stream + 8, index) % 8 ? floor(u * (double)c->spec[i].limit) : -1;
+	case FO_NUM_HYPER: return hyper_value(col);
+	case FO_NUM_NAN:
+	case FO_NUM_FORWARD: return NAN;
+	case FO_NUM_ROTATION:
 		angle = 6.28 * fo_rng_uniform(stream, (uint64_t)(r * t->cols + col % (t->cols / 2)));
 		return col < t->cols / 2 ? cos(angle) : sin(angle);
 	default: return c->spec[i].scale * fo_rng_normal(stream, index);
@@ -125,38 +123,38 @@ static void fill_doc_start(const struct fo_tensor *t, uint64_t stream)
 	for (int64_t r = 0; r < t->rows; r++) {
 		if (r && fo_rng_u64(stream, (uint64_t)r) % 11 == 0)
 			start = r;
-		num_set(t, r, 0, (double)start);
+		fo_num_set(t, r, 0, (double)start);
 	}
 }
 
 /* attention_bwd reads o and lse: the double-precision forward operation on the same q, k, v, rounded to their dtype. */
-static void fill_forward(struct num_data *d)
+static void fill_forward(struct fo_num_data *d)
 {
 	static const int from[] = { 0, 1, 2, 6, 3, 4 };
-	struct num_case c;
-	struct num_data f, wide;
+	struct fo_num_case c;
+	struct fo_num_data f, wide;
 
-	num_case_init(&c, FO_OP_attention);
+	fo_num_case_init(&c, FO_OP_attention);
 	for (int i = 0; i < 6; i++)
-		num_case_arg(&c, d->call.arg[from[i]].dtype, d->call.arg[from[i]].rows, d->call.arg[from[i]].cols,
-			     FO_READ, NUM_NAN, 0, 0);
+		fo_num_case_arg(&c, d->call.arg[from[i]].dtype, d->call.arg[from[i]].rows, d->call.arg[from[i]].cols,
+			     FO_READ, FO_NUM_NAN, 0, 0);
 	c.call.attr = d->call.attr;
-	num_data_new(&f, &c, 0, true);
+	fo_num_data_new(&f, &c, 0, true);
 	for (int i = 0; i < 4; i++)
 		for (int64_t r = 0; r < f.call.arg[i].rows; r++)
 			for (int64_t j = 0; j < f.call.arg[i].cols; j++)
-				num_set(&f.call.arg[i], r, j, num_get(&d->call.arg[from[i]], r, j));
-	num_data_f64(&wide, &f);
-	num_run(&fo_kernels_ref.kernel[FO_OP_attention], &wide, 1);
+				fo_num_set(&f.call.arg[i], r, j, fo_num_get(&d->call.arg[from[i]], r, j));
+	fo_num_data_f64(&wide, &f);
+	fo_num_run(&fo_kernels_ref.kernel[FO_OP_attention], &wide, 1);
 	for (int i = 4; i < 6; i++)
 		for (int64_t r = 0; r < f.call.arg[i].rows; r++)
 			for (int64_t j = 0; j < f.call.arg[i].cols; j++)
-				num_set(&d->call.arg[from[i]], r, j, num_get(&wide.call.arg[i], r, j));
-	num_data_free(&f);
-	num_data_free(&wide);
+				fo_num_set(&d->call.arg[from[i]], r, j, fo_num_get(&wide.call.arg[i], r, j));
+	fo_num_data_free(&f);
+	fo_num_data_free(&wide);
 }
 
-void num_data_new(struct num_data *d, const struct num_case *c, uint64_t seed, bool tight)
+void fo_num_data_new(struct fo_num_data *d, const struct fo_num_case *c, uint64_t seed, bool tight)
 {
 	memset(d, 0, sizeof *d);
 	d->call = c->call;
@@ -164,31 +162,29 @@ void num_data_new(struct num_data *d, const struct num_case *c, uint64_t seed, b
 		struct fo_tensor *t = &d->call.arg[i];
 
 		place(d, i, tight);
-		if (c->spec[i].fill == NUM_DOC_START) {
+		if (c->spec[i].fill == FO_NUM_DOC_START) {
 			fill_doc_start(t, seed * 16 + (uint64_t)i);
 			continue;
 		}
 		for (int64_t r = 0; r < t->rows; r++)
 			for (int64_t j = 0; j < t->cols; j++)
-				num_set(t, r, j, value_at(c, i, seed, r, j));
+				fo_num_set(t, r, j, value_at(c, i, seed, r, j));
 	}
 	if (c->call.kind == FO_OP_attention_bwd)
 		fill_forward(d);
 }
 
-void num_data_copy(struct num_data *to, const struct num_data *from)
+void fo_num_data_copy(struct fo_num_data *to, const struct fo_num_data *from)
 {
 	*to = *from;
 	for (int i = 0; i < from->call.n; i++) {
-		to->block[i] = aligned_alloc(64, from->bytes[i]);
-		if (!to->block[i])
-			abort();
+		to->block[i] = block_new(from->bytes[i]);
 		memcpy(to->block[i], from->block[i], from->bytes[i]);
 		to->call.arg[i].data = to->block[i] + ((const unsigned char *)from->call.arg[i].data - from->block[i]);
 	}
 }
 
-void num_data_f64(struct num_data *to, const struct num_data *from)
+void fo_num_data_f64(struct fo_num_data *to, const struct fo_num_data *from)
 {
 	memset(to, 0, sizeof *to);
 	to->call = from->call;
@@ -200,18 +196,18 @@ void num_data_f64(struct num_data *to, const struct num_data *from)
 		place(to, i, true);
 		for (int64_t r = 0; r < t->rows; r++)
 			for (int64_t j = 0; j < t->cols; j++)
-				num_set(t, r, j, num_get(&from->call.arg[i], r, j));
+				fo_num_set(t, r, j, fo_num_get(&from->call.arg[i], r, j));
 	}
 }
 
-void num_data_free(struct num_data *d)
+void fo_num_data_free(struct fo_num_data *d)
 {
 	for (int i = 0; i < d->call.n; i++)
 		free(d->block[i]);
 	memset(d, 0, sizeof *d);
 }
 
-bool num_run(const struct fo_kernel *k, struct num_data *d, int threads)
+bool fo_num_run(const struct fo_kernel *k, struct fo_num_data *d, int threads)
 {
 	struct fo_call *c = &d->call;
 	size_t bytes;
@@ -220,9 +216,7 @@ bool num_run(const struct fo_kernel *k, struct num_data *d, int threads)
 
 	c->threads = threads;
 	bytes = k->ws ? (k->ws(c) + 63) / 64 * 64 : 0;
-	ws = aligned_alloc(64, bytes + 64);
-	if (!ws)
-		abort();
+	ws = block_new(bytes + 64);
 	memset(ws, 0xff, bytes);
 	memset(ws + bytes, SENTINEL, 64);
 	c->ws = ws;
@@ -238,7 +232,7 @@ bool num_run(const struct fo_kernel *k, struct num_data *d, int threads)
 /* ---- checks ---- */
 
 /* Bytes outside the rectangles, and whole operands that are only read, are as before. */
-static bool untouched(const struct num_case *c, const struct num_data *before, const struct num_data *after, char *why,
+static bool untouched(const struct fo_num_case *c, const struct fo_num_data *before, const struct fo_num_data *after, char *why,
 		      size_t size)
 {
 	for (int i = 0; i < c->call.n; i++) {
@@ -261,20 +255,20 @@ static bool untouched(const struct num_case *c, const struct num_data *before, c
 	return true;
 }
 
-struct num_error {
+struct fo_num_error {
 	double l2, worst;
 	int64_t row, col;
 };
 
 /* Relative errors of t against r; a value that is not finite where r's is counts as infinite. */
-static struct num_error error_of(const struct fo_tensor *t, const struct fo_tensor *r)
+static struct fo_num_error error_of(const struct fo_tensor *t, const struct fo_tensor *r)
 {
-	struct num_error e = { 0 };
+	struct fo_num_error e = { 0 };
 	double norm = 0, sum = 0, top = 0;
 
 	for (int64_t i = 0; i < r->rows; i++)
 		for (int64_t j = 0; j < r->cols; j++) {
-			double want = num_get(r, i, j), off = fabs(num_get(t, i, j) - want);
+			double want = fo_num_get(r, i, j), off = fabs(fo_num_get(t, i, j) - want);
 
 			if (!(off <= 1e300))
 				off = INFINITY;
@@ -292,30 +286,41 @@ static struct num_error error_of(const struct fo_tensor *t, const struct fo_tens
 	return e;
 }
 
-static bool precise(const struct num_case *c, const struct num_data *got, const struct num_data *naive,
-		    const struct num_data *exact, char *why, size_t size)
+static void keep_nearest(struct fo_num_margin *m, double error, double bound)
+{
+	/* Not a number must not pass for small. */
+	if (!m->bound || !(error * m->bound <= m->error * bound))
+		*m = (struct fo_num_margin){ error, bound };
+}
+
+static bool precise(const struct fo_num_case *c, const struct fo_num_data *got, const struct fo_num_data *naive,
+		    const struct fo_num_data *exact, struct fo_num_margin *margin, char *why, size_t size)
 {
 	for (int i = 0; i < c->call.n; i++) {
-		struct num_error e, n;
+		struct fo_num_error e, n;
 
 		if (!fo_access_writes(c->spec[i].access))
 			continue;
 		e = error_of(&got->call.arg[i], &exact->call.arg[i]);
 		n = error_of(&naive->call.arg[i], &exact->call.arg[i]);
-		if (e.l2 <= 2 * n.l2 + NUM_FLOOR && e.worst <= 2 * n.worst + NUM_FLOOR)
+		if (margin) {
+			keep_nearest(margin, e.l2, 2 * n.l2 + FO_NUM_FLOOR);
+			keep_nearest(margin, e.worst, 2 * n.worst + FO_NUM_FLOOR);
+		}
+		if (e.l2 <= 2 * n.l2 + FO_NUM_FLOOR && e.worst <= 2 * n.worst + FO_NUM_FLOOR)
 			continue;
 		snprintf(why, size,
 			 "%s: operand %d: relative error %.3g (naive %.3g), worst element %.3g (naive %.3g) at "
 			 "%lld,%lld: "
 			 "got %.9g, expected %.9g",
 			 c->name, i, e.l2, n.l2, e.worst, n.worst, (long long)e.row, (long long)e.col,
-			 num_get(&got->call.arg[i], e.row, e.col), num_get(&exact->call.arg[i], e.row, e.col));
+			 fo_num_get(&got->call.arg[i], e.row, e.col), fo_num_get(&exact->call.arg[i], e.row, e.col));
 		return false;
 	}
 	return true;
 }
 
-static bool same_bits(const struct num_case *c, const struct num_data *a, const struct num_data *b)
+static bool same_bits(const struct fo_num_case *c, const struct fo_num_data *a, const struct fo_num_data *b)
 {
 	for (int i = 0; i < c->call.n; i++)
 		if (memcmp(a->block[i], b->block[i], a->bytes[i]))
@@ -324,34 +329,34 @@ static bool same_bits(const struct num_case *c, const struct num_data *a, const 
 }
 
 /* Two runs with the same number of threads give the same bits. */
-static bool repeatable(const struct num_case *c, const struct fo_kernel *k, const struct num_data *in, int threads,
+static bool repeatable(const struct fo_num_case *c, const struct fo_kernel *k, const struct fo_num_data *in, int threads,
 		       char *why, size_t size)
 {
-	struct num_data a, b;
+	struct fo_num_data a, b;
 	bool same;
 
-	num_data_copy(&a, in);
-	num_data_copy(&b, in);
-	num_run(k, &a, threads);
-	num_run(k, &b, threads);
+	fo_num_data_copy(&a, in);
+	fo_num_data_copy(&b, in);
+	fo_num_run(k, &a, threads);
+	fo_num_run(k, &b, threads);
 	same = same_bits(c, &a, &b);
 	if (!same)
 		snprintf(why, size, "%s: two runs with %d threads give different bits", c->name, threads);
-	num_data_free(&a);
-	num_data_free(&b);
+	fo_num_data_free(&a);
+	fo_num_data_free(&b);
 	return same;
 }
 
 /* The "oi" pairs of ops.def: outputs over their inputs give the same bits. `only` >= 0 takes that pair alone, -1 all pairs
  * whose operands are still free. */
-static bool in_place(const struct num_case *c, const struct fo_kernel *k, const struct num_data *in,
-		     const struct num_data *want, int only, char *why, size_t size)
+static bool in_place(const struct fo_num_case *c, const struct fo_kernel *k, const struct fo_num_data *in,
+		     const struct fo_num_data *want, int only, char *why, size_t size)
 {
-	const char *pairs = op_rows[c->call.kind].inplace;
+	const char *pairs = fo_op_info(c->call.kind)->inplace;
 	bool moved[FO_MAX_OPERANDS] = { false }, ok = true;
-	struct num_data d;
+	struct fo_num_data d;
 
-	num_data_copy(&d, in);
+	fo_num_data_copy(&d, in);
 	for (int p = 0; pairs[2 * p]; p++) {
 		int o = pairs[2 * p] - '0', i = pairs[2 * p + 1] - '0';
 
@@ -360,69 +365,71 @@ static bool in_place(const struct num_case *c, const struct fo_kernel *k, const 
 		moved[o] = true;
 		d.call.arg[o] = d.call.arg[i];
 	}
-	num_run(k, &d, 2);
+	fo_num_run(k, &d, 2);
 	for (int o = 0; o < c->call.n; o++)
 		for (int64_t r = 0; moved[o] && r < c->call.arg[o].rows; r++)
 			for (int64_t j = 0; j < c->call.arg[o].cols; j++)
-				ok &= num_get(&d.call.arg[o], r, j) == num_get(&want->call.arg[o], r, j);
+				ok &= fo_num_get(&d.call.arg[o], r, j) == fo_num_get(&want->call.arg[o], r, j);
 	if (!ok)
 		snprintf(why, size, "%s: outputs in the place of inputs (pair %d of '%s') give other numbers", c->name,
 			 only, pairs);
-	num_data_free(&d);
+	fo_num_data_free(&d);
 	return ok;
 }
 
 /* What a kernel is held to: inputs, results in double precision and of the naive implementation. */
 struct trial {
-	struct num_data in, exact, naive;
+	struct fo_num_data in, exact, naive;
 };
 
-static void trial_init(struct trial *t, const struct num_case *c, bool tight)
+static void trial_init(struct trial *t, const struct fo_num_case *c, bool tight)
 {
 	const struct fo_kernel *ref = &fo_kernels_ref.kernel[c->call.kind];
 
-	num_data_new(&t->in, c, 7 + (uint64_t)tight, tight);
-	num_data_f64(&t->exact, &t->in);
-	num_run(ref, &t->exact, 1);
-	num_data_copy(&t->naive, &t->in);
-	num_run(ref, &t->naive, 1);
+	fo_num_data_new(&t->in, c, 7 + (uint64_t)tight, tight);
+	fo_num_data_f64(&t->exact, &t->in);
+	fo_num_run(ref, &t->exact, 1);
+	fo_num_data_copy(&t->naive, &t->in);
+	fo_num_run(ref, &t->naive, 1);
 }
 
 static void trial_fini(struct trial *t)
 {
-	num_data_free(&t->in);
-	num_data_free(&t->exact);
-	num_data_free(&t->naive);
+	fo_num_data_free(&t->in);
+	fo_num_data_free(&t->exact);
+	fo_num_data_free(&t->naive);
 }
 
 /* Leaves the results in *got for the caller to free. */
-static bool trial_run(const struct trial *t, const struct num_case *c, const struct fo_kernel *k, int threads,
-		      struct num_data *got, char *why, size_t size)
+static bool trial_run(const struct trial *t, const struct fo_num_case *c, const struct fo_kernel *k, int threads,
+		      struct fo_num_data *got, struct fo_num_margin *margin, char *why, size_t size)
 {
-	num_data_copy(got, &t->in);
-	if (!num_run(k, got, threads)) {
+	fo_num_data_copy(got, &t->in);
+	if (!fo_num_run(k, got, threads)) {
 		snprintf(why, size, "%s: wrote behind its workspace", c->name);
 		return false;
 	}
-	return untouched(c, &t->in, got, why, size) && precise(c, got, &t->naive, &t->exact, why, size);
+	return untouched(c, &t->in, got, why, size) && precise(c, got, &t->naive, &t->exact, margin, why, size);
 }
 
-bool num_check_once(const struct num_case *c, const struct fo_kernel *k, int threads, char *why, size_t size)
+bool fo_num_check_once(const struct fo_num_case *c, const struct fo_kernel *k, int threads,
+		       struct fo_num_margin *margin, char *why, size_t size)
 {
 	struct trial t;
-	struct num_data got;
+	struct fo_num_data got;
 	bool ok;
 
 	trial_init(&t, c, false);
-	ok = trial_run(&t, c, k, threads, &got, why, size);
-	num_data_free(&got);
+	ok = trial_run(&t, c, k, threads, &got, margin, why, size);
+	fo_num_data_free(&got);
 	trial_fini(&t);
 	return ok;
 }
 
-bool num_check(const struct num_case *c, const struct fo_kernel *k, char *why, size_t size)
+bool fo_num_check(const struct fo_num_case *c, const struct fo_kernel *k, struct fo_num_margin *margin, char *why,
+		  size_t size)
 {
-	int pairs = (int)strlen(op_rows[c->call.kind].inplace) / 2;
+	int pairs = (int)strlen(fo_op_info(c->call.kind)->inplace) / 2;
 	bool ok = true;
 
 	for (int tight = 0; tight < 2 && ok; tight++) {
@@ -430,15 +437,45 @@ bool num_check(const struct num_case *c, const struct fo_kernel *k, char *why, s
 
 		trial_init(&t, c, tight);
 		for (int threads = 1; threads <= THREADS_MAX && ok; threads++) {
-			struct num_data got;
+			struct fo_num_data got;
 
-			ok = trial_run(&t, c, k, threads, &got, why, size);
+			ok = trial_run(&t, c, k, threads, &got, margin, why, size);
 			ok = ok && repeatable(c, k, &t.in, threads, why, size);
 			for (int pair = -1; pair < pairs && threads == 2; pair++)
 				ok = ok && in_place(c, k, &t.in, &got, pair, why, size);
-			num_data_free(&got);
+			fo_num_data_free(&got);
 		}
 		trial_fini(&t);
 	}
+	return ok;
+}
+
+bool fo_num_check_naive(const struct fo_num_case *c, struct fo_num_margin *margin, char *why, size_t size)
+{
+	struct trial t;
+	double depth = 1;
+	bool ok = true;
+
+	trial_init(&t, c, true);
+	for (int i = 0; i < c->call.n; i++)
+		depth = fmax(depth, (double)(t.in.call.arg[i].rows > t.in.call.arg[i].cols ? t.in.call.arg[i].rows :
+											      t.in.call.arg[i].cols));
+	for (int i = 0; i < c->call.n && ok; i++) {
+		const struct fo_tensor *out = &t.naive.call.arg[i];
+		double unit = out->dtype == FO_BF16 ? 0x1p-9 : out->dtype == FO_F32 ? 0x1p-24 : 0x1p-53, bound;
+		struct fo_num_error e;
+
+		if (!fo_access_writes(c->spec[i].access))
+			continue;
+		e = error_of(out, &t.exact.call.arg[i]);
+		bound = 4 * unit + 4 * 0x1p-24 * sqrt(depth);
+		keep_nearest(margin, fmax(e.l2, e.worst), bound);
+		ok = e.l2 <= bound && e.worst <= bound;
+		if (!ok)
+			snprintf(why, size,
+				 "%s: operand %d: relative error %.3g, worst element %.3g, at most %.3g is allowed", c->name,
+				 i, e.l2, e.worst, bound);
+	}
+	trial_fini(&t);
 	return ok;
 }

@@ -1,0 +1,328 @@
+/* The list of cases: every operation with the operands that lowering gives it, at shapes that leave remainders in every
+ * blocking of ours (odd widths, one row, one column, just above powers of two). */
+#include "audit/engine/num.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+struct list {
+	struct fo_num_case *out;
+	size_t n, cap;
+	int dtype;
+};
+
+static struct fo_num_case *next(struct list *l, int kind)
+{
+	static struct fo_num_case spare;
+	struct fo_num_case *c = l->n < l->cap ? &l->out[l->n] : &spare;
+
+	l->n++;
+	fo_num_case_init(c, kind);
+	return c;
+}
+
+/* dtype of statistics, gradients of parameters, moments: fp32 unless all is f64 */
+static int wide(const struct list *l) { return l->dtype == FO_F64 ? FO_F64 : FO_F32; }
+
+static void acc_first(struct fo_num_case *c, int arg, bool first)
+{
+	size_t len = strlen(c->name);
+
+	c->spec[arg].access = FO_ACC;
+	c->spec[arg].fill = first ? FO_NUM_NAN : FO_NUM_NORMAL;
+	c->call.first = (uint32_t)first << arg;
+	snprintf(c->name + len, sizeof c->name - len, "%s", first ? " store" : " add");
+}
+
+void fo_num_case_matmul(struct fo_num_case *c, int64_t m, int64_t n, int64_t k, int ta, int tb, int ab, int cc, int access,
+		     bool first)
+{
+	size_t len;
+
+	fo_num_case_init(c, FO_OP_matmul);
+	fo_num_case_arg(c, ab, ta ? k : m, ta ? m : k, FO_READ, FO_NUM_NORMAL, 1, 0);
+	fo_num_case_arg(c, ab, tb ? n : k, tb ? k : n, FO_READ, FO_NUM_NORMAL, 1 / sqrt((double)k), 0);
+	fo_num_case_arg(c, cc, m, n, FO_DEF, FO_NUM_NAN, 1, 0);
+	c->call.attr.ta = (uint8_t)ta;
+	c->call.attr.tb = (uint8_t)tb;
+	len = strlen(c->name);
+	snprintf(c->name + len, sizeof c->name - len, " ta=%d tb=%d", ta, tb);
+	c->call.first = 1u << 2;
+	if (access == FO_ACC)
+		acc_first(c, 2, first);
+}
+
+static void list_matmul(struct list *l)
+{
+	static const struct {
+		int m, n, k;
+	} shape[] = { { 1, 1, 1 }, { 37, 45, 29 }, { 130, 33, 300 }, { 5, 257, 64 }, { 96, 65, 1040 } };
+
+	for (size_t s = 0; s < sizeof shape / sizeof *shape; s++)
+		for (int t = 0; t < 4; t++)
+			fo_num_case_matmul(next(l, FO_OP_matmul), shape[s].m, shape[s].n, shape[s].k, t >> 1, t & 1,
+					l->dtype, l->dtype, FO_DEF, true);
+	for (int first = 0; first < 2; first++)
+		for (int t = 0; t < 4; t++) {
+			fo_num_case_matmul(next(l, FO_OP_matmul), 67, 70, 131, t >> 1, t & 1, l->dtype, wide(l), FO_ACC,
+					first);
+			fo_num_case_matmul(next(l, FO_OP_matmul), 64, 48, 32, t >> 1, t & 1, l->dtype, l->dtype, FO_ACC,
+					first);
+		}
+}
+
+static void list_attention(struct list *l)
+{
+	static const struct {
+		int tokens, heads, kv, dim, window;
+	} shape[] = { { 1, 1, 1, 8, 0 },     { 33, 4, 2, 16, 0 },  { 61, 3, 1, 20, 0 },    { 150, 2, 2, 64, 0 },
+		      { 33, 4, 2, 16, 5 },   { 61, 3, 1, 20, 13 }, { 150, 2, 2, 64, 97 } };
+
+	for (size_t s = 0; s < sizeof shape / sizeof *shape; s++) {
+		int t = shape[s].tokens, q = shape[s].heads * shape[s].dim, kv = shape[s].kv * shape[s].dim;
+		struct fo_num_case *c = next(l, FO_OP_attention);
+
+		fo_num_case_arg(c, l->dtype, t, q, FO_READ, FO_NUM_NORMAL, 1, 0);
+		fo_num_case_arg(c, l->dtype, t, kv, FO_READ, FO_NUM_NORMAL, 1, 0);
+		fo_num_case_arg(c, l->dtype, t, kv, FO_READ, FO_NUM_NORMAL, 1, 0);
+		fo_num_case_arg(c, FO_I32, t, 1, FO_READ, FO_NUM_DOC_START, 0, 0);
+		fo_num_case_arg(c, l->dtype, t, q, FO_DEF, FO_NUM_NAN, 0, 0);
+		fo_num_case_arg(c, wide(l), t, shape[s].heads, FO_DEF, FO_NUM_NAN, 0, 0);
+		c->call.attr.head_dim = shape[s].dim;
+		c->call.attr.window = shape[s].window;
+		c->call.attr.value = 1 / sqrt(shape[s].dim);
+
+		if (t == 1)
+			t = 3; /* dq and dk of a lone token are zero: no measure for a relative error */
+		c = next(l, FO_OP_attention_bwd);
+		fo_num_case_arg(c, l->dtype, t, q, FO_READ, FO_NUM_NORMAL, 1, 0);
+		fo_num_case_arg(c, l->dtype, t, kv, FO_READ, FO_NUM_NORMAL, 1, 0);
+		fo_num_case_arg(c, l->dtype, t, kv, FO_READ, FO_NUM_NORMAL, 1, 0);
+		fo_num_case_arg(c, l->dtype, t, q, FO_READ, FO_NUM_FORWARD, 0, 0);
+		fo_num_case_arg(c, wide(l), t, shape[s].heads, FO_READ, FO_NUM_FORWARD, 0, 0);
+		fo_num_case_arg(c, l->dtype, t, q, FO_READ, FO_NUM_NORMAL, 1, 0);
+		fo_num_case_arg(c, FO_I32, t, 1, FO_READ, FO_NUM_DOC_START, 0, 0);
+		fo_num_case_arg(c, l->dtype, t, q, FO_DEF, FO_NUM_NAN, 0, 0);
+		fo_num_case_arg(c, l->dtype, t, kv, FO_DEF, FO_NUM_NAN, 0, 0);
+		fo_num_case_arg(c, l->dtype, t, kv, FO_DEF, FO_NUM_NAN, 0, 0);
+		c->call.attr.head_dim = shape[s].dim;
+		c->call.attr.window = shape[s].window;
+		c->call.attr.value = 1 / sqrt(shape[s].dim);
+	}
+}
+
+static const struct {
+	int rows, cols;
+} row_shape[] = { { 1, 1 }, { 13, 37 }, { 7, 600 }, { 40, 64 } };
+enum { ROW_SHAPES = sizeof row_shape / sizeof *row_shape };
+
+static void list_norm(struct list *l)
+{
+	for (int s = 0; s < ROW_SHAPES; s++) {
+		int t = row_shape[s].rows, d = row_shape[s].cols;
+		struct fo_num_case *c = next(l, FO_OP_rmsnorm);
+
+		fo_num_case_arg(c, l->dtype, t, d, FO_READ, FO_NUM_NORMAL, 1, 0);
+		fo_num_case_arg(c, l->dtype, 1, d, FO_READ, FO_NUM_NORMAL, 1, 0);
+		fo_num_case_arg(c, l->dtype, t, d, FO_DEF, FO_NUM_NAN, 0, 0);
+		fo_num_case_arg(c, wide(l), t, 1, FO_DEF, FO_NUM_NAN, 0, 0);
+		c->call.attr.value = 1e-5;
+		for (int residual = 0; residual < 2; residual++) {
+			c = next(l, FO_OP_rmsnorm_dx);
+			fo_num_case_arg(c, l->dtype, t, d, FO_READ, FO_NUM_NORMAL, 1, 0);
+			fo_num_case_arg(c, wide(l), t, 1, FO_READ, FO_NUM_POSITIVE, 1, 0);
+			fo_num_case_arg(c, l->dtype, 1, d, FO_READ, FO_NUM_NORMAL, 1, 0);
+			fo_num_case_arg(c, l->dtype, t, d, FO_READ, FO_NUM_NORMAL, 1, 0);
+			fo_num_case_arg(c, l->dtype, t, d, FO_DEF, FO_NUM_NAN, 0, 0);
+			if (residual)
+				fo_num_case_arg(c, l->dtype, t, d, FO_READ, FO_NUM_NORMAL, 1, 0);
+			c->call.attr.value = 1e-5;
+		}
+		for (int first = 0; first < 2; first++) {
+			c = next(l, FO_OP_rmsnorm_dg);
+			fo_num_case_arg(c, l->dtype, t, d, FO_READ, FO_NUM_NORMAL, 1, 0);
+			fo_num_case_arg(c, wide(l), t, 1, FO_READ, FO_NUM_POSITIVE, 1, 0);
+			fo_num_case_arg(c, l->dtype, t, d, FO_READ, FO_NUM_NORMAL, 1, 0);
+			fo_num_case_arg(c, wide(l), 1, d, FO_ACC, FO_NUM_NAN, 1, 0);
+			acc_first(c, 3, first);
+		}
+	}
+}
+
+/* Norms over heads: the weight is as wide as a head, there is an rstd per head. */
+static void list_head_norm(struct list *l)
+{
+	static const struct {
+		int rows, heads, dim;
+	} shape[] = { { 1, 2, 2 }, { 13, 3, 10 }, { 40, 4, 64 }, { 7, 2, 600 } };
+
+	for (size_t s = 0; s < sizeof shape / sizeof *shape; s++) {
+		int t = shape[s].rows, h = shape[s].heads, q = shape[s].dim, d = h * q;
+		struct fo_num_case *c = next(l, FO_OP_rmsnorm);
+
+		fo_num_case_arg(c, l->dtype, t, d, FO_READ, FO_NUM_NORMAL, 1, 0);
+		fo_num_case_arg(c, l->dtype, 1, q, FO_READ, FO_NUM_NORMAL, 1, 0);
+		fo_num_case_arg(c, l->dtype, t, d, FO_DEF, FO_NUM_NAN, 0, 0);
+		fo_num_case_arg(c, wide(l), t, h, FO_DEF, FO_NUM_NAN, 0, 0);
+		c->call.attr.value = 1e-5;
+		c->call.attr.head_dim = q;
+		c = next(l, FO_OP_rmsnorm_dx);
+		fo_num_case_arg(c, l->dtype, t, d, FO_READ, FO_NUM_NORMAL, 1, 0);
+		fo_num_case_arg(c, wide(l), t, h, FO_READ, FO_NUM_POSITIVE, 1, 0);
+		fo_num_case_arg(c, l->dtype, 1, q, FO_READ, FO_NUM_NORMAL, 1, 0);
+		fo_num_case_arg(c, l->dtype, t, d, FO_READ, FO_NUM_NORMAL, 1, 0);
+		fo_num_case_arg(c, l->dtype, t, d, FO_DEF, FO_NUM_NAN, 0, 0);
+		c->call.attr.head_dim = q;
+		for (int first = 0; first < 2; first++) {
+			c = next(l, FO_OP_rmsnorm_dg);
+			fo_num_case_arg(c, l->dtype, t, d, FO_READ, FO_NUM_NORMAL, 1, 0);
+			fo_num_case_arg(c, wide(l), t, h, FO_READ, FO_NUM_POSITIVE, 1, 0);
+			fo_num_case_arg(c, l->dtype, t, d, FO_READ, FO_NUM_NORMAL, 1, 0);
+			fo_num_case_arg(c, wide(l), 1, q, FO_ACC, FO_NUM_NAN, 1, 0);
+			c->call.attr.head_dim = q;
+			acc_first(c, 3, first);
+		}
+	}
+}
+
+static void list_bias(struct list *l)
+{
+	for (int s = 0; s < ROW_SHAPES; s++) {
+		int t = row_shape[s].rows, d = row_shape[s].cols;
+		struct fo_num_case *c = next(l, FO_OP_add_bias);
+
+		fo_num_case_arg(c, l->dtype, t, d, FO_UPDATE, FO_NUM_NORMAL, 1, 0);
+		fo_num_case_arg(c, l->dtype, 1, d, FO_READ, FO_NUM_NORMAL, 1, 0);
+		for (int first = 0; first < 2; first++) {
+			c = next(l, FO_OP_bias_grad);
+			fo_num_case_arg(c, l->dtype, t, d, FO_READ, FO_NUM_NORMAL, 1, 0);
+			fo_num_case_arg(c, wide(l), 1, d, FO_ACC, FO_NUM_NAN, 1, 0);
+			acc_first(c, 1, first);
+		}
+	}
+}
+
+static void list_elementwise(struct list *l)
+{
+	for (int s = 0; s < ROW_SHAPES; s++) {
+		int t = row_shape[s].rows, d = row_shape[s].cols;
+		struct fo_num_case *c = next(l, FO_OP_add);
+
+		fo_num_case_arg(c, l->dtype, t, d, FO_READ, FO_NUM_NORMAL, 1, 0);
+		fo_num_case_arg(c, l->dtype, t, d, FO_READ, FO_NUM_NORMAL, 1, 0);
+		fo_num_case_arg(c, l->dtype, t, d, FO_DEF, FO_NUM_NAN, 0, 0);
+
+		c = next(l, FO_OP_swiglu);
+		fo_num_case_arg(c, l->dtype, t, d, FO_READ, FO_NUM_NORMAL, 4, 0);
+		fo_num_case_arg(c, l->dtype, t, d, FO_READ, FO_NUM_NORMAL, 1, 0);
+		fo_num_case_arg(c, l->dtype, t, d, FO_DEF, FO_NUM_NAN, 0, 0);
+
+		c = next(l, FO_OP_swiglu_bwd);
+		fo_num_case_arg(c, l->dtype, t, d, FO_READ, FO_NUM_NORMAL, 4, 0);
+		fo_num_case_arg(c, l->dtype, t, d, FO_READ, FO_NUM_NORMAL, 1, 0);
+		fo_num_case_arg(c, l->dtype, t, d, FO_READ, FO_NUM_NORMAL, 1, 0);
+		fo_num_case_arg(c, l->dtype, t, d, FO_DEF, FO_NUM_NAN, 0, 0);
+		fo_num_case_arg(c, l->dtype, t, d, FO_DEF, FO_NUM_NAN, 0, 0);
+	}
+	for (int s = 0; s < 4; s++) {
+		static const struct {
+			int tokens, heads, dim;
+		} shape[] = { { 1, 1, 2 }, { 9, 3, 10 }, { 21, 2, 64 }, { 5, 1, 34 } };
+		struct fo_num_case *c = next(l, FO_OP_rope);
+
+		fo_num_case_arg(c, l->dtype, shape[s].tokens, shape[s].heads * shape[s].dim, FO_UPDATE, FO_NUM_NORMAL, 1, 0);
+		fo_num_case_arg(c, FO_I32, shape[s].tokens, 1, FO_READ, FO_NUM_INDEX, 0, 40);
+		fo_num_case_arg(c, wide(l), 40, shape[s].dim, FO_READ, FO_NUM_ROTATION, 0, 0);
+		c->call.attr.head_dim = shape[s].dim;
+		c->call.attr.sign = s & 1 ? -1 : 1;
+	}
+}
+
+static void list_embedding(struct list *l)
+{
+	for (int s = 0; s < ROW_SHAPES; s++) {
+		int t = row_shape[s].rows, d = row_shape[s].cols, vocabulary = 19;
+		struct fo_num_case *c = next(l, FO_OP_embed);
+
+		fo_num_case_arg(c, FO_I32, t, 1, FO_READ, FO_NUM_INDEX, 0, vocabulary);
+		fo_num_case_arg(c, l->dtype, vocabulary, d, FO_READ, FO_NUM_NORMAL, 1, 0);
+		fo_num_case_arg(c, l->dtype, t, d, FO_DEF, FO_NUM_NAN, 0, 0);
+		for (int first = 0; first < 2; first++) {
+			c = next(l, FO_OP_embed_bwd);
+			fo_num_case_arg(c, FO_I32, t, 1, FO_READ, FO_NUM_INDEX, 0, vocabulary);
+			fo_num_case_arg(c, l->dtype, t, d, FO_READ, FO_NUM_NORMAL, 1, 0);
+			fo_num_case_arg(c, wide(l), vocabulary, d, FO_ACC, FO_NUM_NAN, 1, 0);
+			acc_first(c, 2, first);
+		}
+	}
+}
+
+static void list_loss(struct list *l)
+{
+	for (int s = 0; s < ROW_SHAPES; s++)
+		for (int first = 0; first < 2; first++) {
+			int t = row_shape[s].rows, v = row_shape[s].cols;
+			struct fo_num_case *c = next(l, FO_OP_xent);
+
+			fo_num_case_arg(c, l->dtype, t, v, FO_UPDATE, FO_NUM_NORMAL, 3, 0);
+			fo_num_case_arg(c, FO_I32, t, 1, FO_READ, FO_NUM_TARGET, 0, v);
+			fo_num_case_arg(c, FO_F64, 1, FO_HYPER_COUNT, FO_READ, FO_NUM_HYPER, 0, 0);
+			fo_num_case_arg(c, FO_F64, 1, 1, FO_ACC, FO_NUM_NAN, 1, 0);
+			acc_first(c, 3, first);
+
+			c = next(l, FO_OP_xent_fwd);
+			fo_num_case_arg(c, l->dtype, t, v, FO_READ, FO_NUM_NORMAL, 3, 0);
+			fo_num_case_arg(c, FO_I32, t, 1, FO_READ, FO_NUM_TARGET, 0, v);
+			fo_num_case_arg(c, FO_F64, 1, 2, FO_ACC, FO_NUM_NAN, 1, 0);
+			acc_first(c, 2, first);
+		}
+}
+
+static void list_optimizer(struct list *l)
+{
+	for (int s = 0; s < ROW_SHAPES; s++) {
+		int r = row_shape[s].rows, d = row_shape[s].cols;
+		struct fo_num_case *c;
+
+		for (int first = 0; first < 2; first++) {
+			c = next(l, FO_OP_sumsq);
+			fo_num_case_arg(c, wide(l), r, d, FO_READ, FO_NUM_NORMAL, 1, 0);
+			fo_num_case_arg(c, FO_F64, 1, 1, FO_ACC, FO_NUM_NAN, 1, 0);
+			acc_first(c, 1, first);
+		}
+		c = next(l, FO_OP_adamw);
+		fo_num_case_arg(c, wide(l), r, d, FO_UPDATE, FO_NUM_NORMAL, 0.1, 0);
+		fo_num_case_arg(c, wide(l), r, d, FO_UPDATE, FO_NUM_POSITIVE, 0.1, 0);
+		fo_num_case_arg(c, wide(l), r, d, FO_TAKE, FO_NUM_NORMAL, 1, 0);
+		fo_num_case_arg(c, FO_F64, 1, FO_HYPER_COUNT, FO_READ, FO_NUM_HYPER, 0, 0);
+		fo_num_case_arg(c, FO_F64, 1, 2, FO_READ, FO_NUM_POSITIVE, 1, 0);
+		fo_num_case_arg(c, l->dtype, r, d, l->dtype == FO_BF16 ? FO_DEF : FO_UPDATE, FO_NUM_NORMAL, 1, 0);
+		if (l->dtype == FO_BF16)
+			fo_num_case_arg(c, FO_F32, r, d, FO_UPDATE, FO_NUM_NORMAL, 1, 0);
+		c->call.attr.value = s & 1;
+	}
+	for (int s = 0; s < 2; s++) {
+		struct fo_num_case *c = next(l, FO_OP_clip);
+
+		fo_num_case_arg(c, FO_F64, 1, 1, FO_READ, FO_NUM_POSITIVE, s ? 100 : 1e-3, 0);
+		fo_num_case_arg(c, FO_F64, 1, FO_HYPER_COUNT, FO_READ, FO_NUM_HYPER, 0, 0);
+		fo_num_case_arg(c, FO_F64, 1, 2, FO_DEF, FO_NUM_NAN, 0, 0);
+	}
+}
+
+size_t fo_num_case_list(int dtype, struct fo_num_case *out, size_t cap)
+{
+	struct list l = { out, 0, cap, dtype };
+
+	list_matmul(&l);
+	list_attention(&l);
+	list_norm(&l);
+	list_head_norm(&l);
+	list_bias(&l);
+	list_elementwise(&l);
+	list_embedding(&l);
+	list_loss(&l);
+	list_optimizer(&l);
+	return l.n;
+}

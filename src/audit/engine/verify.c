@@ -1,0 +1,200 @@
+#include "audit/engine/verify_int.h"
+
+#include "base/clock.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const fo_verify_result_name[FO_VERIFY_RESULTS] = { "pass", "FAIL", "not checked" };
+
+/* ---- the report ---- */
+
+const char *fo_verify_group(struct fo_verify_run *v, const char *fmt, ...)
+{
+	char text[96];
+	va_list args;
+	va_start(args, fmt);
+	vsnprintf(text, sizeof text, fmt, args);
+	va_end(args);
+	if (v->o->progress)
+		v->o->progress(v->o->ctx, text);
+	return fo_arena_strdup(&v->r->arena, text);
+}
+
+static void add(struct fo_verify_run *v, struct fo_verify_check c)
+{
+	struct fo_verify_report *r = v->r;
+	c.name = fo_arena_strdup(&r->arena, c.name);
+	c.detail = c.detail ? fo_arena_strdup(&r->arena, c.detail) : NULL;
+	fo_array_room(&r->check, &r->cap, r->n, sizeof *r->check);
+	r->check[r->n++] = c;
+	r->count[c.result]++;
+}
+
+void fo_verify_measured(struct fo_verify_run *v, const char *group, const char *name, const char *against, double error,
+			double bound, const char *detail)
+{
+	add(v, (struct fo_verify_check){ group, name, against, error, bound,
+					 error <= bound ? FO_VERIFY_PASS : FO_VERIFY_FAIL, detail });
+}
+
+void fo_verify_add(struct fo_verify_run *v, const char *group, const char *name, const char *against,
+		   enum fo_verify_result result, const char *detail)
+{
+	add(v, (struct fo_verify_check){ group, name, against, NAN, NAN, result, detail });
+}
+
+void fo_verify_error(struct fo_verify_run *v, const char *group, const char *name, const char *against)
+{
+	fo_verify_add(v, group, name, against, FO_VERIFY_FAIL, fo_err_text());
+}
+
+bool fo_verify_set_runs(const struct fo_verify_run *v, enum fo_isa isa)
+{
+	return fo_kernel_sets[isa] && fo_isa_have(isa) && isa <= v->isa && (!v->o->brief || isa == v->isa);
+}
+
+/* One line for each set that nothing below will run. */
+static void name_missing_sets(struct fo_verify_run *v)
+{
+	for (int isa = 0; isa < FO_ISA_COUNT; isa++) {
+		char why[96];
+		if (fo_verify_set_runs(v, isa))
+			continue;
+		if (!fo_kernel_sets[isa])
+			snprintf(why, sizeof why, "this build has no %s kernels", fo_isa_name[isa]);
+		else if (!fo_isa_have(isa))
+			snprintf(why, sizeof why, "this machine has no %s", fo_isa_name[isa]);
+		else if (isa > (int)v->isa)
+			snprintf(why, sizeof why, "FLATOUT_ISA lowers the instruction set to %s", fo_isa_name[v->isa]);
+		else
+			snprintf(why, sizeof why, "the short check runs %s only", fo_isa_name[v->isa]);
+		fo_verify_add(v, fo_arena_printf(&v->r->arena, "kernels %s", fo_isa_name[isa]), "all", "",
+			      FO_VERIFY_NOT_CHECKED, why);
+	}
+}
+
+/* ---- kernels ---- */
+
+enum { CASES_MAX = 512 };
+
+static bool has_case(const struct fo_num_case *list, size_t n, int kind)
+{
+	for (size_t i = 0; i < n; i++)
+		if (list[i].call.kind == kind)
+			return true;
+	return false;
+}
+
+static struct fo_num_case *cases(int dtype, size_t *n)
+{
+	struct fo_num_case *list = fo_xmalloc(CASES_MAX * sizeof *list);
+	*n = fo_num_case_list(dtype, list, CASES_MAX);
+	if (*n > CASES_MAX)
+		*n = CASES_MAX; /* the test of fo_verify_uncovered sees that this never happens */
+	return list;
+}
+
+int fo_verify_uncovered(int dtype, const char **out, int cap)
+{
+	size_t n;
+	int missing = 0;
+	struct fo_num_case *list = cases(dtype, &n);
+	for (int kind = 0; kind < FO_OP_COUNT; kind++) {
+		if (fo_op_info(kind)->cls == FO_CLASS_HOST || has_case(list, n, kind))
+			continue;
+		if (missing < cap)
+			out[missing] = fo_op_info(kind)->name;
+		missing++;
+	}
+	free(list);
+	return missing;
+}
+
+/* One case with one kernel; ref against its own bound. */
+static bool check_case(const struct fo_verify_run *v, const struct fo_num_case *c, const struct fo_kernel *k,
+		       struct fo_num_margin *m, char *why, size_t size)
+{
+	if (k == &fo_kernels_ref.kernel[c->call.kind] && !fo_num_check_naive(c, m, why, size))
+		return false;
+	/* ref against itself would always seem to use half of its bound. */
+	struct fo_num_margin self = { 0 }, *keep = k == &fo_kernels_ref.kernel[c->call.kind] ? &self : m;
+	return v->o->brief ? fo_num_check_once(c, k, v->o->threads, keep, why, size)
+			   : fo_num_check(c, k, keep, why, size);
+}
+
+static void check_op(struct fo_verify_run *v, const char *group, const struct fo_kernel_set *set, int kind,
+		     const struct fo_num_case *list, size_t n)
+{
+	const struct fo_kernel *k = &set->kernel[kind];
+	struct fo_num_margin m = { 0 };
+	const char *name = fo_op_info(kind)->name, *against = "double precision";
+	char why[512], detail[64];
+	int done = 0;
+	if (!has_case(list, n, kind)) {
+		fo_verify_add(v, group, name, against, FO_VERIFY_NOT_CHECKED, "no case for this operation");
+		return;
+	}
+	for (size_t i = 0; i < n; i++) {
+		if (list[i].call.kind != kind || !k->run || (k->can && !k->can(&list[i].call)))
+			continue;
+		done++;
+		if (!check_case(v, &list[i], k, &m, why, sizeof why)) {
+			struct fo_verify_check c = { group, name, against, m.error, m.bound, FO_VERIFY_FAIL, why };
+			add(v, c);
+			return;
+		}
+	}
+	if (!done)
+		return; /* the set leaves this operation, or this type of it, to a lower one */
+	snprintf(detail, sizeof detail, "%d cases", done);
+	fo_verify_measured(v, group, name, against, m.error, m.bound, detail);
+}
+
+void fo_verify_kernels(struct fo_verify_run *v)
+{
+	static const struct {
+		int dtype;
+		const char *name;
+	} type[] = { { FO_F32, "fp32" }, { FO_BF16, "bf16" } };
+	for (int isa = 0; isa < FO_ISA_COUNT; isa++)
+		for (size_t t = 0; t < sizeof type / sizeof *type; t++) {
+			size_t n;
+			if (!fo_verify_set_runs(v, isa))
+				continue;
+			const char *group = fo_verify_group(v, "kernels %s %s", fo_isa_name[isa], type[t].name);
+			struct fo_num_case *list = cases(type[t].dtype, &n);
+			for (int kind = 0; kind < FO_OP_COUNT; kind++)
+				if (fo_op_info(kind)->cls != FO_CLASS_HOST)
+					check_op(v, group, fo_kernel_sets[isa], kind, list, n);
+			free(list);
+		}
+}
+
+/* ---- all of it ---- */
+
+fo_status fo_verify(const struct fo_verify_options *o, struct fo_verify_report *r)
+{
+	struct fo_verify_run v = { .o = o, .r = r };
+	int64_t t0 = fo_now_ns();
+	*r = (struct fo_verify_report){ 0 };
+	FO_TRY(fo_isa_choose(&v.isa));
+	name_missing_sets(&v);
+	fo_verify_kernels(&v);
+	fo_verify_steps(&v);
+	fo_verify_repeat(&v);
+	fo_verify_program(&v);
+	fo_verify_checkpoint(&v);
+	r->seconds = (double)(fo_now_ns() - t0) * 1e-9;
+	return FO_OK;
+}
+
+void fo_verify_fini(struct fo_verify_report *r)
+{
+	free(r->check);
+	fo_arena_fini(&r->arena);
+	*r = (struct fo_verify_report){ 0 };
+}

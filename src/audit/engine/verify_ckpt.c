@@ -1,0 +1,177 @@
+/* A checkpoint goes to disk and comes back; a damaged one is refused. */
+#include "audit/engine/verify_int.h"
+
+#include "ckpt/ckpt.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define GROUP "checkpoint"
+
+struct tensors {
+	struct fo_st_tensor *weight, *state;
+	size_t weights, states, weight_cap, state_cap;
+};
+
+static fo_status collect(void *ctx, const struct fo_store_tensor *t)
+{
+	static const char *const prefix[] = { "", "master.", "m.", "v." };
+	struct tensors *s = ctx;
+	struct fo_st_tensor x = { .dtype = t->dtype,
+				  .vector = t->rows == 1,
+				  .rows = t->rows,
+				  .cols = t->cols,
+				  .ld = t->ld,
+				  .data = t->data };
+	snprintf(x.name, sizeof x.name, "%s%s", prefix[t->which], t->name);
+	if (t->which == 0) {
+		fo_array_room(&s->weight, &s->weight_cap, s->weights, sizeof x);
+		s->weight[s->weights++] = x;
+	} else {
+		fo_array_room(&s->state, &s->state_cap, s->states, sizeof x);
+		s->state[s->states++] = x;
+	}
+	return FO_OK;
+}
+
+static void tensors_fini(struct tensors *t)
+{
+	free(t->weight);
+	free(t->state);
+}
+
+static fo_status save(struct fo_verify_rig *g, const char *dir)
+{
+	struct tensors t = { 0 };
+	const struct fo_ckpt_meta meta = { .step = 2, .tokens = 2, .seed = 1, .loss = g->ports.loss[0], .precision = "bf16" };
+	fo_status st = fo_store_visit(g->store, &g->program, collect, &t);
+	const struct fo_ckpt_content c = { .model = &g->program.model,
+					   .weight_dtype = "bfloat16",
+					   .weight = t.weight,
+					   .weights = t.weights,
+					   .state = t.state,
+					   .states = t.states,
+					   .run_config_json = "{}\n" };
+	if (st == FO_OK)
+		st = fo_ckpt_save(dir, &c, &meta, 1);
+	tensors_fini(&t);
+	return st;
+}
+
+static fo_status load(struct fo_verify_rig *g, const char *path)
+{
+	struct tensors t = { 0 };
+	struct fo_ckpt_meta meta;
+	FO_TRY(fo_ckpt_open(path, &meta));
+	fo_status st = fo_store_visit(g->store, &g->program, collect, &t);
+	if (st == FO_OK)
+		st = fo_ckpt_read(path, t.weight, t.weights, t.state, t.states);
+	tensors_fini(&t);
+	return st;
+}
+
+/* Two steps, a checkpoint, one step more; then the third step again from the checkpoint in a fresh store. */
+static fo_status round_trip(struct fo_verify_run *v, struct fo_arena *a, const char *dir, char **path)
+{
+	struct fo_verify_rig g, h = { 0 };
+	uint64_t saved, loaded, end, again;
+	fo_status st;
+	*path = NULL;
+	FO_TRY_OR(st, fo_verify_rig_init(&g, FO_PRECISION_BF16, v->isa, v->o->threads, NULL), done);
+	FO_TRY_OR(st, fo_verify_rig_steps(&g, 1, 2, NULL, NULL), done);
+	FO_TRY_OR(st, save(&g, dir), done);
+	FO_TRY_OR(st, fo_ckpt_latest(a, dir, path), done);
+	if (!*path) {
+		st = fo_fail(FO_EIO, "the checkpoint that was saved in '%s' is not there", dir);
+		goto done;
+	}
+	FO_TRY_OR(st, fo_verify_rig_digest(&g, &saved), done);
+	FO_TRY_OR(st, fo_verify_rig_init(&h, FO_PRECISION_BF16, v->isa, v->o->threads, NULL), done);
+	FO_TRY_OR(st, load(&h, *path), done);
+	h.ports.loss[0] = g.ports.loss[0]; /* the digest has it; a store that was read back has had no step yet */
+	FO_TRY_OR(st, fo_verify_rig_digest(&h, &loaded), done);
+	fo_verify_add(v, GROUP, "saved and read back", "what was saved",
+		      saved == loaded ? FO_VERIFY_PASS : FO_VERIFY_FAIL,
+		      saved == loaded ? "the same bits" : "other bits");
+	FO_TRY_OR(st, fo_verify_rig_steps(&g, 3, 1, NULL, NULL), done);
+	FO_TRY_OR(st, fo_verify_rig_steps(&h, 3, 1, NULL, NULL), done);
+	FO_TRY_OR(st, fo_verify_rig_digest(&g, &end), done);
+	FO_TRY_OR(st, fo_verify_rig_digest(&h, &again), done);
+	fo_verify_add(v, GROUP, "the step after it", "a run without the interruption",
+		      end == again ? FO_VERIFY_PASS : FO_VERIFY_FAIL, end == again ? "the same bits" : "other bits");
+done:
+	fo_verify_rig_fini(&g);
+	fo_verify_rig_fini(&h);
+	return st;
+}
+
+/* Changes the byte in the middle of the file, or changes it back. */
+static fo_status flip(const char *path)
+{
+	int fd = open(path, O_RDWR | O_CLOEXEC);
+	off_t at = fd < 0 ? 0 : lseek(fd, 0, SEEK_END) / 2;
+	unsigned char byte = 0;
+	bool ok = fd >= 0 && pread(fd, &byte, 1, at) == 1;
+	byte ^= 1;
+	ok = ok && pwrite(fd, &byte, 1, at) == 1;
+	if (fd >= 0)
+		close(fd);
+	return ok ? FO_OK : fo_fail(FO_EIO, "cannot change a byte of '%s': %s", path, strerror(errno));
+}
+
+/* Every file of the checkpoint with one byte changed, one after the other. */
+static void refuse_damage(struct fo_verify_run *v, struct fo_arena *a, const char *path)
+{
+	const char *name = "one byte of each file changed", *against = "a refusal";
+	char **file, detail[160];
+	size_t n;
+	if (fo_fs_list(a, path, 1000, &file, &n) != FO_OK) {
+		fo_verify_error(v, GROUP, name, against);
+		return;
+	}
+	for (size_t i = 0; i < n; i++) {
+		struct fo_ckpt_meta meta;
+		if (flip(file[i]) != FO_OK) {
+			fo_verify_error(v, GROUP, name, against);
+			return;
+		}
+		if (fo_ckpt_open(path, &meta) == FO_OK) {
+			const char *base = strrchr(file[i], '/');
+			snprintf(detail, sizeof detail, "a checkpoint with another byte in %s was accepted",
+				 base ? base + 1 : file[i]);
+			fo_verify_add(v, GROUP, name, against, FO_VERIFY_FAIL, detail);
+			return;
+		}
+		if (flip(file[i]) != FO_OK) {
+			fo_verify_error(v, GROUP, name, against);
+			return;
+		}
+	}
+	snprintf(detail, sizeof detail, "%zu files", n);
+	fo_verify_add(v, GROUP, name, against, n ? FO_VERIFY_PASS : FO_VERIFY_NOT_CHECKED, n ? detail : "no files");
+}
+
+void fo_verify_checkpoint(struct fo_verify_run *v)
+{
+	const char *group = fo_verify_group(v, GROUP), *base = getenv("TMPDIR");
+	struct fo_arena a = { 0 };
+	char *dir = fo_arena_printf(&a, "%s/flatout-verify-XXXXXX", base && *base ? base : "/tmp"), *path;
+	if (!mkdtemp(dir)) {
+		fo_verify_add(v, group, "saved and read back", "what was saved", FO_VERIFY_NOT_CHECKED,
+			      fo_arena_printf(&a, "cannot make a temporary folder '%s': %s", dir, strerror(errno)));
+		fo_arena_fini(&a);
+		return;
+	}
+	if (round_trip(v, &a, dir, &path) != FO_OK)
+		fo_verify_error(v, group, "saved and read back", "what was saved");
+	else
+		refuse_damage(v, &a, path);
+	if (fo_fs_remove_tree(dir) != FO_OK)
+		fo_verify_error(v, group, "temporary folder removed", "an empty place");
+	fo_arena_fini(&a);
+}

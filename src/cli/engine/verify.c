@@ -1,0 +1,227 @@
+/* flatout verify: does this machine compute what it should? */
+#include "cli/engine/verify.h"
+#include "cli/cli.h"
+
+#include "kernel/calibrate.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct verify {
+	bool brief, json;
+	int64_t threads;
+};
+
+static const struct fo_opt rows[] = {
+	FO_OPT_BOOL(struct verify, brief, "verify.short", "false",
+		    "the chosen kernel set only, one run per case: what a training run can do at its start"),
+	FO_OPT_INT(struct verify, threads, "verify.threads", "N", "0", 0, 1024, "threads",
+		   "of the steps; 0: all this process may use"),
+	FO_OPT_BOOL(struct verify, json, "verify.json", "false", "JSON on standard output"),
+	FO_OPT_END
+};
+
+/* ---- groups of checks: a line each ---- */
+
+struct group {
+	size_t from, to;                          /* checks */
+	size_t worst;                             /* the one nearest its bound; `to` where none measured anything */
+	int count[FO_VERIFY_RESULTS];
+};
+
+static double used(const struct fo_verify_check *c) { return c->error / c->bound; }
+
+static struct group next_group(const struct fo_verify_report *r, size_t from)
+{
+	struct group g = { .from = from, .to = from };
+	size_t worst = SIZE_MAX;
+	while (g.to < r->n && !strcmp(r->check[g.to].group, r->check[from].group)) {
+		const struct fo_verify_check *c = &r->check[g.to];
+		g.count[c->result]++;
+		if (c->bound > 0 && (worst == SIZE_MAX || !(used(c) <= used(&r->check[worst]))))
+			worst = g.to;
+		g.to++;
+	}
+	g.worst = worst == SIZE_MAX ? g.to : worst;
+	return g;
+}
+
+static enum fo_verify_result group_result(const struct group *g)
+{
+	return g->count[FO_VERIFY_FAIL]	  ? FO_VERIFY_FAIL
+	       : g->count[FO_VERIFY_PASS] ? FO_VERIFY_PASS
+					  : FO_VERIFY_NOT_CHECKED;
+}
+
+static void print_row(struct fo_table *t, struct fo_arena *a, const struct fo_verify_report *r, const struct group *g)
+{
+	const struct fo_verify_check *c = &r->check[g->from];
+	enum fo_verify_result result = group_result(g);
+	const char *worst = "";
+	if (g->worst < g->to)
+		worst = fo_arena_printf(a, "%.2g of %.2g", r->check[g->worst].error, r->check[g->worst].bound);
+	else if (result == FO_VERIFY_PASS)
+		worst = "equal";
+	fo_table_row(t, c->group, result == FO_VERIFY_NOT_CHECKED ? "" : fo_arena_printf(a, "%zu", g->to - g->from),
+		     c->against, worst,
+		     result == FO_VERIFY_PASS && g->count[FO_VERIFY_NOT_CHECKED]
+			     ? fo_arena_printf(a, "%d not checked", g->count[FO_VERIFY_NOT_CHECKED])
+			     : fo_verify_result_name[result]);
+}
+
+static void print_text(const struct fo_verify_report *r)
+{
+	struct fo_table t;
+	struct fo_arena a = { 0 };
+	int told = 0;
+	fo_table_init(&t, "lrlrl");
+	fo_table_row(&t, "check", "n", "against", "worst error", "result");
+	for (size_t i = 0; i < r->n;) {
+		struct group g = next_group(r, i);
+		if (*r->check[i].against) /* else a whole set that did not run: said below */
+			print_row(&t, &a, r, &g);
+		i = g.to;
+	}
+	fo_table_print(&t, stdout, "", true);
+	fo_table_fini(&t);
+	for (size_t i = 0; i < r->n; i++) {
+		const struct fo_verify_check *c = &r->check[i];
+		if (c->result == FO_VERIFY_PASS)
+			continue;
+		char *lead = fo_arena_printf(&a, "%s: %s%s%s: ", fo_verify_result_name[c->result], c->group,
+					     *c->against ? ", " : "", *c->against ? c->name : "");
+		if (!told++)
+			printf("\n");
+		if (c->detail && c->bound > 0)
+			fo_cli_put(stdout, lead, "  ", "%s", c->detail);
+		else if (c->bound > 0)
+			fo_cli_put(stdout, lead, "  ", "error %.3g, at most %.3g is allowed", c->error, c->bound);
+		else
+			fo_cli_put(stdout, lead, "  ", "%s", c->detail ? c->detail : "");
+	}
+	fo_arena_fini(&a);
+	printf("\n%d passed, %d failed, %d not checked in %.1f s\n", r->count[FO_VERIFY_PASS], r->count[FO_VERIFY_FAIL],
+	       r->count[FO_VERIFY_NOT_CHECKED], r->seconds);
+}
+
+static void print_json(const struct fo_verify_report *r, bool brief, int threads)
+{
+	struct fo_str out = { 0 };
+	struct fo_json j;
+	fo_json_begin(&j, &out, true);
+	fo_json_object(&j, NULL);
+	fo_json_int(&j, "schema", 1);
+	fo_json_bool(&j, "short", brief);
+	fo_json_int(&j, "threads", threads);
+	fo_json_int(&j, "passed", r->count[FO_VERIFY_PASS]);
+	fo_json_int(&j, "failed", r->count[FO_VERIFY_FAIL]);
+	fo_json_int(&j, "not_checked", r->count[FO_VERIFY_NOT_CHECKED]);
+	fo_json_real(&j, "seconds", r->seconds);
+	fo_json_array(&j, "checks");
+	for (size_t i = 0; i < r->n; i++) {
+		const struct fo_verify_check *c = &r->check[i];
+		fo_json_object(&j, NULL);
+		fo_json_text(&j, "group", c->group);
+		fo_json_text(&j, "name", c->name);
+		fo_json_text(&j, "against", *c->against ? c->against : NULL);
+		fo_json_real(&j, "error", c->error);
+		fo_json_real(&j, "bound", c->bound);
+		fo_json_text(&j, "result", fo_verify_result_name[c->result]);
+		fo_json_text(&j, "detail", c->detail);
+		fo_json_close(&j);
+	}
+	fo_json_close(&j);
+	fo_json_close(&j);
+	printf("%s\n", out.data);
+	fo_str_fini(&out);
+}
+
+static fo_status failed(const struct fo_verify_report *r)
+{
+	if (!r->count[FO_VERIFY_FAIL])
+		return FO_OK;
+	fo_fail(FO_ENUMERIC, "%d of %zu checks failed on this machine", r->count[FO_VERIFY_FAIL], r->n);
+	return fo_hint(FO_ENUMERIC, "FLATOUT_ISA=ref avoids the faster kernels; please report the output of "
+				    "'flatout verify --json'");
+}
+
+/* ---- a terminal sees what is being done ---- */
+
+static void show_group(void *ctx, const char *group)
+{
+	(void)ctx;
+	fprintf(stderr, "\r%s\033[K", group);
+}
+
+fo_status fo_cli_verify_at_start(bool brief, int threads, FILE *f)
+{
+	struct fo_verify_options o = { .brief = brief, .threads = threads ? threads : fo_cpu_threads() };
+	struct fo_verify_report r;
+	fo_status st = fo_verify(&o, &r);
+	if (st == FO_OK) {
+		fprintf(f, "verify   %d checks passed, %d failed, %d not checked in %.1f s\n", r.count[FO_VERIFY_PASS],
+			r.count[FO_VERIFY_FAIL], r.count[FO_VERIFY_NOT_CHECKED], r.seconds);
+		fflush(f);
+		if (failed(&r) != FO_OK)
+			st = fo_hint(fo_fail(FO_ENUMERIC, "%d of %zu checks failed on this machine: nothing was trained",
+					     r.count[FO_VERIFY_FAIL], r.n),
+				     "'flatout verify' shows which; run.verify=off trains all the same");
+	}
+	fo_verify_fini(&r);
+	return st;
+}
+
+static fo_status verify(const struct verify *in)
+{
+	struct fo_verify_options o = { .brief = in->brief,
+				       .threads = in->threads ? (int)in->threads : fo_cpu_threads() };
+	struct fo_verify_report r;
+	bool live = isatty(STDERR_FILENO) && (!getenv("TERM") || strcmp(getenv("TERM"), "dumb"));
+	if (live)
+		o.progress = show_group;
+	fo_status st = fo_verify(&o, &r);
+	if (live)
+		fprintf(stderr, "\r\033[K");
+	if (st == FO_OK) {
+		if (in->json)
+			print_json(&r, in->brief, o.threads);
+		else
+			print_text(&r);
+		st = failed(&r);
+	}
+	fo_verify_fini(&r);
+	return st;
+}
+
+static fo_status run(int argc, char **argv)
+{
+	struct verify in;
+	struct fo_opt_set s;
+	fo_status st;
+	FO_TRY_OR(st, fo_cli_options(&fo_cmd_verify, &s, &in, &argc, argv), done);
+	FO_TRY_OR(st, fo_cli_no_more_args(&fo_cmd_verify, argc, argv, 0), done);
+	st = verify(&in);
+done:
+	fo_opt_fini(&s);
+	return st;
+}
+
+const struct fo_command fo_cmd_verify = {
+	.name = "verify",
+	.group = "measure",
+	.usage = "flatout verify [--short] [--threads N] [--json]",
+	.summary = "self-check: kernels, a training step, checkpoints",
+	.text = "Every operation with every kernel set that this machine has against double\n"
+		"precision; losses, gradients and gradient norms of a training step against stored\n"
+		"values; the same steps twice; a checkpoint to disk and back; a program dumped and\n"
+		"read back. The worst error stands beside what is allowed: twice that of a naive\n"
+		"implementation in the same precision. What did not run says \"not checked\".\n"
+		"\n"
+		"  flatout verify\n"
+		"  flatout verify --short\n"
+		"  flatout train run.yaml --run.verify=short",
+	.opts = rows,
+	.run = run,
+};

@@ -1,0 +1,409 @@
+#include "hw/state_int.h"
+
+#include "base/clock.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PATH_BYTES = 512, SMALL = 4096 };
+
+/* ---- small files ---- */
+
+static bool read_path(char *buf, size_t size, const char *path)
+{
+	FILE *f = fopen(path, "re");
+	if (!f)
+		return false;
+	size_t n = fread(buf, 1, size - 1, f);
+	bool ok = !ferror(f);
+	fclose(f);
+	buf[n] = 0;
+	while (n && isspace((unsigned char)buf[n - 1]))
+		buf[--n] = 0;
+	return ok;
+}
+
+bool fo_state_text(char *buf, size_t size, const char *root, const char *fmt, ...)
+{
+	char path[PATH_BYTES];
+	va_list args;
+	int n = snprintf(path, sizeof path, "%s", root), m;
+	*buf = 0;
+	if (n < 0 || n >= (int)sizeof path)
+		return false;
+	va_start(args, fmt);
+	m = vsnprintf(path + n, sizeof path - (size_t)n, fmt, args);
+	va_end(args);
+	return m >= 0 && n + m < (int)sizeof path && read_path(buf, size, path);
+}
+
+/* Digits, perhaps with a fraction, and then the end or a blank; NAN for everything else. */
+static double number_at(const char *text, const char **end)
+{
+	char *e;
+	double v;
+	if (!isdigit((unsigned char)*text))
+		return NAN;
+	v = strtod(text, &e);
+	if (end)
+		*end = e;
+	/* 2^53: beyond that a double counts no longer one by one, and no counter gets there. "0x1" is not a number here. */
+	return (*e && !isspace((unsigned char)*e)) || !(v <= 0x1p53) || text[1] == 'x' || text[1] == 'X' ? NAN : v;
+}
+
+double fo_state_number(const char *root, const char *fmt, ...)
+{
+	char tail[PATH_BYTES], text[64];
+	const char *end = text;
+	va_list args;
+	va_start(args, fmt);
+	vsnprintf(tail, sizeof tail, fmt, args);
+	va_end(args);
+	if (!fo_state_text(text, sizeof text, root, "%s", tail))
+		return NAN;
+	double v = number_at(text, &end);
+	return *end ? NAN : v;
+}
+
+static double field_in(const char *text, const char *key)
+{
+	size_t n = strlen(key);
+	for (const char *line = text; line && *line; line = strchr(line, '\n')) {
+		line += *line == '\n';
+		if (strncmp(line, key, n))
+			continue;
+		const char *p = line + n;
+		if (*p == ':')
+			p++;
+		else if (!isspace((unsigned char)*p))
+			continue;
+		while (*p == ' ' || *p == '\t')
+			p++;
+		return number_at(p, NULL);
+	}
+	return NAN;
+}
+
+double fo_state_field(const char *root, const char *path, const char *key)
+{
+	char text[2 * SMALL];
+	return fo_state_text(text, sizeof text, root, "%s", path) ? field_in(text, key) : NAN;
+}
+
+bool fo_cpus_parse(const char *text, struct fo_cpus *set)
+{
+	struct fo_cpus s = { { 0 } };
+	*set = s;
+	while (*text && !isspace((unsigned char)*text)) {
+		char *end;
+		if (!isdigit((unsigned char)*text))
+			return false;
+		unsigned long from = strtoul(text, &end, 10), to = from;
+		if (*end == '-') {
+			if (!isdigit((unsigned char)end[1]))
+				return false;
+			to = strtoul(end + 1, &end, 10);
+		}
+		if (from > to || to >= FO_CPUS_MAX || (*end && *end != ',' && !isspace((unsigned char)*end)))
+			return false;
+		for (unsigned long i = from; i <= to; i++)
+			s.word[i / 64] |= (uint64_t)1 << (i % 64);
+		text = end + (*end == ',');
+	}
+	*set = s;
+	return true;
+}
+
+int fo_cpus_count(const struct fo_cpus *set)
+{
+	int n = 0;
+	for (int i = 0; i < FO_CPUS_MAX / 64; i++)
+		n += __builtin_popcountll(set->word[i]);
+	return n;
+}
+
+bool fo_state_allowed(const char *root, struct fo_cpus *set)
+{
+	static const char key[] = "\nCpus_allowed_list:";
+	char text[2 * SMALL];
+	if (fo_state_text(text, sizeof text, root, "/proc/self/status")) {
+		const char *p = strstr(text, key);
+		p = p ? p + sizeof key - 1 : "";
+		while (*p == ' ' || *p == '\t')
+			p++;
+		if (fo_cpus_parse(p, set) && fo_cpus_count(set))
+			return true;
+	}
+	return fo_state_text(text, sizeof text, root, "/sys/devices/system/cpu/online") && fo_cpus_parse(text, set) &&
+	       fo_cpus_count(set);
+}
+
+bool fo_state_cgroup(char *buf, size_t size, const char *root, const char *file, const char *v1_file)
+{
+	char text[SMALL], own[256] = "";
+	/* "0::/path": version 2. Inside a container the path may be another namespace's: then the file lies at the top. */
+	if (fo_state_text(text, sizeof text, root, "/proc/self/cgroup")) {
+		char *p = !strncmp(text, "0::", 3) ? text : strstr(text, "\n0::");
+		if (p) {
+			p += *p == '\n' ? 4 : 3;
+			snprintf(own, sizeof own, "%.*s", (int)strcspn(p, "\n"), p);
+		}
+	}
+	return (own[0] == '/' && !strstr(own, "..") &&
+		fo_state_text(buf, size, root, "/sys/fs/cgroup%s/%s", own, file)) ||
+	       fo_state_text(buf, size, root, "/sys/fs/cgroup/%s", file) ||
+	       fo_state_text(buf, size, root, "/sys/fs/cgroup/cpu/%s", v1_file);
+}
+
+/* ---- a snapshot ---- */
+
+/* /proc/stat, "cpuN user nice system idle iowait irq softirq steal ...": guest time is part of user, so eight columns are all. */
+static void read_steal(struct fo_state *s, const char *root, const struct fo_cpus *cpus)
+{
+	char path[PATH_BYTES], line[512];
+	double all = 0, steal = 0;
+	int seen = 0, n = snprintf(path, sizeof path, "%s/proc/stat", root);
+	FILE *f = n >= 0 && n < (int)sizeof path ? fopen(path, "re") : NULL;
+	while (f && fgets(line, sizeof line, f) && !strncmp(line, "cpu", 3)) {
+		char *end;
+		if (!isdigit((unsigned char)line[3]))
+			continue; /* the sum of all */
+		unsigned long cpu = strtoul(line + 3, &end, 10);
+		if (cpu >= FO_CPUS_MAX || !fo_cpus_have(cpus, (int)cpu))
+			continue;
+		double v = 0, sum = 0;
+		const char *p = end;
+		for (int col = 0; col < 8; col++) {
+			while (*p == ' ')
+				p++;
+			sum += v = number_at(p, &p);
+			if (isnan(v))
+				break;
+		}
+		if (isnan(sum)) {
+			seen = 0;
+			break;
+		}
+		all += sum;
+		steal += v;
+		seen++;
+	}
+	if (f)
+		fclose(f);
+	s->cpu_ticks = seen ? all : NAN;
+	s->steal_ticks = seen ? steal : NAN;
+}
+
+/* cpufreq where there is one; else "cpu MHz" of /proc/cpuinfo (virtual machines). */
+static double read_clock(const char *root, const struct fo_cpus *cpus)
+{
+	double sum = 0;
+	int n = 0;
+	for (int cpu = 0; cpu < FO_CPUS_MAX; cpu++) {
+		if (!fo_cpus_have(cpus, cpu))
+			continue;
+		double khz = fo_state_number(root, "/sys/devices/system/cpu/cpu%d/cpufreq/scaling_cur_freq", cpu);
+		if (isnan(khz))
+			break;
+		sum += khz * 1e3;
+		n++;
+	}
+	if (n && n == fo_cpus_count(cpus))
+		return sum / n;
+	char path[PATH_BYTES], line[1024];
+	int len = snprintf(path, sizeof path, "%s/proc/cpuinfo", root), cpu = -1;
+	FILE *f = len >= 0 && len < (int)sizeof path ? fopen(path, "re") : NULL;
+	sum = 0;
+	n = 0;
+	while (f && fgets(line, sizeof line, f)) {
+		char *colon = strchr(line, ':');
+		if (!colon)
+			continue;
+		const char *p = colon + 1 + (colon[1] == ' ');
+		if (!strncmp(line, "processor", 9))
+			cpu = isdigit((unsigned char)*p) ? atoi(p) : -1;
+		else if (!strncmp(line, "cpu MHz", 7) && fo_cpus_have(cpus, cpu)) {
+			sum += number_at(p, NULL) * 1e6;
+			n++;
+		}
+	}
+	if (f)
+		fclose(f);
+	return n && sum > 0 ? sum / n : NAN;
+}
+
+/* Cores count their own events, a package's stand with each of its processors: the largest is taken once per package. */
+static double read_throttles(const char *root, const struct fo_cpus *cpus)
+{
+	enum { PACKAGES = 64 };
+	double sum = 0, package[PACKAGES] = { 0 };
+	bool seen = false;
+	for (int cpu = 0; cpu < FO_CPUS_MAX; cpu++) {
+		if (!fo_cpus_have(cpus, cpu))
+			continue;
+		double core = fo_state_number(
+			root, "/sys/devices/system/cpu/cpu%d/thermal_throttle/core_throttle_count", cpu);
+		if (isnan(core))
+			return NAN;
+		double own = fo_state_number(
+			root, "/sys/devices/system/cpu/cpu%d/thermal_throttle/package_throttle_count", cpu);
+		double id = fo_state_number(root, "/sys/devices/system/cpu/cpu%d/topology/physical_package_id", cpu);
+		int at = id < PACKAGES ? (int)id : 0;
+		if (own > package[at])
+			package[at] = own;
+		sum += core;
+		seen = true;
+	}
+	for (int i = 0; i < PACKAGES; i++)
+		sum += package[i];
+	return seen ? sum : NAN;
+}
+
+/* powercap: a domain per package, below it parts; DRAM is a part that the package does not contain. All or nothing: a sum
+ * without one of the packages would be wrong without looking so. */
+static void read_energy(struct fo_state *s, const char *root)
+{
+	enum { ZONES = 16, PARTS = 8 };
+	for (int zone = 0; zone < ZONES; zone++)
+		for (int part = -1; part < PARTS; part++) {
+			char dir[96], name[64];
+			if (part < 0)
+				snprintf(dir, sizeof dir, "/sys/class/powercap/intel-rapl:%d", zone);
+			else
+				snprintf(dir, sizeof dir, "/sys/class/powercap/intel-rapl:%d:%d", zone, part);
+			if (!fo_state_text(name, sizeof name, root, "%s/name", dir)) {
+				if (part < 0)
+					return;
+				break;
+			}
+			if (part < 0 ? strncmp(name, "package", 7) != 0 : strcmp(name, "dram") != 0)
+				continue;
+			double uj = fo_state_number(root, "%s/energy_uj", dir),
+			       range = fo_state_number(root, "%s/max_energy_range_uj", dir);
+			if (isnan(uj) || isnan(range) || range <= 0 || s->domains == FO_ENERGY_DOMAINS) {
+				s->domains = 0;
+				return;
+			}
+			s->energy_uj[s->domains] = (uint64_t)uj;
+			s->energy_range_uj[s->domains++] = (uint64_t)range;
+		}
+}
+
+/* v2: throttled_usec; v1: throttled_time in nanoseconds. */
+static double read_limited(const char *root)
+{
+	char text[SMALL];
+	if (!fo_state_cgroup(text, sizeof text, root, "cpu.stat", "cpu.stat"))
+		return NAN;
+	double us = field_in(text, "throttled_usec");
+	return isnan(us) ? field_in(text, "throttled_time") * 1e-9 : us * 1e-6;
+}
+
+void fo_state_read(struct fo_state *s, const char *root)
+{
+	struct fo_cpus cpus;
+	char text[128];
+	*s = (struct fo_state){
+		.when_ns = fo_now_ns(), .steal_ticks = NAN, .cpu_ticks = NAN, .clock_hz = NAN, .throttles = NAN, .load = NAN
+	};
+	if (fo_state_allowed(root, &cpus)) {
+		read_steal(s, root, &cpus);
+		s->clock_hz = read_clock(root, &cpus);
+		s->throttles = read_throttles(root, &cpus);
+	}
+	s->limited_s = read_limited(root);
+	if (fo_state_text(text, sizeof text, root, "/proc/loadavg"))
+		s->load = number_at(text, NULL);
+	read_energy(s, root);
+}
+
+/* ---- between snapshots ---- */
+
+static double grown(double from, double to) { return to >= from ? to - from : NAN; }
+
+static double energy_between(const struct fo_state *a, const struct fo_state *b)
+{
+	double joules = 0;
+	if (!a->domains || a->domains != b->domains)
+		return NAN;
+	for (int i = 0; i < a->domains; i++) {
+		uint64_t from = a->energy_uj[i], to = b->energy_uj[i], range = b->energy_range_uj[i];
+		if (range != a->energy_range_uj[i] || from > range || to > range)
+			return NAN;
+		/* The counter goes from `range` to 0: once, as long as snapshots are closer than it takes to fill (Intel
+		 * states 60 s under load as the shortest; powercap widens it to minutes). */
+		joules += (double)(to >= from ? to - from : range - from + to) * 1e-6;
+	}
+	return joules;
+}
+
+struct fo_state_use fo_state_between(const struct fo_state *a, const struct fo_state *b)
+{
+	double ticks = grown(a->cpu_ticks, b->cpu_ticks);
+	return (struct fo_state_use){
+		.seconds = (double)(b->when_ns - a->when_ns) * 1e-9,
+		.steal = ticks > 0 ? grown(a->steal_ticks, b->steal_ticks) / ticks : NAN,
+		.clock_hz = (a->clock_hz + b->clock_hz) / 2,
+		.throttles = grown(a->throttles, b->throttles),
+		.limited_s = grown(a->limited_s, b->limited_s),
+		.joules = energy_between(a, b),
+		.load = b->load,
+	};
+}
+
+void fo_state_watch_start(struct fo_state_watch *w, const char *root)
+{
+	*w = (struct fo_state_watch){ .root = root };
+	fo_state_read(&w->last, root);
+}
+
+struct fo_state_use fo_state_watch_sample(struct fo_state_watch *w)
+{
+	struct fo_state now;
+	fo_state_read(&now, w->root);
+	struct fo_state_use u = fo_state_between(&w->last, &now), *s = &w->sum;
+	w->last = now;
+	w->parts++;
+	/* One part that could not be read makes its sum unreadable: NAN stays. */
+	s->seconds += u.seconds;
+	s->steal += u.steal * u.seconds;
+	s->clock_hz += u.clock_hz * u.seconds;
+	s->throttles += u.throttles;
+	s->limited_s += u.limited_s;
+	s->joules += u.joules;
+	s->load = u.load;
+	return u;
+}
+
+struct fo_state_use fo_state_watch_total(const struct fo_state_watch *w)
+{
+	struct fo_state_use u = w->sum;
+	if (!w->parts || !(u.seconds > 0))
+		return (struct fo_state_use){ 0, NAN, NAN, NAN, NAN, NAN, NAN };
+	u.steal /= u.seconds;
+	u.clock_hz /= u.seconds;
+	return u;
+}
+
+void fo_state_use_json(const struct fo_state_use *u, struct fo_json *j)
+{
+	fo_json_real(j, "seconds", u->seconds);
+	fo_json_real(j, "steal", u->steal);
+	fo_json_real(j, "clock_hz", u->clock_hz);
+	fo_json_real(j, "throttles", u->throttles);
+	fo_json_real(j, "limited_seconds", u->limited_s);
+	fo_json_real(j, "joules", u->joules);
+	fo_json_real(j, "load", u->load);
+}
+
+double fo_state_huge_share(const char *root)
+{
+	double all = fo_state_field(root, "/proc/self/smaps_rollup", "Anonymous"),
+	       huge = fo_state_field(root, "/proc/self/smaps_rollup", "AnonHugePages");
+	return all > 0 && huge <= all ? huge / all : NAN;
+}

@@ -1,0 +1,18 @@
+/* What serves the host operations of one executor: the batch and the hyper-parameters in, losses or logits out. */
+#ifndef FO_TRAIN_PORTS_H
+#define FO_TRAIN_PORTS_H
+
+#include "data/data.h"
+#include "train/exec.h"
+
+struct fo_ports {
+	const struct fo_batch *batch; /* the step's tokens */
+	double hyper[FO_HYPER_COUNT];
+	double loss[2], scale[2]; /* what came out */
+	int64_t logits_row;       /* which row to copy out */
+	float *logits;            /* (V) */
+};
+/* A fo_port_fn; ctx is the struct fo_ports. FO_EBUG for a port that nobody serves here. */
+fo_status fo_ports_serve(void *ctx, enum fo_port port, int mb, const struct fo_tensor *arg, int n);
+
+#endif
