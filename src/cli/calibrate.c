@@ -60,14 +60,14 @@ static const char *both(struct fo_arena *a, double quiet, double all)
 	return isnan(quiet) ? fo_arena_printf(a, "- / %.1f", all) : fo_arena_printf(a, "%.1f / %.1f", quiet, all);
 }
 
-static void print_peaks(const struct fo_machine *m, struct fo_arena *a)
+static void print_peaks(const struct fo_limits *m, struct fo_arena *a)
 {
 	struct fo_table t;
 	fo_table_init(&t, "lrrrrl");
 	fo_table_row(&t, "peak", "threads", "best", "median", "clean", "measured");
 	fo_table_row(&t, "", "", "GFLOP/s", "GFLOP/s", "bursts", "");
 	for (size_t i = 0; i < m->peaks; i++) {
-		const struct fo_machine_peak *p = &m->peak[i];
+		const struct fo_limits_peak *p = &m->peak[i];
 		fo_table_row(&t, fo_arena_printf(a, "%s, registers only", p->dtype),
 			     fo_arena_printf(a, "%d", p->threads), fo_arena_printf(a, "%.1f", p->best_flop_s / 1e9),
 			     fo_arena_printf(a, "%.1f", p->median_flop_s / 1e9),
@@ -79,14 +79,14 @@ static void print_peaks(const struct fo_machine *m, struct fo_arena *a)
 	printf("\n");
 }
 
-static void print_memory(const struct fo_machine *m, struct fo_arena *a)
+static void print_memory(const struct fo_limits *m, struct fo_arena *a)
 {
 	struct fo_table t;
 	int n = 0;
 	fo_table_init(&t, "lrrrr");
 	fo_table_row(&t, "memory", "threads", "GB/s, quiet / all", "best", "quiet spans");
 	for (size_t i = 0; i < m->rows; i++) {
-		const struct fo_machine_row *r = &m->row[i];
+		const struct fo_limits_row *r = &m->row[i];
 		if (!fo_roofline_is_traffic(r))
 			continue;
 		n++;
@@ -105,7 +105,7 @@ static void print_memory(const struct fo_machine *m, struct fo_arena *a)
 }
 
 /* Of its ceiling: products of the peak of their type, the others of the memory's highest rate. NaN: no ceiling. */
-static double ceiling_of(const struct fo_roofline *f, const struct fo_machine_row *r)
+static double ceiling_of(const struct fo_roofline *f, const struct fo_limits_row *r)
 {
 	if (!fo_roofline_is_product(r))
 		return f->memory_byte_s > 0 ? r->bytes / f->memory_byte_s : NAN;
@@ -113,28 +113,28 @@ static double ceiling_of(const struct fo_roofline *f, const struct fo_machine_ro
 	return r->flop / (peak > 0 ? peak : fmax(f->peak[0], f->peak[1]));
 }
 
-static const char *shape_text(struct fo_arena *a, const struct fo_machine_row *r)
+static const char *shape_text(struct fo_arena *a, const struct fo_limits_row *r)
 {
 	char *s = fo_arena_strdup(a, "");
-	for (int i = 0; i < FO_MACHINE_DIMS && r->dim[i]; i++)
+	for (int i = 0; i < FO_LIMITS_DIMS && r->dim[i]; i++)
 		s = fo_arena_printf(a, "%s%s%lld", s, i ? "x" : "", (long long)r->dim[i]);
 	return s;
 }
 
 /* GFLOP/s of a product, GB/s of anything else. */
-static double rate_of(const struct fo_machine_row *r)
+static double rate_of(const struct fo_limits_row *r)
 {
-	return (fo_roofline_is_product(r) ? r->flop : r->bytes) / fo_machine_row_seconds(r) / 1e9;
+	return (fo_roofline_is_product(r) ? r->flop : r->bytes) / fo_limits_row_seconds(r) / 1e9;
 }
 
 /* "matmul wgrad"; attention is causal, the overhead the executor's, and the others have no variants. */
-static const char *work_text(struct fo_arena *a, const struct fo_machine_row *r)
+static const char *work_text(struct fo_arena *a, const struct fo_limits_row *r)
 {
 	bool plain = !strcmp(r->variant, "-") || !strcmp(r->variant, "causal") || !strcmp(r->variant, "executor");
 	return plain ? r->kind : fo_arena_printf(a, "%s %s", r->kind, r->variant);
 }
 
-static bool same_kind(const struct fo_machine_row *a, const struct fo_machine_row *b)
+static bool same_kind(const struct fo_limits_row *a, const struct fo_limits_row *b)
 {
 	return !strcmp(a->kind, b->kind) && !strcmp(a->variant, b->variant) && !strcmp(a->dtype, b->dtype) &&
 	       a->threads == b->threads;
@@ -143,19 +143,19 @@ static bool same_kind(const struct fo_machine_row *a, const struct fo_machine_ro
 /* One line for the rows [i, end) of a kind, in percent of their ceilings: median over shapes. */
 static void print_kind(struct fo_table *t, const struct fo_roofline *f, struct fo_arena *a, size_t i, size_t end)
 {
-	const struct fo_machine_row *first = &f->m->row[i], *best = first;
+	const struct fo_limits_row *first = &f->m->row[i], *best = first;
 	double *quiet = fo_arena_alloc(a, 2 * (end - i) * sizeof *quiet), *all = quiet + (end - i);
 	size_t nq = 0, n = 0;
 	int spans = 0, calm = 0;
 	for (; i < end; i++) {
-		const struct fo_machine_row *r = &f->m->row[i];
+		const struct fo_limits_row *r = &f->m->row[i];
 		double c = ceiling_of(f, r);
 		if (r->time.quiet)
 			quiet[nq++] = 100 * c / r->time.quiet_median_s;
 		all[n++] = 100 * c / r->time.median_s;
 		spans += r->time.spans;
 		calm += r->time.quiet;
-		if (c / fo_machine_row_seconds(r) > ceiling_of(f, best) / fo_machine_row_seconds(best))
+		if (c / fo_limits_row_seconds(r) > ceiling_of(f, best) / fo_limits_row_seconds(best))
 			best = r;
 	}
 	fo_table_row(t, work_text(a, first), first->dtype, fo_arena_printf(a, "%zu", n),
@@ -174,7 +174,7 @@ static void print_kernels(const struct fo_roofline *f, struct fo_arena *a, bool 
 		     products ? "% of peak" : "% of memory", "quiet", products ? "GFLOP/s" : "GB/s", "with shape");
 	fo_table_row(&t, "", "", "", "quiet / all", "spans", "at best", "");
 	for (size_t i = 0, end; i < f->m->rows; i = end) {
-		const struct fo_machine_row *r = &f->m->row[i];
+		const struct fo_limits_row *r = &f->m->row[i];
 		for (end = i + 1; end < f->m->rows && same_kind(r, &f->m->row[end]); end++)
 			;
 		if (r->threads != f->threads || fo_roofline_is_product(r) != products || fo_roofline_is_traffic(r) ||
@@ -190,13 +190,13 @@ static void print_kernels(const struct fo_roofline *f, struct fo_arena *a, bool 
 	fo_table_fini(&t);
 }
 
-static void print_all(const struct fo_machine *m, struct fo_arena *a)
+static void print_all(const struct fo_limits *m, struct fo_arena *a)
 {
 	struct fo_table t;
 	fo_table_init(&t, "lllrrrrr");
 	fo_table_row(&t, "work", "type", "shape", "thr.", "ms, quiet", "all", "G/s", "quiet");
 	for (size_t i = 0; i < m->rows; i++) {
-		const struct fo_machine_row *r = &m->row[i];
+		const struct fo_limits_row *r = &m->row[i];
 		fo_table_row(&t, work_text(a, r), r->dtype, shape_text(a, r), fo_arena_printf(a, "%d", r->threads),
 			     isnan(r->time.quiet_median_s) ? "-"
 							   : fo_arena_printf(a, "%.4g", 1e3 * r->time.quiet_median_s),
@@ -209,16 +209,16 @@ static void print_all(const struct fo_machine *m, struct fo_arena *a)
 	printf("\n");
 }
 
-static void print_overhead(const struct fo_machine *m)
+static void print_overhead(const struct fo_limits *m)
 {
 	for (size_t i = 0; i < m->rows; i++)
 		if (!strcmp(m->row[i].kind, "overhead"))
 			printf("  executor      %.0f ns for each operation beside its kernel (all spans: %.0f)\n",
-			       1e9 * fo_machine_row_seconds(&m->row[i]), 1e9 * m->row[i].time.median_s);
+			       1e9 * fo_limits_row_seconds(&m->row[i]), 1e9 * m->row[i].time.median_s);
 	printf("  collectives   not measured: no ranks\n");
 }
 
-static void print_profile(const struct fo_machine *m, const struct fo_roofline *f, bool all)
+static void print_profile(const struct fo_limits *m, const struct fo_roofline *f, bool all)
 {
 	struct fo_arena a = { 0 };
 	struct fo_str picture = { 0 };
@@ -244,7 +244,7 @@ static void print_profile(const struct fo_machine *m, const struct fo_roofline *
 	fo_arena_fini(&a);
 }
 
-static fo_status show(const struct calibrate *in, const struct fo_machine *m)
+static fo_status show(const struct calibrate *in, const struct fo_limits *m)
 {
 	struct fo_roofline f;
 	struct fo_str s = { 0 };
@@ -257,7 +257,7 @@ static fo_status show(const struct calibrate *in, const struct fo_machine *m)
 		fo_str_fini(&s);
 	}
 	if (st == FO_OK && in->json) {
-		fo_machine_json(m, &s);
+		fo_limits_json(m, &s);
 		printf("%s\n", s.data);
 		fo_str_fini(&s);
 	} else if (st == FO_OK) {
@@ -271,10 +271,10 @@ static fo_status show(const struct calibrate *in, const struct fo_machine *m)
 
 static fo_status show_file(const struct calibrate *in, const char *path)
 {
-	struct fo_machine m;
-	FO_TRY(fo_machine_read(path, &m));
+	struct fo_limits m;
+	FO_TRY(fo_limits_read(path, &m));
 	fo_status st = show(in, &m);
-	fo_machine_fini(&m);
+	fo_limits_fini(&m);
 	return st;
 }
 
@@ -293,7 +293,7 @@ static fo_status act(const struct calibrate *in, const char *file)
 	char cpu[80];
 	fo_status st;
 	fo_cpu_name(cpu, sizeof cpu);
-	const char *kept = fo_machine_path(&a, cpu);
+	const char *kept = fo_limits_path(&a, cpu);
 	if (file && !in->show) {
 		st = fo_hint(fo_fail(FO_EARG, "unexpected argument '%s': a profile is named only to be shown", file),
 			     "'flatout calibrate --show FILE' shows it; '--out FILE' writes one");

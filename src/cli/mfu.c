@@ -246,11 +246,11 @@ static fo_status find_here(struct result *r)
 		const char *dtype;
 		int precision;
 	} known[] = { { "f32", FO_PREC_FP32 }, { "bf16", FO_PREC_BF16 } };
-	struct fo_machine m;
-	const struct fo_machine_peak *at = NULL;
+	struct fo_limits m;
+	const struct fo_limits_peak *at = NULL;
 	char *cpu = fo_arena_alloc(&r->arena, sizeof m.cpu);
 	fo_cpu_name(cpu, sizeof m.cpu);
-	fo_status st = fo_machine_read(fo_machine_path(&r->arena, cpu), &m);
+	fo_status st = fo_limits_read(fo_limits_path(&r->arena, cpu), &m);
 	if (st != FO_OK)
 		return fo_hint(st, "'flatout calibrate' measures this machine and writes that file");
 	r->here = (struct fo_device){ .name = cpu, .aliases = "", .kind = "cpu" };
@@ -260,7 +260,7 @@ static fo_status find_here(struct result *r)
 	for (size_t i = 0; i < m.peaks; i++)
 		threads = m.peak[i].threads > threads ? m.peak[i].threads : threads;
 	for (size_t k = 0; k < sizeof known / sizeof *known; k++) {
-		const struct fo_machine_peak *p = fo_machine_peak(&m, known[k].dtype, threads);
+		const struct fo_limits_peak *p = fo_limits_peak(&m, known[k].dtype, threads);
 		r->here.dense[known[k].precision] = p ? p->best_flop_s / 1e12 : FO_UNKNOWN;
 		at = p && (!at || known[k].precision == (int)r->precision) ? p : at;
 	}
@@ -268,14 +268,14 @@ static fo_status find_here(struct result *r)
 		r->here.source = fo_arena_printf(&r->arena,
 						 "measured on this machine: %s loop, %d thread%s, best of %d bursts%s",
 						 at->set, threads, threads == 1 ? "" : "s", at->bursts,
-						 fo_machine_peak_sure(at) ? "" : " (machine too busy: may be low)");
+						 fo_limits_peak_sure(at) ? "" : " (machine too busy: may be low)");
 		r->here.date = fo_arena_printf(&r->arena, "%.10s", at->date);
 		r->device = &r->here;
 	} else {
 		st = fo_hint(fo_fail(FO_EARG, "the profile of this machine has no peak"),
 			     "'flatout calibrate' measures it");
 	}
-	fo_machine_fini(&m);
+	fo_limits_fini(&m);
 	return st;
 }
 

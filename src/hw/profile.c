@@ -30,7 +30,7 @@ void fo_cpu_name(char *buf, size_t size)
 		fclose(f);
 }
 
-char *fo_machine_path(struct fo_arena *a, const char *cpu)
+char *fo_limits_path(struct fo_arena *a, const char *cpu)
 {
 	const char *dir = getenv("FLATOUT_CACHE"), *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
 	char *base = dir && *dir   ? fo_arena_strdup(a, dir)
@@ -39,22 +39,22 @@ char *fo_machine_path(struct fo_arena *a, const char *cpu)
 	return fo_arena_printf(a, "%s/machine-%08x.json", base, (unsigned)XXH3_64bits(cpu, strlen(cpu)));
 }
 
-void fo_machine_fini(struct fo_machine *m)
+void fo_limits_fini(struct fo_limits *m)
 {
 	free(m->peak);
 	free(m->row);
-	*m = (struct fo_machine){ 0 };
+	*m = (struct fo_limits){ 0 };
 }
 
-void fo_machine_row_add(struct fo_machine *m, const struct fo_machine_row *r)
+void fo_limits_row_add(struct fo_limits *m, const struct fo_limits_row *r)
 {
-	if (m->rows == FO_MACHINE_MAX_ROWS)
+	if (m->rows == FO_LIMITS_MAX_ROWS)
 		return; /* our own grids are far smaller, and readers refuse more */
 	fo_array_room(&m->row, &m->row_cap, m->rows, sizeof *m->row);
 	m->row[m->rows++] = *r;
 }
 
-struct fo_machine_peak *fo_machine_peak(const struct fo_machine *m, const char *dtype, int threads)
+struct fo_limits_peak *fo_limits_peak(const struct fo_limits *m, const char *dtype, int threads)
 {
 	for (size_t i = 0; i < m->peaks; i++)
 		if (m->peak[i].threads == threads && !strcmp(m->peak[i].dtype, dtype))
@@ -62,22 +62,22 @@ struct fo_machine_peak *fo_machine_peak(const struct fo_machine *m, const char *
 	return NULL;
 }
 
-void fo_machine_peak_put(struct fo_machine *m, const struct fo_machine_peak *p)
+void fo_limits_peak_put(struct fo_limits *m, const struct fo_limits_peak *p)
 {
-	struct fo_machine_peak *old = fo_machine_peak(m, p->dtype, p->threads);
+	struct fo_limits_peak *old = fo_limits_peak(m, p->dtype, p->threads);
 	if (old) {
 		*old = *p;
-	} else if (m->peaks < FO_MACHINE_MAX_PEAKS) {
+	} else if (m->peaks < FO_LIMITS_MAX_PEAKS) {
 		fo_array_room(&m->peak, &m->peak_cap, m->peaks, sizeof *m->peak);
 		m->peak[m->peaks++] = *p;
 	}
 }
 
-void fo_machine_peak_raise(struct fo_machine *m, const struct fo_machine_peak *p)
+void fo_limits_peak_raise(struct fo_limits *m, const struct fo_limits_peak *p)
 {
-	struct fo_machine_peak *old = fo_machine_peak(m, p->dtype, p->threads);
+	struct fo_limits_peak *old = fo_limits_peak(m, p->dtype, p->threads);
 	if (!old || strcmp(old->method, p->method) || old->best_flop_s < p->best_flop_s) {
-		fo_machine_peak_put(m, p);
+		fo_limits_peak_put(m, p);
 	} else if (old->clean_bursts < p->clean_bursts) {
 		old->clean_bursts = p->clean_bursts;
 		old->bursts = p->bursts > old->bursts ? p->bursts : old->bursts;
@@ -159,9 +159,9 @@ static double read_work(struct reader *r, const json_t *j, const char *key)
 	return x;
 }
 
-static struct fo_machine_peak read_peak(struct reader *r, const json_t *j)
+static struct fo_limits_peak read_peak(struct reader *r, const json_t *j)
 {
-	struct fo_machine_peak p = { 0 };
+	struct fo_limits_peak p = { 0 };
 	read_text(r, j, "dtype", true, p.dtype, sizeof p.dtype);
 	read_text(r, j, "set", true, p.set, sizeof p.set);
 	read_text(r, j, "date", false, p.date, sizeof p.date);
@@ -174,9 +174,9 @@ static struct fo_machine_peak read_peak(struct reader *r, const json_t *j)
 	return p;
 }
 
-static struct fo_machine_row read_row(struct reader *r, const json_t *j)
+static struct fo_limits_row read_row(struct reader *r, const json_t *j)
 {
-	struct fo_machine_row w = { 0 };
+	struct fo_limits_row w = { 0 };
 	const json_t *shape = json_object_get(j, "shape");
 	read_text(r, j, "kind", true, w.kind, sizeof w.kind);
 	read_text(r, j, "variant", true, w.variant, sizeof w.variant);
@@ -184,7 +184,7 @@ static struct fo_machine_row read_row(struct reader *r, const json_t *j)
 	read_text(r, j, "set", true, w.set, sizeof w.set);
 	read_text(r, j, "date", false, w.date, sizeof w.date);
 	w.threads = (int)read_int(r, json_object_get(j, "threads"), "threads", 1, THREADS_HI);
-	if (!json_is_array(shape) || json_array_size(shape) > FO_MACHINE_DIMS)
+	if (!json_is_array(shape) || json_array_size(shape) > FO_LIMITS_DIMS)
 		bad(r, "shape", "a list of at most 4 integers");
 	for (size_t i = 0; r->st == FO_OK && i < json_array_size(shape); i++)
 		w.dim[i] = read_int(r, json_array_get(shape, i), "shape", 1, (int64_t)1 << 50);
@@ -203,45 +203,45 @@ static struct fo_machine_row read_row(struct reader *r, const json_t *j)
 	return w;
 }
 
-static void read_lists(struct reader *r, const json_t *j, struct fo_machine *m)
+static void read_lists(struct reader *r, const json_t *j, struct fo_limits *m)
 {
 	const json_t *peaks = json_object_get(j, "peaks"), *rows = json_object_get(j, "rows");
-	if (!json_is_array(peaks) || json_array_size(peaks) > FO_MACHINE_MAX_PEAKS)
+	if (!json_is_array(peaks) || json_array_size(peaks) > FO_LIMITS_MAX_PEAKS)
 		bad(r, "peaks", "a list of at most 256 entries");
-	if (!json_is_array(rows) || json_array_size(rows) > FO_MACHINE_MAX_ROWS)
+	if (!json_is_array(rows) || json_array_size(rows) > FO_LIMITS_MAX_ROWS)
 		bad(r, "rows", "a list of at most 8192 entries");
 	r->list = "peaks";
 	for (r->at = 0; r->st == FO_OK && r->at < json_array_size(peaks); r->at++) {
-		struct fo_machine_peak p = read_peak(r, json_array_get(peaks, r->at));
-		if (r->st == FO_OK && fo_machine_peak(m, p.dtype, p.threads))
+		struct fo_limits_peak p = read_peak(r, json_array_get(peaks, r->at));
+		if (r->st == FO_OK && fo_limits_peak(m, p.dtype, p.threads))
 			bad(r, "dtype", "one entry for each dtype and number of threads");
 		if (r->st == FO_OK)
-			fo_machine_peak_put(m, &p);
+			fo_limits_peak_put(m, &p);
 	}
 	r->list = "rows";
 	for (r->at = 0; r->st == FO_OK && r->at < json_array_size(rows); r->at++) {
-		struct fo_machine_row w = read_row(r, json_array_get(rows, r->at));
+		struct fo_limits_row w = read_row(r, json_array_get(rows, r->at));
 		if (r->st == FO_OK)
-			fo_machine_row_add(m, &w);
+			fo_limits_row_add(m, &w);
 	}
 }
 
-fo_status fo_machine_parse(const char *text, size_t len, const char *where, struct fo_machine *m)
+fo_status fo_limits_parse(const char *text, size_t len, const char *where, struct fo_limits *m)
 {
 	json_error_t e;
-	struct fo_machine got = { 0 };
+	struct fo_limits got = { 0 };
 	struct reader r = { .where = where, .list = "" };
 	char shown[200];
-	if (len > FO_MACHINE_MAX_BYTES)
-		return fo_fail(FO_EFORMAT, "'%s': %zu bytes, expected at most %zu", where, len, FO_MACHINE_MAX_BYTES);
+	if (len > FO_LIMITS_MAX_BYTES)
+		return fo_fail(FO_EFORMAT, "'%s': %zu bytes, expected at most %zu", where, len, FO_LIMITS_MAX_BYTES);
 	json_t *j = json_loadb(text, len, JSON_REJECT_DUPLICATES, &e);
 	if (!j)
 		return fo_fail(FO_EFORMAT, "'%s': line %d: %s", where, e.line,
 			       fo_str_visible(shown, sizeof shown, e.text));
 	int64_t schema = json_integer_value(json_object_get(j, "schema"));
-	if (schema != FO_MACHINE_SCHEMA) {
+	if (schema != FO_LIMITS_SCHEMA) {
 		r.st = fo_fail(FO_EFORMAT, "'%s': schema is %lld, expected %d: not a machine profile of this version",
-			       where, (long long)schema, FO_MACHINE_SCHEMA);
+			       where, (long long)schema, FO_LIMITS_SCHEMA);
 	} else {
 		read_text(&r, j, "cpu", false, got.cpu, sizeof got.cpu);
 		read_text(&r, j, "isa", true, got.isa, sizeof got.isa);
@@ -252,27 +252,27 @@ fo_status fo_machine_parse(const char *text, size_t len, const char *where, stru
 	}
 	json_decref(j);
 	if (r.st != FO_OK)
-		fo_machine_fini(&got);
+		fo_limits_fini(&got);
 	else
 		*m = got;
 	return r.st;
 }
 
-fo_status fo_machine_read(const char *path, struct fo_machine *m)
+fo_status fo_limits_read(const char *path, struct fo_limits *m)
 {
 	struct fo_arena a = { 0 };
 	char *text;
 	size_t len;
-	fo_status st = fo_fs_read(&a, path, FO_MACHINE_MAX_BYTES, &text, &len);
+	fo_status st = fo_fs_read(&a, path, FO_LIMITS_MAX_BYTES, &text, &len);
 	if (st == FO_OK)
-		st = fo_machine_parse(text, len, path, m);
+		st = fo_limits_parse(text, len, path, m);
 	fo_arena_fini(&a);
 	return st;
 }
 
 /* ---- writing ---- */
 
-static void peak_json(struct fo_json *j, const struct fo_machine_peak *p)
+static void peak_json(struct fo_json *j, const struct fo_limits_peak *p)
 {
 	fo_json_object(j, NULL);
 	fo_json_text(j, "dtype", p->dtype);
@@ -287,7 +287,7 @@ static void peak_json(struct fo_json *j, const struct fo_machine_peak *p)
 	fo_json_close(j);
 }
 
-static void row_json(struct fo_json *j, const struct fo_machine_row *r)
+static void row_json(struct fo_json *j, const struct fo_limits_row *r)
 {
 	fo_json_object(j, NULL);
 	fo_json_text(j, "kind", r->kind);
@@ -296,7 +296,7 @@ static void row_json(struct fo_json *j, const struct fo_machine_row *r)
 	fo_json_text(j, "set", r->set);
 	fo_json_int(j, "threads", r->threads);
 	fo_json_array(j, "shape");
-	for (int i = 0; i < FO_MACHINE_DIMS && r->dim[i]; i++)
+	for (int i = 0; i < FO_LIMITS_DIMS && r->dim[i]; i++)
 		fo_json_int(j, NULL, r->dim[i]);
 	fo_json_close(j);
 	fo_json_real(j, "flop", r->flop);
@@ -311,12 +311,12 @@ static void row_json(struct fo_json *j, const struct fo_machine_row *r)
 	fo_json_close(j);
 }
 
-void fo_machine_json(const struct fo_machine *m, struct fo_str *out)
+void fo_limits_json(const struct fo_limits *m, struct fo_str *out)
 {
 	struct fo_json j;
 	fo_json_begin(&j, out, true);
 	fo_json_object(&j, NULL);
-	fo_json_int(&j, "schema", FO_MACHINE_SCHEMA);
+	fo_json_int(&j, "schema", FO_LIMITS_SCHEMA);
 	fo_json_text(&j, "cpu", m->cpu);
 	fo_json_text(&j, "isa", m->isa);
 	fo_json_int(&j, "cache_bytes", m->cache_bytes);
@@ -339,20 +339,20 @@ void fo_machine_json(const struct fo_machine *m, struct fo_str *out)
 	fo_json_close(&j);
 }
 
-fo_status fo_machine_write(const char *path, const struct fo_machine *m)
+fo_status fo_limits_write(const char *path, const struct fo_limits *m)
 {
 	struct fo_str s = { 0 };
-	fo_machine_json(m, &s);
+	fo_limits_json(m, &s);
 	fo_str_puts(&s, "\n");
 	fo_status st = fo_fs_write_atomic(path, s.data, s.len);
 	fo_str_fini(&s);
 	return st;
 }
 
-fo_status fo_machine_update(const char *path, const char *cpu, void (*edit)(struct fo_machine *m, void *ctx), void *ctx)
+fo_status fo_limits_update(const char *path, const char *cpu, void (*edit)(struct fo_limits *m, void *ctx), void *ctx)
 {
 	struct fo_arena a = { 0 };
-	struct fo_machine m = { 0 };
+	struct fo_limits m = { 0 };
 	char *dir = fo_arena_strdup(&a, path), *slash = strrchr(dir, '/');
 	int lock = -1;
 	fo_status st = FO_OK;
@@ -364,15 +364,15 @@ fo_status fo_machine_update(const char *path, const char *cpu, void (*edit)(stru
 	lock = open(fo_arena_printf(&a, "%s.lock", path), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
 	if (lock >= 0)
 		flock(lock, LOCK_EX);
-	if (fo_machine_read(path, &m) != FO_OK)
+	if (fo_limits_read(path, &m) != FO_OK)
 		fo_err_clear();
 	if (strcmp(m.cpu, cpu)) {
-		fo_machine_fini(&m);
+		fo_limits_fini(&m);
 		snprintf(m.cpu, sizeof m.cpu, "%s", cpu);
 	}
 	edit(&m, ctx);
-	st = fo_machine_write(path, &m);
-	fo_machine_fini(&m);
+	st = fo_limits_write(path, &m);
+	fo_limits_fini(&m);
 done:
 	if (lock >= 0)
 		close(lock);
@@ -382,13 +382,13 @@ done:
 
 /* ---- asking ---- */
 
-static double distance_of(const struct fo_machine_row *r, const struct fo_machine_ask *a)
+static double distance_of(const struct fo_limits_row *r, const struct fo_limits_ask *a)
 {
 	double d = 4 * fabs(log2((double)a->threads / r->threads));
 	if (strcmp(r->kind, a->kind) || (a->variant && strcmp(r->variant, a->variant)) ||
 	    (a->dtype && strcmp(r->dtype, a->dtype)))
 		return INFINITY;
-	for (int i = 0; i < FO_MACHINE_DIMS; i++) {
+	for (int i = 0; i < FO_LIMITS_DIMS; i++) {
 		if (!r->dim[i] != !a->dim[i])
 			return INFINITY; /* another number of dimensions */
 		if (r->dim[i])
@@ -397,10 +397,10 @@ static double distance_of(const struct fo_machine_row *r, const struct fo_machin
 	return d;
 }
 
-const struct fo_machine_row *fo_machine_nearest(const struct fo_machine *m, const struct fo_machine_ask *ask,
+const struct fo_limits_row *fo_limits_nearest(const struct fo_limits *m, const struct fo_limits_ask *ask,
 						double *distance)
 {
-	const struct fo_machine_row *best = NULL;
+	const struct fo_limits_row *best = NULL;
 	double least = INFINITY;
 	for (size_t i = 0; i < m->rows; i++) {
 		double d = distance_of(&m->row[i], ask);
@@ -414,23 +414,23 @@ const struct fo_machine_row *fo_machine_nearest(const struct fo_machine *m, cons
 	return best;
 }
 
-const struct fo_machine_row *fo_machine_find(const struct fo_machine *m, const struct fo_machine_ask *ask)
+const struct fo_limits_row *fo_limits_find(const struct fo_limits *m, const struct fo_limits_ask *ask)
 {
 	double d;
-	const struct fo_machine_row *r = fo_machine_nearest(m, ask, &d);
+	const struct fo_limits_row *r = fo_limits_nearest(m, ask, &d);
 	return d == 0 ? r : NULL;
 }
 
-double fo_machine_row_seconds(const struct fo_machine_row *r)
+double fo_limits_row_seconds(const struct fo_limits_row *r)
 {
 	return r->time.quiet >= FO_QUIET_ENOUGH ? r->time.quiet_median_s : r->time.median_s;
 }
 
-double fo_machine_memory(const struct fo_machine *m, const char *kind, int threads)
+double fo_limits_memory(const struct fo_limits *m, const char *kind, int threads)
 {
 	double best = 0;
 	for (size_t i = 0; i < m->rows; i++) {
-		const struct fo_machine_row *r = &m->row[i];
+		const struct fo_limits_row *r = &m->row[i];
 		double s = r->time.quiet ? r->time.quiet_median_s : r->time.median_s;
 		if (!strcmp(r->kind, kind) && r->threads == threads)
 			best = fmax(best, r->bytes / s);

@@ -23,11 +23,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { FO_MACHINE_SCHEMA = 1, FO_MACHINE_DIMS = 4, FO_MACHINE_MAX_ROWS = 8192, FO_MACHINE_MAX_PEAKS = 256 };
-#define FO_MACHINE_MAX_BYTES ((size_t)8 << 20) /* a row is about 300 bytes */
+enum { FO_LIMITS_SCHEMA = 1, FO_LIMITS_DIMS = 4, FO_LIMITS_MAX_ROWS = 8192, FO_LIMITS_MAX_PEAKS = 256 };
+#define FO_LIMITS_MAX_BYTES ((size_t)8 << 20) /* a row is about 300 bytes */
 
 /* The register-only peak of one data type and number of threads: best and median of bursts. */
-struct fo_machine_peak {
+struct fo_limits_peak {
 	char dtype[8], set[8], date[32], method[120]; /* set: the kernel set whose loop was fastest */
 	int threads, bursts, clean_bursts;
 	double best_flop_s, median_flop_s;
@@ -35,19 +35,19 @@ struct fo_machine_peak {
 /* Fewer clean bursts and the machine was too busy to tell its peak: such a peak may be low. It is shown with that remark, and
  * training measures anew. */
 enum { FO_PEAK_ENOUGH = 20 };
-static inline bool fo_machine_peak_sure(const struct fo_machine_peak *p) { return p->clean_bursts >= FO_PEAK_ENOUGH; }
-struct fo_machine_row {
+static inline bool fo_limits_peak_sure(const struct fo_limits_peak *p) { return p->clean_bursts >= FO_PEAK_ENOUGH; }
+struct fo_limits_row {
 	char kind[16], variant[12], dtype[8], set[8], date[32]; /* set: whose kernel ran */
 	int threads;
-	int64_t dim[FO_MACHINE_DIMS]; /* zeros behind the last */
+	int64_t dim[FO_LIMITS_DIMS]; /* zeros behind the last */
 	double flop, bytes;           /* of one span: executed, moved at least (each operand once) */
 	struct fo_quiet_stats time;
 };
-struct fo_machine {
+struct fo_limits {
 	char cpu[80], isa[8], date[32], method[240]; /* isa, date, method of the newest calibration; "" before the first */
 	int64_t cache_bytes;                         /* all caches of the last level; 0: not known */
-	struct fo_machine_peak *peak;
-	struct fo_machine_row *row;
+	struct fo_limits_peak *peak;
+	struct fo_limits_row *row;
 	size_t peaks, rows, peak_cap, row_cap;
 };
 
@@ -55,44 +55,44 @@ struct fo_machine {
 void fo_cpu_name(char *buf, size_t size);
 /* "<cache>/machine-<hash of the processor's name>.json"; the cache is $FLATOUT_CACHE, else $XDG_CACHE_HOME/flatout, else
  * ~/.cache/flatout. The folder is not made. */
-char *fo_machine_path(struct fo_arena *a, const char *cpu);
+char *fo_limits_path(struct fo_arena *a, const char *cpu);
 
 /* FO_EIO when it cannot be read, FO_EFORMAT (naming the place) when it is not a profile; *m needs no fini then. */
-FO_CHECKED fo_status fo_machine_read(const char *path, struct fo_machine *m);
-FO_CHECKED fo_status fo_machine_parse(const char *text, size_t len, const char *where, struct fo_machine *m);
-void fo_machine_json(const struct fo_machine *m, struct fo_str *out);
-FO_CHECKED fo_status fo_machine_write(const char *path, const struct fo_machine *m);
-void fo_machine_fini(struct fo_machine *m);
+FO_CHECKED fo_status fo_limits_read(const char *path, struct fo_limits *m);
+FO_CHECKED fo_status fo_limits_parse(const char *text, size_t len, const char *where, struct fo_limits *m);
+void fo_limits_json(const struct fo_limits *m, struct fo_str *out);
+FO_CHECKED fo_status fo_limits_write(const char *path, const struct fo_limits *m);
+void fo_limits_fini(struct fo_limits *m);
 /* Reads, lets `edit` change and writes, alone among processes (flock on a file beside it). What is absent, damaged or of
  * another processor starts empty. Makes the folder. */
-FO_CHECKED fo_status fo_machine_update(const char *path, const char *cpu,
-				       void (*edit)(struct fo_machine *m, void *ctx), void *ctx);
+FO_CHECKED fo_status fo_limits_update(const char *path, const char *cpu,
+				       void (*edit)(struct fo_limits *m, void *ctx), void *ctx);
 
 /* NULL: none. */
-struct fo_machine_peak *fo_machine_peak(const struct fo_machine *m, const char *dtype, int threads);
+struct fo_limits_peak *fo_limits_peak(const struct fo_limits *m, const char *dtype, int threads);
 /* Replaces the peak of the same dtype and threads, or adds it. */
-void fo_machine_peak_put(struct fo_machine *m, const struct fo_machine_peak *p);
+void fo_limits_peak_put(struct fo_limits *m, const struct fo_limits_peak *p);
 /* The same, but a higher peak by the same method stays: a rate that was reached once can be reached. Bursts count from either. */
-void fo_machine_peak_raise(struct fo_machine *m, const struct fo_machine_peak *p);
-void fo_machine_row_add(struct fo_machine *m, const struct fo_machine_row *r);
+void fo_limits_peak_raise(struct fo_limits *m, const struct fo_limits_peak *p);
+void fo_limits_row_add(struct fo_limits *m, const struct fo_limits_row *r);
 
 /* A question: dtype NULL: any; dims as in the table above. */
-struct fo_machine_ask {
+struct fo_limits_ask {
 	const char *kind, *variant, *dtype;
 	int threads;
-	int64_t dim[FO_MACHINE_DIMS];
+	int64_t dim[FO_LIMITS_DIMS];
 };
 /* The row of exactly this shape and number of threads; NULL: not measured. */
-const struct fo_machine_row *fo_machine_find(const struct fo_machine *m, const struct fo_machine_ask *ask);
+const struct fo_limits_row *fo_limits_find(const struct fo_limits *m, const struct fo_limits_ask *ask);
 /* The nearest row of the same kind, variant and dtype; NULL: there is none. Nearest: the least sum over dimensions of
  * |log2(wanted / measured)|, where each doubling of threads counts as four doublings of a dimension; of equals the first in
  * the file. *distance (may be NULL) is that sum: 0 for an exact row, 1 where one dimension is off by a factor of 2. */
-const struct fo_machine_row *fo_machine_nearest(const struct fo_machine *m, const struct fo_machine_ask *ask,
+const struct fo_limits_row *fo_limits_nearest(const struct fo_limits *m, const struct fo_limits_ask *ask,
 						double *distance);
 /* The time to go by: the quiet median where at least FO_QUIET_ENOUGH spans were quiet, else the median of all. */
-double fo_machine_row_seconds(const struct fo_machine_row *r);
+double fo_limits_row_seconds(const struct fo_limits_row *r);
 /* The highest measured bytes/s of a memory row (read, write or copy) of this many threads; 0: none. Of quiet spans where
  * there are any. */
-double fo_machine_memory(const struct fo_machine *m, const char *kind, int threads);
+double fo_limits_memory(const struct fo_limits *m, const char *kind, int threads);
 
 #endif

@@ -76,14 +76,14 @@ static void measure_all(int dtype, int threads, double seconds, struct fo_calibr
 
 static bool known(const char *path, struct fo_calibration *c)
 {
-	struct fo_machine m;
-	if (fo_machine_read(path, &m) != FO_OK) {
+	struct fo_limits m;
+	if (fo_limits_read(path, &m) != FO_OK) {
 		fo_err_clear(); /* absent or damaged: measured anew */
 		return false;
 	}
-	const struct fo_machine_peak *p = fo_machine_peak(&m, c->dtype, c->threads);
+	const struct fo_limits_peak *p = fo_limits_peak(&m, c->dtype, c->threads);
 	/* Of another processor, by another method, or from a time when the machine was busy: measured anew as well. */
-	bool good = p && fo_machine_peak_sure(p) && !strcmp(m.cpu, c->cpu) && !strcmp(p->method, c->method);
+	bool good = p && fo_limits_peak_sure(p) && !strcmp(m.cpu, c->cpu) && !strcmp(p->method, c->method);
 	if (good) {
 		c->best_flop_s = p->best_flop_s;
 		c->median_flop_s = p->median_flop_s;
@@ -92,15 +92,15 @@ static bool known(const char *path, struct fo_calibration *c)
 		snprintf(c->set, sizeof c->set, "%s", p->set);
 		snprintf(c->date, sizeof c->date, "%s", p->date);
 	}
-	fo_machine_fini(&m);
+	fo_limits_fini(&m);
 	return good;
 }
 
 /* Another process may have found a higher one meanwhile. */
-static void raise_peak(struct fo_machine *m, void *ctx)
+static void raise_peak(struct fo_limits *m, void *ctx)
 {
 	const struct fo_calibration *c = ctx;
-	struct fo_machine_peak p = { .threads = c->threads,
+	struct fo_limits_peak p = { .threads = c->threads,
 				     .bursts = c->bursts,
 				     .clean_bursts = c->clean_bursts,
 				     .best_flop_s = c->best_flop_s,
@@ -109,7 +109,7 @@ static void raise_peak(struct fo_machine *m, void *ctx)
 	snprintf(p.set, sizeof p.set, "%s", c->set);
 	snprintf(p.date, sizeof p.date, "%s", c->date);
 	snprintf(p.method, sizeof p.method, "%s", c->method);
-	fo_machine_peak_raise(m, &p);
+	fo_limits_peak_raise(m, &p);
 }
 
 fo_status fo_calibrate_peak(int dtype, int threads, double seconds, bool fresh, struct fo_calibration *out)
@@ -119,7 +119,7 @@ fo_status fo_calibrate_peak(int dtype, int threads, double seconds, bool fresh, 
 	fo_cpu_name(c.cpu, sizeof c.cpu);
 	snprintf(c.dtype, sizeof c.dtype, "%s", fo_dtype_name[dtype]);
 	snprintf(c.method, sizeof c.method, "%s", METHOD);
-	char *path = fo_machine_path(&a, c.cpu);
+	char *path = fo_limits_path(&a, c.cpu);
 	fo_status st = FO_OK;
 	bool kept = !fresh && known(path, &c);
 	double before = c.best_flop_s;
@@ -130,7 +130,7 @@ fo_status fo_calibrate_peak(int dtype, int threads, double seconds, bool fresh, 
 	if (st == FO_OK && (!kept || c.best_flop_s > before)) {
 		fo_clock_utc(c.date);
 		/* Without a cache (read-only home) the peak is measured each time: slower, not wrong. */
-		if (c.clean_bursts >= FO_PEAK_ENOUGH && fo_machine_update(path, c.cpu, raise_peak, &c) != FO_OK)
+		if (c.clean_bursts >= FO_PEAK_ENOUGH && fo_limits_update(path, c.cpu, raise_peak, &c) != FO_OK)
 			fo_err_clear();
 	}
 	fo_arena_fini(&a);

@@ -24,7 +24,7 @@ enum { ROUNDS = 3, GROUPS_MAX = 20 }; /* groups: numbers of threads */
 	"for its processor; median of all spans beside it"
 
 struct item {
-	struct fo_machine_row row;
+	struct fo_limits_row row;
 	struct fo_work work;
 	struct fo_traffic traffic;
 	void (*fn)(void *arg);
@@ -365,7 +365,7 @@ static fo_status open_meters(struct grid *g)
 	return FO_OK;
 }
 
-static fo_status measure_peaks(struct grid *g, struct fo_machine *m)
+static fo_status measure_peaks(struct grid *g, struct fo_limits *m)
 {
 	const int threads[] = { 1, g->o->threads };
 	for (int t = 0; t < (g->o->threads > 1 ? 2 : 1); t++)
@@ -374,7 +374,7 @@ static fo_status measure_peaks(struct grid *g, struct fo_machine *m)
 			progress(g, "peak");
 			FO_TRY(fo_calibrate_peak(d ? FO_BF16 : FO_F32, threads[t], PEAK_SHARE * g->o->seconds, false,
 						 &c));
-			struct fo_machine_peak p = { .threads = c.threads,
+			struct fo_limits_peak p = { .threads = c.threads,
 						     .bursts = c.bursts,
 						     .clean_bursts = c.clean_bursts,
 						     .best_flop_s = c.best_flop_s,
@@ -383,7 +383,7 @@ static fo_status measure_peaks(struct grid *g, struct fo_machine *m)
 			memcpy(p.set, c.set, sizeof p.set);
 			memcpy(p.date, c.date, sizeof p.date);
 			memcpy(p.method, c.method, sizeof p.method);
-			fo_machine_peak_raise(m, &p);
+			fo_limits_peak_raise(m, &p);
 			if (t == 0)
 				g->peak[d] = c.best_flop_s;
 		}
@@ -392,7 +392,7 @@ static fo_status measure_peaks(struct grid *g, struct fo_machine *m)
 
 /* ---- the result ---- */
 
-static void result_of(struct grid *g, struct fo_machine *m, struct fo_ceilings_result *r)
+static void result_of(struct grid *g, struct fo_limits *m, struct fo_ceilings_result *r)
 {
 	size_t kept = 0;
 	for (size_t i = 0; i < m->rows; i++) {
@@ -418,7 +418,7 @@ static void result_of(struct grid *g, struct fo_machine *m, struct fo_ceilings_r
 		}
 		it->row.time = fo_quiet_stats(it->span, it->n, &g->meter[t][it->dtype == FO_BF16].best);
 		memcpy(it->row.date, m->date, sizeof it->row.date);
-		fo_machine_row_add(m, &it->row);
+		fo_limits_row_add(m, &it->row);
 		r->rows++;
 		r->spans += it->row.time.spans;
 		r->quiet += it->row.time.quiet;
@@ -430,17 +430,17 @@ static void result_of(struct grid *g, struct fo_machine *m, struct fo_ceilings_r
 /* In the file: by kind, then threads, then shape. */
 static int by_name(const void *x, const void *y)
 {
-	const struct fo_machine_row *a = &((const struct item *)x)->row, *b = &((const struct item *)y)->row;
+	const struct fo_limits_row *a = &((const struct item *)x)->row, *b = &((const struct item *)y)->row;
 	int c = strcmp(a->kind, b->kind);
 	c = c ? c : strcmp(a->dtype, b->dtype);
 	c = c ? c : strcmp(a->variant, b->variant);
 	c = c ? c : a->threads - b->threads;
-	for (int i = 0; !c && i < FO_MACHINE_DIMS; i++)
+	for (int i = 0; !c && i < FO_LIMITS_DIMS; i++)
 		c = (a->dim[i] > b->dim[i]) - (a->dim[i] < b->dim[i]);
 	return c;
 }
 
-static fo_status run(struct grid *g, struct fo_machine *m)
+static fo_status run(struct grid *g, struct fo_limits *m)
 {
 	FO_TRY(measure_peaks(g, m));
 	FO_TRY(make_grid(g));
@@ -459,7 +459,7 @@ static fo_status run(struct grid *g, struct fo_machine *m)
 	return FO_OK;
 }
 
-fo_status fo_ceilings_measure(const struct fo_ceilings_options *o, struct fo_machine *m,
+fo_status fo_ceilings_measure(const struct fo_ceilings_options *o, struct fo_limits *m,
 			      struct fo_ceilings_result *result)
 {
 	struct grid *g = fo_xmalloc(sizeof *g);

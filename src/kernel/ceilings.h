@@ -11,7 +11,7 @@
 
 /* Work that the caller brings: fn(arg) does `units` of it at once and the row is about one. */
 struct fo_ceilings_extra {
-	struct fo_machine_row row; /* kind, variant, dtype, shape, threads, flop and bytes of one unit */
+	struct fo_limits_row row; /* kind, variant, dtype, shape, threads, flop and bytes of one unit */
 	void (*fn)(void *arg);
 	void *arg;
 	double units;
@@ -33,7 +33,7 @@ struct fo_ceilings_result {
 };
 /* Measures peaks (fo_calibrate_peak: kept in the user's profile as always) and rows, and puts them into *m: a row of the same
  * kind, variant, dtype, shape and threads is replaced, all others of the same numbers of threads are dropped. */
-FO_CHECKED fo_status fo_ceilings_measure(const struct fo_ceilings_options *o, struct fo_machine *m,
+FO_CHECKED fo_status fo_ceilings_measure(const struct fo_ceilings_options *o, struct fo_limits *m,
 					 struct fo_ceilings_result *result);
 
 #endif

@@ -10,19 +10,19 @@
  * picture out of shape. */
 #define INTENSITY_MOST 1e5
 
-bool fo_roofline_is_product(const struct fo_machine_row *r)
+bool fo_roofline_is_product(const struct fo_limits_row *r)
 {
 	return !strcmp(r->kind, "matmul") || !strncmp(r->kind, "attention", 9);
 }
 
-bool fo_roofline_is_traffic(const struct fo_machine_row *r)
+bool fo_roofline_is_traffic(const struct fo_limits_row *r)
 {
 	return !strcmp(r->kind, "read") || !strcmp(r->kind, "write") || !strcmp(r->kind, "copy");
 }
 
-static void add_point(struct fo_roofline *r, const struct fo_machine_row *row)
+static void add_point(struct fo_roofline *r, const struct fo_limits_row *row)
 {
-	double s = fo_machine_row_seconds(row);
+	double s = fo_limits_row_seconds(row);
 	struct fo_roofline_point p = { .row = row, .half = !strcmp(row->dtype, "bf16") };
 	if (row->threads != r->threads || !(row->bytes > 0) || fo_roofline_is_traffic(row))
 		return;
@@ -45,7 +45,7 @@ static void memory_of(struct fo_roofline *r)
 {
 	static const char *const kind[] = { "read", "write", "copy" };
 	for (int i = 0; i < 3; i++) {
-		double rate = fo_machine_memory(r->m, kind[i], r->threads);
+		double rate = fo_limits_memory(r->m, kind[i], r->threads);
 		if (rate > r->memory_byte_s) {
 			r->memory_byte_s = rate;
 			r->memory_kind = kind[i];
@@ -53,7 +53,7 @@ static void memory_of(struct fo_roofline *r)
 	}
 }
 
-fo_status fo_roofline_init(struct fo_roofline *r, const struct fo_machine *m)
+fo_status fo_roofline_init(struct fo_roofline *r, const struct fo_limits *m)
 {
 	*r = (struct fo_roofline){ .m = m };
 	for (size_t i = 0; i < m->rows; i++)
@@ -61,9 +61,9 @@ fo_status fo_roofline_init(struct fo_roofline *r, const struct fo_machine *m)
 			r->threads = m->row[i].threads;
 	const char *const dtype[] = { "f32", "bf16" };
 	for (int d = 0; d < 2; d++) {
-		const struct fo_machine_peak *p = fo_machine_peak(m, dtype[d], r->threads);
+		const struct fo_limits_peak *p = fo_limits_peak(m, dtype[d], r->threads);
 		r->peak[d] = p ? p->best_flop_s : 0;
-		r->unsure |= p && !fo_machine_peak_sure(p);
+		r->unsure |= p && !fo_limits_peak_sure(p);
 	}
 	double top = fmax(r->peak[0], r->peak[1]);
 	if (!r->threads || !(top > 0))

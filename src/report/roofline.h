@@ -14,16 +14,16 @@
 
 enum fo_roofline_kind { FO_ROOFLINE_PRODUCT, FO_ROOFLINE_ATTENTION, FO_ROOFLINE_OPERATION, FO_ROOFLINE_KINDS };
 struct fo_roofline_point {
-	double flop_byte, flop_s; /* by fo_machine_row_seconds */
+	double flop_byte, flop_s; /* by fo_limits_row_seconds */
 	int kind;
 	bool half; /* 16-bit numbers */
-	const struct fo_machine_row *row;
+	const struct fo_limits_row *row;
 };
 struct fo_roofline {
-	const struct fo_machine *m;
+	const struct fo_limits *m;
 	int threads;                  /* the most that products were measured with */
 	double peak[2];               /* f32, bf16; 0: not known */
-	bool unsure;                  /* a peak was measured on a busy machine: fo_machine_peak_sure */
+	bool unsure;                  /* a peak was measured on a busy machine: fo_limits_peak_sure */
 	double memory_byte_s;         /* highest of read, write and copy; 0: not known */
 	const char *memory_kind;
 	struct fo_roofline_point *point;
@@ -31,14 +31,14 @@ struct fo_roofline {
 	double x0, x1, y0, y1; /* what is shown */
 };
 /* The profile must outlive it. FO_EARG when the profile has no product or no peak to draw. Ends with fo_roofline_fini. */
-FO_CHECKED fo_status fo_roofline_init(struct fo_roofline *r, const struct fo_machine *m);
+FO_CHECKED fo_status fo_roofline_init(struct fo_roofline *r, const struct fo_limits *m);
 void fo_roofline_fini(struct fo_roofline *r);
 /* 80 columns; utf8: symbols instead of letters; colour: terminal colours. */
 void fo_roofline_text(const struct fo_roofline *r, bool utf8, bool colour, struct fo_str *out);
 /* A self-contained SVG; light or dark as the reader prefers. */
 void fo_roofline_svg(const struct fo_roofline *r, struct fo_str *out);
 /* Is this row bound by the matrix unit (a point at its own intensity)? */
-bool fo_roofline_is_product(const struct fo_machine_row *r);
-bool fo_roofline_is_traffic(const struct fo_machine_row *r);   /* read, write, copy: a ceiling, not a point */
+bool fo_roofline_is_product(const struct fo_limits_row *r);
+bool fo_roofline_is_traffic(const struct fo_limits_row *r);   /* read, write, copy: a ceiling, not a point */
 
 #endif

@@ -118,7 +118,7 @@ static void points(const struct fo_roofline *r, struct fo_str *out)
 				continue;
 			mark(out, kind, p->half, across(r, p->flop_byte), down(r, p->flop_s));
 			at = snprintf(tip, sizeof tip, "%s %s %s", p->row->kind, p->row->variant, p->row->dtype);
-			for (int k = 0; k < FO_MACHINE_DIMS && p->row->dim[k]; k++)
+			for (int k = 0; k < FO_LIMITS_DIMS && p->row->dim[k]; k++)
 				at += snprintf(tip + at, sizeof tip - (size_t)at, "%s%lld", k ? " x " : ", ",
 					       (long long)p->row->dim[k]);
 			snprintf(tip + at, sizeof tip - (size_t)at, ": %s",

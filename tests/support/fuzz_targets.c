@@ -270,18 +270,18 @@ static void json_line(const void *bytes, size_t n)
 
 static void profile(const void *bytes, size_t n)
 {
-	struct fo_machine m;
+	struct fo_limits m;
 	struct fo_roofline r;
 	fo_err_clear();
-	fo_status st = fo_machine_parse(bytes, n, "fuzz", &m);
+	fo_status st = fo_limits_parse(bytes, n, "fuzz", &m);
 	explained(st);
 	if (st != FO_OK)
 		return;
 	struct fo_str s = { 0 };
-	fo_machine_json(&m, &s);
+	fo_limits_json(&m, &s);
 	fo_str_fini(&s);
-	struct fo_machine_ask ask = { .kind = "matmul", .variant = "forward", .dtype = "bf16", .threads = 2, .dim = { 512, 768, 768 } };
-	fo_machine_nearest(&m, &ask, NULL);
+	struct fo_limits_ask ask = { .kind = "matmul", .variant = "forward", .dtype = "bf16", .threads = 2, .dim = { 512, 768, 768 } };
+	fo_limits_nearest(&m, &ask, NULL);
 	st = fo_roofline_init(&r, &m);
 	explained(st);
 	if (st == FO_OK) {
@@ -290,7 +290,7 @@ static void profile(const void *bytes, size_t n)
 		fo_str_fini(&s);
 		fo_roofline_fini(&r);
 	}
-	fo_machine_fini(&m);
+	fo_limits_fini(&m);
 }
 
 const struct fuzz_target fuzz_target[] = {

@@ -634,7 +634,7 @@ static void test_training_stops(void **state)
 	for (int i = 0; i < 2; i++) {
 		struct stopping s = { .what = when[i] };
 		struct fo_tokenizer *t = NULL;
-		assert_int_equal(fo_tokenizer_train(paths, 1, 900, (size_t)1 << 30, stop_when, &s, &s.stop, &t), FO_EINTERRUPT);
+		assert_int_equal(fo_tokenizer_train(paths, 1, NULL, 900, (size_t)1 << 30, stop_when, &s, &s.stop, &t), FO_EINTERRUPT);
 		assert_null(t);
 		assert_non_null(strstr(fo_err_text(), "stopped"));
 		assert_true(i == 0 || s.done == 512); /* at the first merge that told of its progress */

@@ -26,21 +26,21 @@ static void progress(void *ctx, const char *what, double share)
 }
 
 /* Rows and header are this calibration's; peaks may only rise. */
-static void take(struct fo_machine *m, void *ctx)
+static void take(struct fo_limits *m, void *ctx)
 {
-	const struct fo_machine *n = (const struct fo_machine *)ctx;
+	const struct fo_limits *n = (const struct fo_limits *)ctx;
 	for (size_t i = 0; i < n->peaks; i++)
-		fo_machine_peak_raise(m, &n->peak[i]);
+		fo_limits_peak_raise(m, &n->peak[i]);
 	memcpy(m->isa, n->isa, sizeof m->isa);
 	memcpy(m->date, n->date, sizeof m->date);
 	memcpy(m->method, n->method, sizeof m->method);
 	m->cache_bytes = n->cache_bytes;
 	m->rows = 0;
 	for (size_t i = 0; i < n->rows; i++)
-		fo_machine_row_add(m, &n->row[i]);
+		fo_limits_row_add(m, &n->row[i]);
 }
 
-static fo_status measure(struct fo_machine *m, struct fo_ceilings_options *o)
+static fo_status measure(struct fo_limits *m, struct fo_ceilings_options *o)
 {
 	struct fo_overhead *overhead;
 	struct fo_ceilings_result r;
@@ -69,14 +69,14 @@ static fo_status measure(struct fo_machine *m, struct fo_ceilings_options *o)
 fo_status fo_cli_calibrate(const char *path, int threads, double seconds, bool quick, bool json)
 {
 	struct screen s = { .live = isatty(STDERR_FILENO) && !json };
-	struct fo_machine m;
+	struct fo_limits m;
 	char cpu[80];
 	const char *term = getenv("TERM");
 	s.live = s.live && term && strcmp(term, "dumb");
 	fo_cpu_name(cpu, sizeof cpu);
-	if (fo_machine_read(path, &m) != FO_OK || strcmp(m.cpu, cpu)) {
+	if (fo_limits_read(path, &m) != FO_OK || strcmp(m.cpu, cpu)) {
 		fo_err_clear();
-		m = (struct fo_machine){ 0 };
+		m = (struct fo_limits){ 0 };
 		snprintf(m.cpu, sizeof m.cpu, "%s", cpu);
 	}
 	struct fo_ceilings_options o = { .threads = threads ? threads : fo_cpu_threads(),
@@ -90,7 +90,7 @@ fo_status fo_cli_calibrate(const char *path, int threads, double seconds, bool q
 	if (s.live)
 		fprintf(stderr, "\r%60s\r", "");
 	if (st == FO_OK)
-		st = fo_machine_update(path, cpu, take, &m);
-	fo_machine_fini(&m);
+		st = fo_limits_update(path, cpu, take, &m);
+	fo_limits_fini(&m);
 	return st;
 }

@@ -77,12 +77,12 @@ static char *corpus(struct fo_arena *a, size_t *len)
 	return text;
 }
 
-static void load(struct fo_machine *m)
+static void load(struct fo_limits *m)
 {
 	struct fo_arena a = { 0 };
 	size_t len;
 	char *text = corpus(&a, &len);
-	if (fo_machine_parse(text, len, "corpus", m))
+	if (fo_limits_parse(text, len, "corpus", m))
 		fail_msg("%s", fo_err_text());
 	fo_arena_fini(&a);
 }
@@ -90,14 +90,14 @@ static void load(struct fo_machine *m)
 static void test_round_trip(void **state)
 {
 	(void)state;
-	struct fo_machine m, again;
+	struct fo_limits m, again;
 	struct fo_str one = { 0 }, two = { 0 };
 	load(&m);
 	assert_true(m.rows > 20 && m.peaks == 4);
-	fo_machine_json(&m, &one);
-	if (fo_machine_parse(one.data, one.len, "written", &again))
+	fo_limits_json(&m, &one);
+	if (fo_limits_parse(one.data, one.len, "written", &again))
 		fail_msg("%s", fo_err_text());
-	fo_machine_json(&again, &two);
+	fo_limits_json(&again, &two);
 	assert_string_equal(one.data, two.data);
 	assert_int_equal(m.rows, again.rows);
 	for (size_t i = 0; i < m.rows; i++) {
@@ -106,21 +106,21 @@ static void test_round_trip(void **state)
 	}
 	fo_str_fini(&one);
 	fo_str_fini(&two);
-	fo_machine_fini(&m);
-	fo_machine_fini(&again);
+	fo_limits_fini(&m);
+	fo_limits_fini(&again);
 }
 
 /* Replaces the first `from` of a good profile; what comes out must be refused with this sentence. */
 static void refused(const char *from, const char *to, const char *why)
 {
 	struct fo_arena a = { 0 };
-	struct fo_machine m;
+	struct fo_limits m;
 	size_t len;
 	char *text = corpus(&a, &len), *at = strstr(text, from);
 	assert_non_null(at);
 	char *wrong = fo_arena_printf(&a, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
 	fo_err_clear();
-	if (fo_machine_parse(wrong, strlen(wrong), "file", &m) != FO_EFORMAT || !strstr(fo_err_text(), why))
+	if (fo_limits_parse(wrong, strlen(wrong), "file", &m) != FO_EFORMAT || !strstr(fo_err_text(), why))
 		fail_msg("'%s' -> '%s': got '%s', expected '%s'", from, to, fo_err_text(), why);
 	fo_arena_fini(&a);
 }
@@ -150,115 +150,115 @@ static void test_refusals(void **state)
 	refused("\"bytes\": ", "\"bytes\": 1e-300, \"x\": ", "bytes: expected 0 or a number of at least 1");
 	refused("\"rows\": [", "\"rows\": {}, \"r\": [", "rows: expected a list");
 	refused("\"date\"", "\"isa\"", "line"); /* the same key twice */
-	struct fo_machine m;
-	assert_int_equal(fo_machine_parse("[]", 2, "file", &m), FO_EFORMAT);
-	assert_int_equal(fo_machine_parse("", 0, "file", &m), FO_EFORMAT);
-	assert_int_equal(fo_machine_parse("{}", FO_MACHINE_MAX_BYTES + 1, "file", &m), FO_EFORMAT);
+	struct fo_limits m;
+	assert_int_equal(fo_limits_parse("[]", 2, "file", &m), FO_EFORMAT);
+	assert_int_equal(fo_limits_parse("", 0, "file", &m), FO_EFORMAT);
+	assert_int_equal(fo_limits_parse("{}", FO_LIMITS_MAX_BYTES + 1, "file", &m), FO_EFORMAT);
 	assert_non_null(strstr(fo_err_text(), "at most"));
 }
 
 static void test_lookup(void **state)
 {
 	(void)state;
-	struct fo_machine m;
+	struct fo_limits m;
 	double d;
 	load(&m);
-	struct fo_machine_ask ask = { "matmul", "forward", "bf16", 2, { 512, 768, 768 } };
-	const struct fo_machine_row *r = fo_machine_find(&m, &ask);
+	struct fo_limits_ask ask = { "matmul", "forward", "bf16", 2, { 512, 768, 768 } };
+	const struct fo_limits_row *r = fo_limits_find(&m, &ask);
 	assert_non_null(r);
 	assert_true(r->dim[0] == 512 && r->dim[1] == 768 && r->threads == 2 && !strcmp(r->variant, "forward"));
 	/* Half as many tokens: not measured; the nearest is one doubling away. */
 	ask.dim[0] = 256;
-	assert_null(fo_machine_find(&m, &ask));
-	assert_ptr_equal(fo_machine_nearest(&m, &ask, &d), r);
+	assert_null(fo_limits_find(&m, &ask));
+	assert_ptr_equal(fo_limits_nearest(&m, &ask, &d), r);
 	assert_true(fabs(d - 1) < 1e-12);
 	/* 1000 x 1200 x 768: log2 distances to 512 x 768 are 0.97 + 0.64, to 2048 x 768 1.03 + 0.64, to 512 x 2048 0.97 + 0.77,
 	 * to 2048 x 2048 1.03 + 0.77. */
 	ask.dim[0] = 1000, ask.dim[1] = 1200;
-	assert_ptr_equal(fo_machine_nearest(&m, &ask, &d), r);
+	assert_ptr_equal(fo_limits_nearest(&m, &ask, &d), r);
 	assert_true(fabs(d - (log2(1000. / 512) + log2(1200. / 768))) < 1e-12);
 	/* Threads weigh four times as much: three threads are answered by two, four doublings x log2(1.5) away. */
-	ask = (struct fo_machine_ask){ "matmul", "forward", "bf16", 3, { 512, 768, 768 } };
-	assert_ptr_equal(fo_machine_nearest(&m, &ask, &d), r);
+	ask = (struct fo_limits_ask){ "matmul", "forward", "bf16", 3, { 512, 768, 768 } };
+	assert_ptr_equal(fo_limits_nearest(&m, &ask, &d), r);
 	assert_true(fabs(d - 4 * log2(1.5)) < 1e-12);
 	/* Another type, kind, variant or number of dimensions never answers. */
 	ask.dtype = "f32";
-	assert_null(fo_machine_nearest(&m, &ask, &d));
+	assert_null(fo_limits_nearest(&m, &ask, &d));
 	assert_true(isinf(d));
-	ask = (struct fo_machine_ask){ "matmul", "sideways", NULL, 2, { 512, 768, 768 } };
-	assert_null(fo_machine_nearest(&m, &ask, NULL));
-	ask = (struct fo_machine_ask){ "matmul", NULL, NULL, 2, { 512, 768 } };
-	assert_null(fo_machine_nearest(&m, &ask, NULL));
+	ask = (struct fo_limits_ask){ "matmul", "sideways", NULL, 2, { 512, 768, 768 } };
+	assert_null(fo_limits_nearest(&m, &ask, NULL));
+	ask = (struct fo_limits_ask){ "matmul", NULL, NULL, 2, { 512, 768 } };
+	assert_null(fo_limits_nearest(&m, &ask, NULL));
 	/* Few quiet spans: the median of all is what counts. */
-	struct fo_machine_row few = *r;
-	assert_true(fo_machine_row_seconds(&few) == few.time.quiet_median_s);
+	struct fo_limits_row few = *r;
+	assert_true(fo_limits_row_seconds(&few) == few.time.quiet_median_s);
 	few.time.quiet = FO_QUIET_ENOUGH - 1;
-	assert_true(fo_machine_row_seconds(&few) == few.time.median_s);
+	assert_true(fo_limits_row_seconds(&few) == few.time.median_s);
 	/* 22 GB/s a thread past the caches, less 8 % (quiet median over best, and the seed's factor of 0.9 and 1.02). */
-	assert_true(fabs(fo_machine_memory(&m, "copy", 2) / (2 * 22e9 * 0.9 / 1.02) - 1) < 1e-6);
-	assert_true(fo_machine_memory(&m, "copy", 3) == 0);
-	fo_machine_fini(&m);
+	assert_true(fabs(fo_limits_memory(&m, "copy", 2) / (2 * 22e9 * 0.9 / 1.02) - 1) < 1e-6);
+	assert_true(fo_limits_memory(&m, "copy", 3) == 0);
+	fo_limits_fini(&m);
 }
 
-static void add_peak(struct fo_machine *m, void *ctx)
+static void add_peak(struct fo_limits *m, void *ctx)
 {
-	struct fo_machine_peak p = { .dtype = "f32", .set = "avx2", .threads = 2, .bursts = 1, .median_flop_s = 1e9 };
+	struct fo_limits_peak p = { .dtype = "f32", .set = "avx2", .threads = 2, .bursts = 1, .median_flop_s = 1e9 };
 	p.best_flop_s = *(double *)ctx;
-	fo_machine_peak_put(m, &p);
+	fo_limits_peak_put(m, &p);
 }
 
 static void test_update(void **state)
 {
 	(void)state;
 	char dir[] = "profile-XXXXXX", path[64];
-	struct fo_machine m;
+	struct fo_limits m;
 	double rate = 2e9;
 	assert_non_null(mkdtemp(dir));
 	snprintf(path, sizeof path, "%s/deep/machine.json", dir);
-	assert_int_equal(fo_machine_update(path, "cpu one", add_peak, &rate), FO_OK);
+	assert_int_equal(fo_limits_update(path, "cpu one", add_peak, &rate), FO_OK);
 	rate = 3e9;
-	assert_int_equal(fo_machine_update(path, "cpu one", add_peak, &rate), FO_OK);
-	assert_int_equal(fo_machine_read(path, &m), FO_OK);
+	assert_int_equal(fo_limits_update(path, "cpu one", add_peak, &rate), FO_OK);
+	assert_int_equal(fo_limits_read(path, &m), FO_OK);
 	assert_int_equal(m.peaks, 1); /* replaced, not doubled */
 	assert_string_equal(m.cpu, "cpu one");
-	assert_true(fo_machine_peak(&m, "f32", 2)->best_flop_s == 3e9);
-	assert_null(fo_machine_peak(&m, "f32", 1));
-	assert_null(fo_machine_peak(&m, "bf16", 2));
-	fo_machine_fini(&m);
+	assert_true(fo_limits_peak(&m, "f32", 2)->best_flop_s == 3e9);
+	assert_null(fo_limits_peak(&m, "f32", 1));
+	assert_null(fo_limits_peak(&m, "bf16", 2));
+	fo_limits_fini(&m);
 	/* Another processor's profile and a damaged one start anew. */
-	assert_int_equal(fo_machine_update(path, "cpu two", add_peak, &rate), FO_OK);
-	assert_int_equal(fo_machine_read(path, &m), FO_OK);
+	assert_int_equal(fo_limits_update(path, "cpu two", add_peak, &rate), FO_OK);
+	assert_int_equal(fo_limits_read(path, &m), FO_OK);
 	assert_string_equal(m.cpu, "cpu two");
-	fo_machine_fini(&m);
+	fo_limits_fini(&m);
 	assert_int_equal(fo_fs_write_atomic(path, "{\"schema\": 1", 12), FO_OK);
-	assert_int_equal(fo_machine_read(path, &m), FO_EFORMAT);
-	assert_int_equal(fo_machine_update(path, "cpu two", add_peak, &rate), FO_OK);
-	assert_int_equal(fo_machine_read(path, &m), FO_OK);
-	fo_machine_fini(&m);
+	assert_int_equal(fo_limits_read(path, &m), FO_EFORMAT);
+	assert_int_equal(fo_limits_update(path, "cpu two", add_peak, &rate), FO_OK);
+	assert_int_equal(fo_limits_read(path, &m), FO_OK);
+	fo_limits_fini(&m);
 	assert_int_equal(fo_fs_remove_tree(dir), FO_OK);
-	assert_int_equal(fo_machine_read(path, &m), FO_EIO);
+	assert_int_equal(fo_limits_read(path, &m), FO_EIO);
 }
 
 /* A peak may only rise, unless it was measured in another way. */
 static void test_raise(void **state)
 {
 	(void)state;
-	struct fo_machine m = { 0 };
-	struct fo_machine_peak p = { .dtype = "f32", .method = "one", .threads = 1, .bursts = 50, .clean_bursts = 3 };
+	struct fo_limits m = { 0 };
+	struct fo_limits_peak p = { .dtype = "f32", .method = "one", .threads = 1, .bursts = 50, .clean_bursts = 3 };
 	p.best_flop_s = 5e9;
-	fo_machine_peak_raise(&m, &p);
-	assert_false(fo_machine_peak_sure(&m.peak[0]));
+	fo_limits_peak_raise(&m, &p);
+	assert_false(fo_limits_peak_sure(&m.peak[0]));
 	p.best_flop_s = 4e9, p.clean_bursts = 40;
-	fo_machine_peak_raise(&m, &p);
-	assert_true(m.peaks == 1 && m.peak[0].best_flop_s == 5e9 && fo_machine_peak_sure(&m.peak[0]));
+	fo_limits_peak_raise(&m, &p);
+	assert_true(m.peaks == 1 && m.peak[0].best_flop_s == 5e9 && fo_limits_peak_sure(&m.peak[0]));
 	p.best_flop_s = 6e9, p.clean_bursts = 20;
-	fo_machine_peak_raise(&m, &p);
+	fo_limits_peak_raise(&m, &p);
 	assert_true(m.peaks == 1 && m.peak[0].best_flop_s == 6e9);
 	p.best_flop_s = 1e9;
 	snprintf(p.method, sizeof p.method, "two");
-	fo_machine_peak_raise(&m, &p);
+	fo_limits_peak_raise(&m, &p);
 	assert_true(m.peaks == 1 && m.peak[0].best_flop_s == 1e9);
-	fo_machine_fini(&m);
+	fo_limits_fini(&m);
 }
 
 /* ---- the picture ---- */
@@ -301,7 +301,7 @@ static const char *malformed(const char *s)
 static void test_svg(void **state)
 {
 	(void)state;
-	struct fo_machine m;
+	struct fo_limits m;
 	struct fo_roofline r;
 	struct fo_str s = { 0 };
 	assert_null(malformed("<a b=\"1\"><c/>x &#38; y</a>"));
@@ -332,13 +332,13 @@ static void test_svg(void **state)
 	assert_int_equal(marks, (int)r.n + 10); /* and two legends of five marks */
 	fo_roofline_fini(&r);
 	fo_str_fini(&s);
-	fo_machine_fini(&m);
+	fo_limits_fini(&m);
 }
 
 static void test_text(void **state)
 {
 	(void)state;
-	struct fo_machine m;
+	struct fo_limits m;
 	struct fo_roofline r;
 	load(&m);
 	assert_int_equal(fo_roofline_init(&r, &m), FO_OK);
@@ -368,7 +368,7 @@ static void test_text(void **state)
 	assert_int_equal(fo_roofline_init(&r, &m), FO_EARG);
 	m.rows = 0;
 	assert_int_equal(fo_roofline_init(&r, &m), FO_EARG);
-	fo_machine_fini(&m);
+	fo_limits_fini(&m);
 }
 
 int main(void)
