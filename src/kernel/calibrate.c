@@ -14,6 +14,10 @@
 #define MAX_BURSTS 4096
 /* A burst is clean when every thread had its processor for FO_QUIET_SHARE of it. Fewer clean bursts than FO_PEAK_ENOUGH and the
  * machine was too busy to tell its peak: the result is used, with a warning in its source, but not kept. */
+/* A set that reaches less than half of the best so far in its first ten bursts is not looked at for longer: instruction sets
+ * differ by factors, and every second of this is a second before training starts. */
+#define LOOKS 10
+#define HOPELESS 0.5
 #define REFRESH_SECONDS 0.2 /* a kept peak is looked at again: it may only rise */
 #define METHOD "register-only loop, random data, all threads at once, best of 0.5 ms bursts"
 
@@ -50,6 +54,8 @@ static void measure(const struct fo_kernel_set *set, int dtype, int threads, dou
 		double share;
 		if (count && spent > (clean >= FO_PEAK_ENOUGH ? 1 : 4) * seconds)
 			break;
+		if (count == LOOKS && best < HOPELESS * out->best_flop_s)
+			break;
 		rate[count] = fo_measure_peak(set, dtype, threads, n, &share);
 		clean += share >= FO_QUIET_SHARE;
 		if (rate[count] > best)
@@ -67,7 +73,7 @@ static void measure(const struct fo_kernel_set *set, int dtype, int threads, dou
 
 static void measure_all(int dtype, int threads, double seconds, struct fo_calibration *c)
 {
-	for (int i = 0; i < FO_ISA_COUNT; i++)
+	for (int i = FO_ISA_COUNT - 1; i >= 0; i--) /* the fastest first */
 		if (fo_kernel_sets[i] && fo_kernel_sets[i]->peak_burst && fo_kernel_sets[i]->have())
 			measure(fo_kernel_sets[i], dtype, threads, seconds, c);
 }
