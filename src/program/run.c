@@ -25,7 +25,7 @@ const struct fo_opt fo_run_options[] = {
 	FO_OPT_INT(R, vocab, "model.vocab", "N", "0", 0, 1 << 22, "tokens", "vocabulary; 0: as the model says"),
 	FO_OPT_ENUM(R, tied, "model.tied", "model", "whether the head shares the embedding's weights", "model|yes|no"),
 	FO_OPT_TEXT(R, data, "data.path", "PATH", "",
-		    "text to train on: a file, or a folder whose files are documents"),
+		    "text to train on: a file or folder, packed or JSON lines too; or what flatout data prepare made"),
 	FO_OPT_TEXT(R, tokenizer, "data.tokenizer", "PATH", "",
 		    "tokenizer.json; empty: train a byte-level BPE on the text"),
 	FO_OPT_INT(R, tokenizer_vocab, "data.vocab", "N", "0", 0, 1 << 20, "tokens",

@@ -120,6 +120,9 @@ static fo_status open_all(struct fo_arena *a, struct fo_corpus *c, const struct 
 	if (!*r->data && !fo_fs_exists(train))
 		return fo_hint(fo_fail(FO_EARG, "data.path is empty and '%s' holds no shards", dir),
 			       "say what to train on: --data.path=FILE_OR_FOLDER");
+	if (!strcmp(r->data, "-"))
+		return fo_hint(fo_fail(FO_EARG, "a run cannot read its text from standard input: it reads it more than once"),
+			       "flatout data prepare - --out=DIR makes a folder of it that data.path can name");
 	if (prepared) {
 		FO_TRY(open_prepared(a, c, r));
 	} else {

@@ -112,4 +112,5 @@ grep -q '"truncated": 0,' out || wrong "best-fit packing dropped tokens"
 run 0 train $tiny --data.path=c4.json.gz --run.dir=r2
 same r2/data/train.shard d0/train.shard
 refused 2 "was prepared with 300 tokens, this run asks for 280" train $tiny --data.path=d1 --run.dir=r3 --data.vocab=280
+refused 2 "cannot read its text from standard input" train $tiny --data.path=- --run.dir=r4
 finish
