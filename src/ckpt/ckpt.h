@@ -64,6 +64,8 @@ bool fo_st_fits(const struct fo_st_entry *e, const struct fo_st_tensor *t); /* t
  * "...rotary_emb.inv_freq" of old Llama files is skipped, and with `tied` an "lm_head.weight" that equals the embedding.
  * Shards must be plain file names in `dir` ("." and "/" lead nowhere else); sizes and counts are capped. */
 FO_CHECKED fo_status fo_hf_read(const char *dir, bool tied, const struct fo_st_tensor *t, size_t n);
+/* The same without copying anything: t's data is not looked at. Reads headers alone, so it is fast. */
+FO_CHECKED fo_status fo_hf_check(const char *dir, bool tied, const struct fo_st_tensor *t, size_t n);
 
 /* ---- checkpoints ---- */
 

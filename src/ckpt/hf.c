@@ -286,13 +286,13 @@ static fo_status check_fit(struct folder *f, bool tied, const struct fo_st_tenso
 	return st;
 }
 
-fo_status fo_hf_read(const char *dir, bool tied, const struct fo_st_tensor *t, size_t n)
+static fo_status visit(const char *dir, bool tied, const struct fo_st_tensor *t, size_t n, bool copy)
 {
 	struct folder f = { .dir = dir };
 	fo_status st = open_folder(&f);
 	if (st == FO_OK)
 		st = check_fit(&f, tied, t, n);
-	for (size_t i = 0; i < n && st == FO_OK; i++) {
+	for (size_t i = 0; copy && i < n && st == FO_OK; i++) {
 		const struct held *h = find(&f, t[i].name);
 		st = fo_st_copy_entry(&f.file[h->shard], f.path[h->shard], h->entry, &t[i]);
 	}
@@ -300,4 +300,14 @@ fo_status fo_hf_read(const char *dir, bool tied, const struct fo_st_tensor *t, s
 		fo_st_close(&f.file[i]);
 	fo_arena_fini(&f.arena);
 	return st == FO_OK ? st : fo_wrap(st, "cannot load weights");
+}
+
+fo_status fo_hf_read(const char *dir, bool tied, const struct fo_st_tensor *t, size_t n)
+{
+	return visit(dir, tied, t, n, true);
+}
+
+fo_status fo_hf_check(const char *dir, bool tied, const struct fo_st_tensor *t, size_t n)
+{
+	return visit(dir, tied, t, n, false);
 }

@@ -213,7 +213,9 @@ static fo_status same_run(const struct fo_program *p, const struct fo_opt_set *s
 		st = fo_run_model(r, &m);
 		if (st == FO_OK && (m.layers != pm->layers || m.hidden != pm->hidden || m.heads != pm->heads ||
 				    m.kv_heads != pm->kv_heads || m.head_dim != pm->head_dim || m.ffn != pm->ffn ||
-				    m.vocab != pm->vocab || m.tied != pm->tied))
+				    m.vocab != pm->vocab || m.tied != pm->tied || m.qk_norm != pm->qk_norm ||
+				    m.attention_bias != pm->attention_bias || m.output_bias != pm->output_bias ||
+				    m.mlp_bias != pm->mlp_bias || m.sliding_window != pm->sliding_window))
 			fo_str_printf(&text, "it trains another model than '%s'", r->model);
 	}
 	if (st == FO_OK && text.len)

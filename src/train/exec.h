@@ -31,6 +31,8 @@ struct fo_store_tensor {
 	uint8_t dtype;
 	void *data;
 };
+/* The parameter's Hugging Face name with the layer's number filled in. */
+void fo_param_name(const struct fo_param *pr, int layer, char *out, size_t size);
 typedef fo_status fo_store_visit_fn(void *ctx, const struct fo_store_tensor *t);
 FO_CHECKED fo_status fo_store_visit(struct fo_store *s, const struct fo_program *p, fo_store_visit_fn *fn, void *ctx);
 

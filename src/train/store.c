@@ -128,8 +128,7 @@ void fo_store_init(struct fo_store *s, const struct fo_program *p, uint64_t seed
 	}
 }
 
-/* "model.layers.{}.x" with the layer's number. */
-static void tensor_name(char *out, size_t size, const struct fo_param *pr, int layer)
+void fo_param_name(const struct fo_param *pr, int layer, char *out, size_t size)
 {
 	const char *brace = strstr(pr->name, "{}");
 	if (brace)
@@ -154,7 +153,7 @@ fo_status fo_store_visit(struct fo_store *s, const struct fo_program *p, fo_stor
 					.which = which, .rows = pr->nr, .cols = pr->nc, .ld = b->cols, .dtype = b->dtype
 				};
 				t.data = data + (pr->r0 * b->cols + pr->c0) * (int64_t)fo_dtype_bytes(b->dtype);
-				tensor_name(t.name, sizeof t.name, pr, l);
+				fo_param_name(pr, l, t.name, sizeof t.name);
 				FO_TRY(fn(ctx, &t));
 			}
 	}

@@ -181,11 +181,25 @@ static fo_status lock_folder(struct fo_session *s)
 	return FO_OK;
 }
 
+/* Weights that do not fit are told before the text is prepared. A run that has a checkpoint needs none. */
+static fo_status check_weights(struct fo_session *s)
+{
+	char *found = NULL;
+	if (!*s->r->weights)
+		return FO_OK;
+	if (!s->h->dry_run)
+		FO_TRY(fo_ckpt_latest(&s->arena, s->ckpt_dir, &found));
+	return found ? FO_OK : fo_weights_check(&s->program, s->r->weights);
+}
+
 static fo_status open_session(struct fo_session *s)
 {
+	s->ckpt_dir = fo_arena_printf(&s->arena, "%s/checkpoints", s->r->dir);
 	FO_TRY(make_programs(s));
-	if (!s->h->dry_run) {
+	if (!s->h->dry_run)
 		FO_TRY(lock_folder(s));
+	FO_TRY(check_weights(s));
+	if (!s->h->dry_run) {
 		fo_status st = fo_calibrate_peak(fo_run_precision(s->r) == FO_PRECISION_BF16 ? FO_BF16 : FO_F32,
 						 s->r->threads ? (int)s->r->threads : fo_cpu_threads(),
 						 CALIBRATION_SECONDS, false, &s->calibration);
@@ -206,7 +220,6 @@ static fo_status open_session(struct fo_session *s)
 	s->meta.rows_per_step = s->r->rows * s->r->micro_batches;
 	s->meta.packing = s->r->packing;
 	snprintf(s->meta.precision, sizeof s->meta.precision, "%s", fo_numerics_name[fo_run_precision(s->r)]);
-	s->ckpt_dir = fo_arena_printf(&s->arena, "%s/checkpoints", s->r->dir);
 	if (s->h->dry_run)
 		return announce(s);
 	FO_TRY(fo_session_tensors(s));

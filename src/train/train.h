@@ -79,6 +79,8 @@ void fo_train_result_fini(struct fo_train_result *r);
  * mode; its model must be that of dir/config.json in every dimension (fo_model_load(dir) gives it), else FO_EFORMAT names all
  * tensors that do not fit and nothing is copied. */
 FO_CHECKED fo_status fo_store_load(struct fo_store *s, const struct fo_program *p, const char *dir);
+/* Whether fo_store_load would succeed, from the files' headers: before hours of preparation. */
+FO_CHECKED fo_status fo_weights_check(const struct fo_program *p, const char *dir);
 
 #define FO_EVAL_SEED 1 /* of the held-out rows: the same in every run, so that runs compare */
 

@@ -9,7 +9,7 @@ struct list {
 	size_t n, cap;
 };
 
-/* Weights and master copies (which 0 and 1); moments stay what they are. */
+/* Weights and master copies (which 0 and 1); moments stay what they are. Never fails. */
 static fo_status collect(void *ctx, const struct fo_store_tensor *s)
 {
 	struct list *l = ctx;
@@ -25,6 +25,21 @@ static fo_status collect(void *ctx, const struct fo_store_tensor *s)
 				    .data = s->data };
 	snprintf(t->name, sizeof t->name, "%s", s->name);
 	return FO_OK;
+}
+
+fo_status fo_weights_check(const struct fo_program *p, const char *dir)
+{
+	struct list l = { 0 };
+	for (int q = 0; q < p->nparam; q++)
+		for (int layer = 0; layer < (p->param[q].per_layer ? (int)p->model.layers : 1); layer++) {
+			const struct fo_param *pr = &p->param[q];
+			struct fo_store_tensor t = { .rows = pr->nr, .cols = pr->nc, .ld = pr->nc, .dtype = FO_F32 };
+			fo_param_name(pr, layer, t.name, sizeof t.name);
+			FO_TRY(collect(&l, &t));
+		}
+	fo_status st = fo_hf_check(dir, p->model.tied, l.t, l.n);
+	free(l.t);
+	return st;
 }
 
 fo_status fo_store_load(struct fo_store *s, const struct fo_program *p, const char *dir)
