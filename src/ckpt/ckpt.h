@@ -64,8 +64,12 @@ bool fo_st_fits(const struct fo_st_entry *e, const struct fo_st_tensor *t); /* t
  * "...rotary_emb.inv_freq" of old Llama files is skipped, and with `tied` an "lm_head.weight" that equals the embedding.
  * Shards must be plain file names in `dir` ("." and "/" lead nowhere else); sizes and counts are capped. */
 FO_CHECKED fo_status fo_hf_read(const char *dir, bool tied, const struct fo_st_tensor *t, size_t n);
-/* The same without copying anything: t's data is not looked at. Reads headers alone, so it is fast. */
+/* fo_hf_read without copying anything: t's data is not looked at. Reads headers alone, so it is fast. */
 FO_CHECKED fo_status fo_hf_check(const char *dir, bool tied, const struct fo_st_tensor *t, size_t n);
+/* The distinct shards that the text of an index names, in its order, arena-owned: plain file names. `where` names the text in
+ * errors. */
+FO_CHECKED fo_status fo_hf_index_parse(struct fo_arena *a, const char *json, size_t len, const char *where, char ***shard,
+				       size_t *n);
 
 /* ---- checkpoints ---- */
 

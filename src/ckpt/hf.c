@@ -9,7 +9,7 @@
 
 #define SINGLE "model.safetensors"
 #define INDEX "model.safetensors.index.json"
-#define MAX_INDEX ((size_t)256 << 20) /* a mixture of experts with 60,000 tensors has 6 MiB */
+#define MAX_INDEX ((size_t)64 << 20) /* one with 60,000 tensors has 6 MiB */
 #define MAX_SHARDS 4096               /* Llama 3.1 405B has 191 */
 #define EMBEDDING "model.embed_tokens.weight"
 #define HEAD "lm_head.weight"
@@ -61,51 +61,71 @@ static bool plain_name(const char *s)
 	return n > end && n < 256 && *s != '.' && !strchr(s, '/') && !strcmp(s + n - end, ".safetensors");
 }
 
-/* `seen` holds the names that have been added. */
-static fo_status add_shard(struct folder *f, const char *index, const char *name, json_t *seen)
+static fo_status add_shard(struct fo_arena *a, const char *where, const char *name, json_t *seen, char **shard, size_t *n)
 {
 	char shown[160];
 	if (json_object_get(seen, name))
 		return FO_OK;
 	if (!plain_name(name))
-		return fo_fail(FO_EFORMAT, "'%s': shard '%s' is not a plain file name that ends in .safetensors", index,
+		return fo_fail(FO_EFORMAT, "'%s': shard '%s' is not a plain file name that ends in .safetensors", where,
 			       fo_str_visible(shown, sizeof shown, name));
-	if (f->shards == MAX_SHARDS)
-		return fo_fail(FO_EFORMAT, "'%s' names more than %d shards", index, MAX_SHARDS);
-	f->path[f->shards++] = fo_arena_printf(&f->arena, "%s/%s", f->dir, name);
+	if (*n == MAX_SHARDS)
+		return fo_fail(FO_EFORMAT, "'%s' names more than %d shards", where, MAX_SHARDS);
+	shard[(*n)++] = fo_arena_strdup(a, name);
 	json_object_set_new(seen, name, json_true());
 	return FO_OK;
 }
 
-static fo_status read_index(struct folder *f, const char *index, json_t **map)
+/* *map: tensor to shard, for the caller to release (also after an error; NULL: none). */
+static fo_status parse_index(struct fo_arena *a, const char *json, size_t len, const char *where, json_t **map,
+			     char ***shard, size_t *n)
 {
-	char *text, shown[160];
-	size_t len;
+	char shown[160];
 	json_error_t err;
+	const char *name;
+	json_t *v, *root = json_loadb(json, len, JSON_REJECT_DUPLICATES, &err);
 	*map = NULL;
-	FO_TRY(fo_fs_read(&f->arena, index, MAX_INDEX, &text, &len));
-	json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &err);
+	*n = 0;
 	if (!root)
-		return fo_fail(FO_EFORMAT, "'%s' line %d: not JSON: %s", index, err.line,
+		return fo_fail(FO_EFORMAT, "'%s' line %d: not JSON: %s", where, err.line,
 			       fo_str_visible(shown, sizeof shown, err.text));
 	*map = json_incref(json_object_get(root, "weight_map"));
 	json_decref(root);
-	const char *name;
-	json_t *v;
 	if (!json_is_object(*map) || !json_object_size(*map))
-		return fo_fail(FO_EFORMAT, "'%s': key 'weight_map' must name the shard of each tensor", index);
+		return fo_fail(FO_EFORMAT, "'%s': key 'weight_map' must name the shard of each tensor", where);
+	*shard = fo_arena_alloc(a, MAX_SHARDS * sizeof **shard);
 	json_t *seen = json_object();
 	fo_status st = FO_OK;
 	json_object_foreach(*map, name, v)
 	{
-		st = json_is_string(v) ? add_shard(f, index, json_string_value(v), seen)
-				       : fo_fail(FO_EFORMAT, "'%s': the shard of tensor '%s' is not a text", index,
+		st = json_is_string(v) ? add_shard(a, where, json_string_value(v), seen, *shard, n)
+				       : fo_fail(FO_EFORMAT, "'%s': the shard of tensor '%s' is not a text", where,
 						 fo_str_visible(shown, sizeof shown, name));
 		if (st != FO_OK)
 			break;
 	}
 	json_decref(seen);
 	return st;
+}
+
+fo_status fo_hf_index_parse(struct fo_arena *a, const char *json, size_t len, const char *where, char ***shard, size_t *n)
+{
+	json_t *map;
+	fo_status st = parse_index(a, json, len, where, &map, shard, n);
+	json_decref(map);
+	return st;
+}
+
+static fo_status read_index(struct folder *f, const char *index, json_t **map)
+{
+	char *text, **shard;
+	size_t len;
+	*map = NULL;
+	FO_TRY(fo_fs_read(&f->arena, index, MAX_INDEX, &text, &len));
+	FO_TRY(parse_index(&f->arena, text, len, index, map, &shard, &f->shards));
+	for (size_t i = 0; i < f->shards; i++)
+		f->path[i] = fo_arena_printf(&f->arena, "%s/%s", f->dir, shard[i]);
+	return FO_OK;
 }
 
 /* Opens all shards and sorts their tensors by name. */

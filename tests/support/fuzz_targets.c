@@ -94,6 +94,21 @@ static void config(const void *bytes, size_t n)
 	explained(st);
 }
 
+/* Every shard lies in the folder of the index. */
+static void hf_index(const void *bytes, size_t n)
+{
+	struct fo_arena a = { 0 };
+	char **shard;
+	size_t shards;
+	fo_err_clear();
+	fo_status st = fo_hf_index_parse(&a, bytes, n, "fuzz", &shard, &shards);
+	explained(st);
+	for (size_t i = 0; st == FO_OK && i < shards; i++)
+		if (strchr(shard[i], '/') || shard[i][0] == '.' || !shard[i][0])
+			abort();
+	fo_arena_fini(&a);
+}
+
 static void yaml(const void *bytes, size_t n)
 {
 	struct fo_run r;
@@ -178,6 +193,6 @@ static void timeline(const void *bytes, size_t n)
 const struct fuzz_target fuzz_target[] = {
 	{ "program", program },   { "safetensors", safetensors }, { "config", config },
 	{ "yaml", yaml },         { "tokenizer", tokenizer },     { "shard", shard },
-	{ "timeline", timeline },
+	{ "timeline", timeline }, { "index", hf_index },
 };
 const int fuzz_targets = sizeof fuzz_target / sizeof *fuzz_target;
