@@ -68,8 +68,8 @@ FO_CHECKED fo_status fo_hf_read(const char *dir, bool tied, const struct fo_st_t
 FO_CHECKED fo_status fo_hf_check(const char *dir, bool tied, const struct fo_st_tensor *t, size_t n);
 /* The distinct shards that the text of an index names, in its order, arena-owned: plain file names. `where` names the text in
  * errors. */
-FO_CHECKED fo_status fo_hf_index_parse(struct fo_arena *a, const char *json, size_t len, const char *where, char ***shard,
-				       size_t *n);
+FO_CHECKED fo_status fo_hf_index_parse(struct fo_arena *a, const char *json, size_t len, const char *where,
+				       char ***shard, size_t *n);
 
 /* ---- checkpoints ---- */
 

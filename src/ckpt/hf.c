@@ -61,7 +61,8 @@ static bool plain_name(const char *s)
 	return n > end && n < 256 && *s != '.' && !strchr(s, '/') && !strcmp(s + n - end, ".safetensors");
 }
 
-static fo_status add_shard(struct fo_arena *a, const char *where, const char *name, json_t *seen, char **shard, size_t *n)
+static fo_status add_shard(struct fo_arena *a, const char *where, const char *name, json_t *seen, char **shard,
+			   size_t *n)
 {
 	char shown[160];
 	if (json_object_get(seen, name))
@@ -108,7 +109,8 @@ static fo_status parse_index(struct fo_arena *a, const char *json, size_t len, c
 	return st;
 }
 
-fo_status fo_hf_index_parse(struct fo_arena *a, const char *json, size_t len, const char *where, char ***shard, size_t *n)
+fo_status fo_hf_index_parse(struct fo_arena *a, const char *json, size_t len, const char *where, char ***shard,
+			    size_t *n)
 {
 	json_t *map;
 	fo_status st = parse_index(a, json, len, where, &map, shard, n);

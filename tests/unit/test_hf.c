@@ -47,7 +47,12 @@ static float value[3][8] = { { 1, 2, 3, 4, 5, 6, 7, 8 }, { -1, -2, -3, -4, -5, -
 /* What the files hold: an embedding 4 x 2, a head 4 x 2, a norm of 2. */
 static struct fo_st_tensor held(const char *name, int which)
 {
-	struct fo_st_tensor t = { .dtype = FO_F32, .vector = which == 2, .rows = which == 2 ? 1 : 4, .cols = 2, .ld = 2, .data = value[which] };
+	struct fo_st_tensor t = { .dtype = FO_F32,
+				  .vector = which == 2,
+				  .rows = which == 2 ? 1 : 4,
+				  .cols = 2,
+				  .ld = 2,
+				  .data = value[which] };
 	snprintf(t.name, sizeof t.name, "%s", name);
 	return t;
 }
@@ -111,8 +116,9 @@ static void write_model(void)
 	write_file("model.safetensors", (struct fo_st_tensor[]){ held(EMBED, 0), held(HEAD, 1), held(NORM, 2) }, 3);
 }
 
-static const char good_index[] = "{\"metadata\": {\"total_size\": 72}, \"weight_map\": {\"" EMBED "\": \"b.safetensors\", \"" HEAD
-				 "\": \"a.safetensors\", \"" NORM "\": \"b.safetensors\"}}";
+static const char good_index[] = "{\"metadata\": {\"total_size\": 72}, \"weight_map\": {\"" EMBED
+				 "\": \"b.safetensors\", \"" HEAD "\": \"a.safetensors\", \"" NORM
+				 "\": \"b.safetensors\"}}";
 
 static void write_shards(const char *index)
 {
@@ -137,7 +143,9 @@ static void test_exceptions(void **state)
 	/* The same head again where it is tied; the rotary table of old files. */
 	fresh();
 	write_file("model.safetensors",
-		   (struct fo_st_tensor[]){ held(EMBED, 0), held(HEAD, 0), held(NORM, 2), held("model.layers.0.self_attn.rotary_emb.inv_freq", 2) }, 4);
+		   (struct fo_st_tensor[]){ held(EMBED, 0), held(HEAD, 0), held(NORM, 2),
+					    held("model.layers.0.self_attn.rotary_emb.inv_freq", 2) },
+		   4);
 	accepts(true);
 	write_model();
 	struct fo_st_tensor t[2];
@@ -156,7 +164,9 @@ static void test_exceptions(void **state)
 static void write_raw(const char *dtype, const void *data, size_t count, size_t bytes)
 {
 	char head[256];
-	uint64_t n = (uint64_t)snprintf(head, sizeof head, "{\"" NORM "\":{\"dtype\":\"%s\",\"shape\":[%zu],\"data_offsets\":[0,%zu]}}", dtype, count, bytes);
+	uint64_t n = (uint64_t)snprintf(head, sizeof head,
+					"{\"" NORM "\":{\"dtype\":\"%s\",\"shape\":[%zu],\"data_offsets\":[0,%zu]}}",
+					dtype, count, bytes);
 	FILE *f = fopen(in_dir("model.safetensors"), "wb");
 	assert_non_null(f);
 	fwrite(&n, 1, 8, f), fwrite(head, 1, n, f), fwrite(data, 1, bytes, f);
@@ -167,18 +177,23 @@ static void test_types(void **state)
 {
 	(void)state;
 	/* IEEE 754-2019, binary16: ends of the ranges, a subnormal, a third. */
-	const uint16_t half[] = { 0x3c00, 0xc000, 0x7bff, 0x0400, 0x03ff, 0x0001, 0x8001, 0x0000, 0x8000, 0x7c00, 0xfc00, 0x7e01, 0x3555 };
-	const double want[] = { 1, -2, 65504, 0x1p-14, 1023 * 0x1p-24, 0x1p-24, -0x1p-24, 0, -0.0, INFINITY, -INFINITY, NAN, 0.333251953125 };
+	const uint16_t half[] = { 0x3c00, 0xc000, 0x7bff, 0x0400, 0x03ff, 0x0001, 0x8001,
+				  0x0000, 0x8000, 0x7c00, 0xfc00, 0x7e01, 0x3555 };
+	const double want[] = { 1,    -2,       65504,     0x1p-14, 1023 * 0x1p-24, 0x1p-24, -0x1p-24, 0,
+				-0.0, INFINITY, -INFINITY, NAN,     0.333251953125 };
 	enum { N = sizeof half / sizeof *half };
 	float f[N];
 	uint16_t b[N];
 	fresh();
 	write_raw("F16", half, N, sizeof half);
-	struct fo_st_tensor t[] = { { .name = NORM, .dtype = FO_F32, .vector = true, .rows = 1, .cols = N, .ld = N, .data = f },
-				    { .name = NORM, .dtype = FO_BF16, .vector = true, .rows = 1, .cols = N, .ld = N, .data = b } };
+	struct fo_st_tensor t[] = {
+		{ .name = NORM, .dtype = FO_F32, .vector = true, .rows = 1, .cols = N, .ld = N, .data = f },
+		{ .name = NORM, .dtype = FO_BF16, .vector = true, .rows = 1, .cols = N, .ld = N, .data = b }
+	};
 	must(fo_hf_read(dir, false, t, 2));
 	for (int i = 0; i < N; i++) {
-		assert_true(isnan(want[i]) ? isnan(f[i]) : f[i] == (float)want[i] && !signbit(f[i]) == !signbit(want[i]));
+		assert_true(isnan(want[i]) ? isnan(f[i])
+					   : f[i] == (float)want[i] && !signbit(f[i]) == !signbit(want[i]));
 		assert_true(isnan(want[i]) ? isnan(fo_bf16_to_f32(b[i])) : b[i] == fo_bf16_from_f32((float)want[i]));
 	}
 	write_raw("F8_E4M3", half, N, N);
@@ -196,9 +211,11 @@ static void test_all_at_once(void **state)
 	wide.rows = 2, wide.cols = wide.ld = 4;
 	flat.vector = false;
 	fresh();
-	write_file("model.safetensors", (struct fo_st_tensor[]){ wide, flat, held("model.x\033.weight", 2), held("y", 2) }, 4);
-	REFUSES(false, "", "1 missing: 'lm_head.weight'; 2 not the model's: 'model.x\\x1b.weight', 'y'; 2 of another shape: '" EMBED
-		"' is 2 x 4, the model's 4 x 2, '" NORM "' is 1 x 2, the model's 2");
+	write_file("model.safetensors",
+		   (struct fo_st_tensor[]){ wide, flat, held("model.x\033.weight", 2), held("y", 2) }, 4);
+	REFUSES(false, "",
+		"1 missing: 'lm_head.weight'; 2 not the model's: 'model.x\\x1b.weight', 'y'; 2 of another shape: "
+		"'" EMBED "' is 2 x 4, the model's 4 x 2, '" NORM "' is 1 x 2, the model's 2");
 	/* Many are counted, some shown. */
 	struct fo_st_tensor many[30];
 	char name[16];
@@ -206,7 +223,8 @@ static void test_all_at_once(void **state)
 		snprintf(name, sizeof name, "t%02d", i), many[i] = held(name, 2);
 	fresh();
 	write_file("model.safetensors", many, 30);
-	REFUSES(false, "", "3 missing", "30 not the model's: 't00', 't01', 't02', 't03', 't04', 't05', 't06', 't07' and 22 more");
+	REFUSES(false, "", "3 missing",
+		"30 not the model's: 't00', 't01', 't02', 't03', 't04', 't05', 't06', 't07' and 22 more");
 }
 
 static void test_folders(void **state)
@@ -248,7 +266,8 @@ static void test_index(void **state)
 		{ MAP("\"\\u001b.bin\""), "shard '\\x1b.bin' is not" },
 		{ MAP("\"c.safetensors\""), "c.safetensors" }, /* not there */
 		{ MAP("\"a.safetensors\""), "places tensor '" EMBED "' in 'a.safetensors', which does not hold it" },
-		{ "{\"weight_map\": {\"" EMBED "\": \"b.safetensors\", \"z\\u001b\": \"b.safetensors\"}}", "places tensor 'z\\x1b' in 'b.safetensors'" },
+		{ "{\"weight_map\": {\"" EMBED "\": \"b.safetensors\", \"z\\u001b\": \"b.safetensors\"}}",
+		  "places tensor 'z\\x1b' in 'b.safetensors'" },
 	};
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
 		write_shards(bad[i].index);
@@ -286,8 +305,8 @@ static int remove_dir(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_reads),	     cmocka_unit_test(test_exceptions), cmocka_unit_test(test_types),
-		cmocka_unit_test(test_all_at_once), cmocka_unit_test(test_folders),	 cmocka_unit_test(test_index),
+		cmocka_unit_test(test_reads),       cmocka_unit_test(test_exceptions), cmocka_unit_test(test_types),
+		cmocka_unit_test(test_all_at_once), cmocka_unit_test(test_folders),    cmocka_unit_test(test_index),
 	};
 	return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

@@ -68,7 +68,8 @@ const struct fo_command fo_cmd_train = {
 		"checkpoints in Hugging Face layout. The same seed, threads and instruction set give the same bits, "
 		"interrupted or not.\n\n"
 		"  flatout init run.yaml --data.path=books/\n  flatout train run.yaml --dry-run\n  flatout train "
-		"run.yaml --train.steps=2000\n  flatout train run.yaml --model.weights=DIR   (a Hugging Face folder)\n\n"
+		"run.yaml --train.steps=2000\n  flatout train run.yaml --model.weights=DIR   (a Hugging Face "
+		"folder)\n\n"
 		"FLATOUT_ISA=ref|avx2|avx512|amx lowers the instruction set.\n",
 	.opts = rows,
 	.own = extra,
