@@ -424,23 +424,6 @@ static void test_parse(void **state)
 			 FO_OK);
 	near_relative(fo_model_params(&m).total, 7615616512.0, 0);
 	assert_int_equal(m.sliding_window, 0);
-	assert_int_equal(parse(MISTRAL(""), &m), FO_OK); /* a file that says nothing means MistralConfig's default */
-	assert_int_equal(m.sliding_window, 4096);
-	assert_int_equal(parse(MISTRAL(", \"sliding_window\": null"), &m), FO_OK);
-	assert_int_equal(m.sliding_window, 0);
-	assert_int_equal(parse(MISTRAL(", \"sliding_window\": 7"), &m), FO_OK);
-	assert_int_equal(m.sliding_window, 7);
-	assert_int_equal(parse(QWEN2(", \"use_sliding_window\": true, \"max_window_layers\": 0"), &m), FO_OK);
-	assert_int_equal(m.sliding_window, 9);
-	assert_int_equal(parse(QWEN2(", \"use_sliding_window\": true, \"max_window_layers\": 2"), &m), FO_OK);
-	assert_int_equal(m.sliding_window, 0);
-	assert_int_equal(parse(QWEN2(", \"use_sliding_window\": true, \"layer_types\": [\"sliding_attention\", "
-				     "\"sliding_attention\"], \"max_window_layers\": 2"),
-			       &m),
-			 FO_OK);
-	assert_int_equal(m.sliding_window, 9);
-	assert_int_equal(parse(QWEN2(", \"layer_types\": [\"full_attention\", \"full_attention\"]"), &m), FO_OK);
-	assert_int_equal(m.sliding_window, 0);
 	assert_int_equal(parse("{\"model_type\": \"qwen3\", \"num_hidden_layers\": 36, \"hidden_size\": 4096, "
 			       "\"num_attention_heads\": 32, "
 			       "\"num_key_value_heads\": 8, \"head_dim\": 128, \"intermediate_size\": 12288, "
