@@ -155,8 +155,8 @@ static fo_status bench_encode(int argc, char **argv)
 		return fo_fail(FO_EFORMAT, "a document could not be encoded");
 	for (size_t i = 0; i < j.docs; i++)
 		tokens += j.doc[i].n;
-	printf("%zu documents, %.2f MB, %zu ids: %.4f s, CPU %.4f s, %.2f MB/s\n", j.docs, (double)bytes * 1e-6, tokens, s,
-	       cpu_s, (double)bytes * 1e-6 / s);
+	printf("%zu documents, %.2f MB, %zu ids: %.4f s, CPU %.4f s, %.2f MB/s\n", j.docs, (double)bytes * 1e-6, tokens,
+	       s, cpu_s, (double)bytes * 1e-6 / s);
 	fo_status st = argc > 5 ? write_ids(&j, argv[5]) : FO_OK;
 	if (st == FO_OK && argc > 6)
 		st = fo_tokenizer_save(t, argv[6]);
