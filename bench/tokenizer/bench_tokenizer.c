@@ -122,7 +122,8 @@ static fo_status write_ids(const struct job *j, const char *path)
 		uint64_t n = j->doc[i].n;
 		ok &= fwrite(&n, sizeof n, 1, f) == 1 && fwrite(j->doc[i].ids, sizeof(int32_t), n, f) == n;
 	}
-	return (fclose(f) == 0) & ok ? FO_OK : fo_fail(FO_EIO, "cannot write '%s'", path);
+	ok &= fclose(f) == 0;
+	return ok ? FO_OK : fo_fail(FO_EIO, "cannot write '%s'", path);
 }
 
 static fo_status bench_encode(int argc, char **argv)
