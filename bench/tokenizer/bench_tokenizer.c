@@ -122,7 +122,8 @@ static fo_status write_ids(const struct job *j, const char *path)
 		uint64_t n = j->doc[i].n;
 		ok &= fwrite(&n, sizeof n, 1, f) == 1 && fwrite(j->doc[i].ids, sizeof(int32_t), n, f) == n;
 	}
-	return (fclose(f) == 0) & ok ? FO_OK : fo_fail(FO_EIO, "cannot write '%s'", path);
+	ok &= fclose(f) == 0;
+	return ok ? FO_OK : fo_fail(FO_EIO, "cannot write '%s'", path);
 }
 
 static fo_status bench_encode(int argc, char **argv)
@@ -155,8 +156,8 @@ static fo_status bench_encode(int argc, char **argv)
 		return fo_fail(FO_EFORMAT, "a document could not be encoded");
 	for (size_t i = 0; i < j.docs; i++)
 		tokens += j.doc[i].n;
-	printf("%zu documents, %.2f MB, %zu ids: %.4f s, CPU %.4f s, %.2f MB/s\n", j.docs, (double)bytes * 1e-6, tokens, s,
-	       cpu_s, (double)bytes * 1e-6 / s);
+	printf("%zu documents, %.2f MB, %zu ids: %.4f s, CPU %.4f s, %.2f MB/s\n", j.docs, (double)bytes * 1e-6, tokens,
+	       s, cpu_s, (double)bytes * 1e-6 / s);
 	fo_status st = argc > 5 ? write_ids(&j, argv[5]) : FO_OK;
 	if (st == FO_OK && argc > 6)
 		st = fo_tokenizer_save(t, argv[6]);

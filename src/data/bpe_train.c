@@ -335,7 +335,8 @@ static fo_status trainer_start(struct trainer *t, int64_t want, const volatile s
 }
 
 /* Early merges visit most words, late ones few: progress is told every so many tokens, the stop asked for before each. */
-static fo_status trainer_merge(struct trainer *t, fo_progress_fn *progress, void *ctx, const volatile sig_atomic_t *stop)
+static fo_status trainer_merge(struct trainer *t, fo_progress_fn *progress, void *ctx,
+			       const volatile sig_atomic_t *stop)
 {
 	for (struct pair *best; t->tokens < t->want && (best = best_pair(t));) {
 		if (stopped(stop))

@@ -344,8 +344,8 @@ static fo_status encode_added(struct fo_encoder *e, const char *text, size_t len
 {
 	size_t from = 0;
 	for (size_t at = 0; at < len;) {
-		const struct tok_special *s =
-			e->in_text[(unsigned char)text[at]] ? added_at(e->t, text + at, len - at) : NULL;
+		const struct tok_special *s = e->in_text[(unsigned char)text[at]] ? added_at(e->t, text + at, len - at)
+										  : NULL;
 		if (!s) {
 			at++;
 			continue;

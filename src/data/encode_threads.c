@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PART ((size_t)1 << 20) /* much work against starting a part, little against what the slowest thread has left over */
+#define PART \
+	((size_t)1 << 20) /* much work against starting a part, little against what the slowest thread has left over */
 #define MAX_THREADS 1024
 
 struct part {

@@ -14,9 +14,10 @@ enum { S_COUNT = L_COUNT * V_COUNT * T_COUNT };
 
 /* ---- tables ---- */
 
-static const uint32_t white_space[][2] = { { 0x9, 0xd },       { 0x20, 0x20 },     { 0x85, 0x85 },     { 0xa0, 0xa0 },
-					   { 0x1680, 0x1680 }, { 0x2000, 0x200a }, { 0x2028, 0x2029 }, { 0x202f, 0x202f },
-					   { 0x205f, 0x205f }, { 0x3000, 0x3000 } };
+static const uint32_t white_space[][2] = { { 0x9, 0xd },       { 0x20, 0x20 },     { 0x85, 0x85 },
+					   { 0xa0, 0xa0 },     { 0x1680, 0x1680 }, { 0x2000, 0x200a },
+					   { 0x2028, 0x2029 }, { 0x202f, 0x202f }, { 0x205f, 0x205f },
+					   { 0x3000, 0x3000 } };
 
 static uint8_t flags[0x110000];
 static uint8_t combining[0x110000];
@@ -32,7 +33,8 @@ static void mark(const uint32_t (*range)[2], size_t n, uint8_t flag)
 
 static int by_parts(const void *x, const void *y)
 {
-	const uint32_t *a = unicode_decomposition[*(const uint16_t *)x], *b = unicode_decomposition[*(const uint16_t *)y];
+	const uint32_t *a = unicode_decomposition[*(const uint16_t *)x],
+		       *b = unicode_decomposition[*(const uint16_t *)y];
 	if (a[1] != b[1])
 		return a[1] < b[1] ? -1 : 1;
 	return a[2] < b[2] ? -1 : a[2] > b[2];
@@ -57,7 +59,8 @@ static void make_tables(void)
 			flags[d[0]] |= UNI_NORMAL;
 		}
 	}
-	mark((const uint32_t[][2]){ { V_BASE, V_BASE + V_COUNT - 1 }, { T_BASE + 1, T_BASE + T_COUNT - 1 } }, 2, UNI_NORMAL);
+	mark((const uint32_t[][2]){ { V_BASE, V_BASE + V_COUNT - 1 }, { T_BASE + 1, T_BASE + T_COUNT - 1 } }, 2,
+	     UNI_NORMAL);
 	qsort(composed, composing, sizeof *composed, by_parts);
 }
 
@@ -84,7 +87,8 @@ static const uint32_t *decomposition(uint32_t c)
 		else
 			high = mid;
 	}
-	return low < ROWS(unicode_decomposition) && unicode_decomposition[low][0] == c ? unicode_decomposition[low] : NULL;
+	return low < ROWS(unicode_decomposition) && unicode_decomposition[low][0] == c ? unicode_decomposition[low]
+										       : NULL;
 }
 
 /* The character that a followed by b becomes, 0 if they stay two. */

@@ -13,7 +13,7 @@ struct merge_slot {
 
 struct tok_index {
 	struct merge_slot *merge;
-	size_t merges; /* slots, a power of two */
+	size_t merges;  /* slots, a power of two */
 	uint32_t *word; /* id + 1 by the token's bytes */
 	size_t words;
 	struct split *split; /* what encoders make theirs from; NULL with `sentence` */

@@ -145,7 +145,8 @@ static fo_status read_metaspace(struct reader *r, const json_t *v)
 	else if (scheme && !text_is(scheme, "always"))
 		return differs("pre_tokenizer.prepend_scheme", "always, first or never", scheme);
 	if (json_is_false(prefix) && r->prefix != TOK_METASPACE_NEVER)
-		return fo_fail(FO_EFORMAT, "'pre_tokenizer.add_prefix_space' is false, but 'prepend_scheme' is not never");
+		return fo_fail(FO_EFORMAT,
+			       "'pre_tokenizer.add_prefix_space' is false, but 'prepend_scheme' is not never");
 	r->split_spaces = absent(split) || json_is_true(split);
 	return FO_OK;
 }
@@ -156,12 +157,14 @@ static fo_status read_sentence_style(struct reader *r)
 		     *pre = json_object_get(r->root, "pre_tokenizer");
 	r->sentence = true;
 	if (r->whole_words)
-		return fo_fail(FO_EFORMAT, "'model.ignore_merges' is true, expected false where 'model.byte_fallback' is true");
+		return fo_fail(FO_EFORMAT,
+			       "'model.ignore_merges' is true, expected false where 'model.byte_fallback' is true");
 	if (!absent(normalizer))
 		return read_sentence_normalizer(r, normalizer);
 	if (absent(pre))
-		return fo_fail(FO_EFORMAT, "'normalizer' and 'pre_tokenizer' are both null, expected U+2581 for spaces where "
-					   "'model.byte_fallback' is true");
+		return fo_fail(FO_EFORMAT,
+			       "'normalizer' and 'pre_tokenizer' are both null, expected U+2581 for spaces where "
+			       "'model.byte_fallback' is true");
 	return read_metaspace(r, pre);
 }
 
@@ -207,7 +210,8 @@ static fo_status read_model_settings(struct reader *r)
 static fo_status read_settings(struct reader *r)
 {
 	static const char *const none[] = { "truncation", "padding" };
-	const json_t *decoder = json_object_get(r->root, "decoder"), *normalizer = json_object_get(r->root, "normalizer");
+	const json_t *decoder = json_object_get(r->root, "decoder"),
+		     *normalizer = json_object_get(r->root, "normalizer");
 	for (size_t i = 0; i < sizeof none / sizeof *none; i++)
 		if (!absent(json_object_get(r->root, none[i])))
 			return differs(none[i], "null", json_object_get(r->root, none[i]));
@@ -286,12 +290,15 @@ static fo_status check_in_text(const struct reader *r, const json_t *t, const ch
 	char visible[64];
 	fo_str_visible(visible, sizeof visible, token);
 	if (r->sentence)
-		return fo_fail(FO_EFORMAT, "added token '%s' is not special, expected special ones only where "
-					   "'model.byte_fallback' is true", visible);
+		return fo_fail(FO_EFORMAT,
+			       "added token '%s' is not special, expected special ones only where "
+			       "'model.byte_fallback' is true",
+			       visible);
 	for (int i = 0; i < 4; i++)
 		if (json_is_true(json_object_get(t, flag[i])))
-			return fo_fail(FO_EFORMAT, "added token '%s' is not special and its '%s' is true, expected false",
-				       visible, flag[i]);
+			return fo_fail(FO_EFORMAT,
+				       "added token '%s' is not special and its '%s' is true, expected false", visible,
+				       flag[i]);
 	return FO_OK;
 }
 
@@ -387,8 +394,8 @@ static fo_status build_tokens(const struct reader *r, struct fo_tokenizer *t)
 		t->at[id] = bytes.len;
 		if (e->special) {
 			fo_str_puts(&bytes, e->text);
-			t->special[t->specials++] = (struct tok_special){ (int32_t)id, fo_xstrdup(e->text),
-									  e->in_model, e->in_text };
+			t->special[t->specials++] = (struct tok_special){ (int32_t)id, fo_xstrdup(e->text), e->in_model,
+									  e->in_text };
 		} else if (e->text && r->sentence) {
 			st = append_sentence(&bytes, e);
 			if (e->byte)

@@ -103,8 +103,8 @@ static void test_mixed_texts_as_hugging_face(void **state)
 				uint16_t id;
 				memcpy(&id, w, sizeof id);
 				if (got.id[k] != id)
-					fail_msg("%s, document %d: id %zu is %d, expected %d", names[i], doc, k, got.id[k],
-						 id);
+					fail_msg("%s, document %d: id %zu is %d, expected %d", names[i], doc, k,
+						 got.id[k], id);
 			}
 			assert_int_equal(got.n, n);
 		}
@@ -171,10 +171,13 @@ static bool *agreed_characters(void)
 
 static size_t pattern_text(char *buf, size_t max, uint64_t stream, const bool *same)
 {
-	static const char *const parts[] = {
-		"a",  "B",  "'s", "'S", "'\xc5\xbf", "'re", "'Ve", "'lL", "'x", "'",  "''", " ",    "  ",           "\n",
-		"\r", "\t", "1",  "23", "456",       "\xc2\xbd", "!",  "..", "_",  "\xc2\xa0", "\xe3\x80\x80", "\xc3\xa9", "-\n", " \n ",
-		"\xe4\xb8\xad", "\xff", "\xe4\xb8" };
+	static const char *const parts[] = { "a",        "B",   "'s",   "'S",           "'\xc5\xbf",
+					     "'re",      "'Ve", "'lL",  "'x",           "'",
+					     "''",       " ",   "  ",   "\n",           "\r",
+					     "\t",       "1",   "23",   "456",          "\xc2\xbd",
+					     "!",        "..",  "_",    "\xc2\xa0",     "\xe3\x80\x80",
+					     "\xc3\xa9", "-\n", " \n ", "\xe4\xb8\xad", "\xff",
+					     "\xe4\xb8" };
 	size_t n = 0;
 	for (uint64_t i = 0; n + 8 < max; i++) {
 		uint64_t r = fo_rng_u64(stream, i);
@@ -225,10 +228,12 @@ static struct fo_tokenizer *random_sentence(uint64_t stream, const char *prefix,
 	static const char *const letter[] = { "a", "b", "c", "\xc3\xa9", SENTENCE_SPACE };
 	char *token[64];
 	int tokens = 0, id = 259;
-	fo_str_printf(&s, "{\"added_tokens\":[{\"id\":1,\"content\":\"<s>\",\"special\":true},{\"id\":2,\"content\":\"</s>\","
-			  "\"special\":true}],\"normalizer\":%s,\"pre_tokenizer\":%s,\"decoder\":null,"
-			  "\"model\":{\"type\":\"BPE\",\"byte_fallback\":true,\"vocab\":{\"<unk>\":0,\"<s>\":1,\"</s>\":2",
-		      prefix, pre);
+	fo_str_printf(
+		&s,
+		"{\"added_tokens\":[{\"id\":1,\"content\":\"<s>\",\"special\":true},{\"id\":2,\"content\":\"</s>\","
+		"\"special\":true}],\"normalizer\":%s,\"pre_tokenizer\":%s,\"decoder\":null,"
+		"\"model\":{\"type\":\"BPE\",\"byte_fallback\":true,\"vocab\":{\"<unk>\":0,\"<s>\":1,\"</s>\":2",
+		prefix, pre);
 	for (int b = 0; b < 256; b++)
 		fo_str_printf(&s, ",\"<0x%02X>\":%d", b, b + 3);
 	for (; tokens < 5; tokens++) {
@@ -282,7 +287,8 @@ static size_t merge_plainly(const struct fo_tokenizer *t, const char *text, size
 
 static size_t sentence_text(char *buf, size_t want, uint64_t stream)
 {
-	static const char *const parts[] = { "a", "b", "c", "a", "b", "\xc3\xa9", " ", " ", SENTENCE_SPACE, "d", "\n", "\xff", "\xc3" };
+	static const char *const parts[] = { "a", "b",  "c",    "a",   "b", "\xc3\xa9", " ", " ", SENTENCE_SPACE,
+					     "d", "\n", "\xff", "\xc3" };
 	size_t n = 0;
 	for (uint64_t i = 0; n < want; i++) {
 		uint64_t r = fo_rng_u64(stream, i);
@@ -317,7 +323,8 @@ static void test_sentence_style_against_merging_the_whole(void **state)
 	size_t cuts = 0;
 	for (uint64_t k = 0; k < 70; k++) {
 		int which = (int)(k % (sizeof style / sizeof *style));
-		struct fo_tokenizer *t = random_sentence(k, style[which].normalizer, style[which].pre, 3 + (int)(k % 50));
+		struct fo_tokenizer *t = random_sentence(k, style[which].normalizer, style[which].pre,
+							 3 + (int)(k % 50));
 		ok(fo_encoder_new(t, &e));
 		for (uint64_t i = 0; i < 30; i++) {
 			char buf[400] = " ", *text = buf + 1;
@@ -349,8 +356,10 @@ static void test_sentence_style_decodes(void **state)
 {
 	(void)state;
 	struct fo_tokenizer *t = load(golden(names[LLAMA2]));
-	static const char *const texts[] = { "", "a", "Hello  world", " leading", "\n\xff\xfe\xe4\xb8", "\xe4\xb8\xad\xf0\x9f\x98\x80 x",
-					     "<s>", "<0x0A>" };
+	static const char *const texts[] = {
+		"",    "a",     "Hello  world", " leading", "\n\xff\xfe\xe4\xb8", "\xe4\xb8\xad\xf0\x9f\x98\x80 x",
+		"<s>", "<0x0A>"
+	};
 	struct ids got = { 0 };
 	struct fo_str s = { 0 };
 	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
@@ -370,6 +379,19 @@ static void test_sentence_style_decodes(void **state)
 	free(got.id);
 	fo_str_fini(&s);
 	fo_tokenizer_free(t);
+}
+
+static void replace_once(struct fo_str *s, const char *from, const char *to)
+{
+	char *at = s->data ? strstr(s->data, from) : NULL;
+	if (!at)
+		fail_msg("'%s' is not in the file", from);
+	struct fo_str out = { 0 };
+	fo_str_append(&out, s->data, (size_t)(at - s->data));
+	fo_str_puts(&out, to);
+	fo_str_puts(&out, at + strlen(from));
+	fo_str_fini(s);
+	*s = out;
 }
 
 static void test_sentence_refusals(void **state)
@@ -398,18 +420,43 @@ static void test_sentence_refusals(void **state)
 	for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
 		struct fo_str s = { 0 };
 		struct fo_tokenizer *t;
-		char *at = strstr(text, edits[i].from);
-		if (!at)
-			fail_msg("'%s' is not in the file", edits[i].from);
-		fo_str_append(&s, text, (size_t)(at - text));
-		fo_str_puts(&s, edits[i].to);
-		fo_str_puts(&s, at + strlen(edits[i].from));
+		fo_str_append(&s, text, len);
+		replace_once(&s, edits[i].from, edits[i].to);
 		ok(fo_fs_write_atomic(in_scratch("edited.json"), s.data, s.len));
 		assert_int_equal(fo_tokenizer_load(in_scratch("edited.json"), &t), FO_EFORMAT);
 		if (!strstr(fo_err_text(), edits[i].says))
 			fail_msg("expected '%s' in: %s", edits[i].says, fo_err_text());
 		fo_str_fini(&s);
 	}
+	fo_arena_fini(&a);
+}
+
+static void test_no_text_spells_a_special_token(void **state)
+{
+	(void)state;
+	struct fo_arena a = { 0 };
+	struct fo_str s = { 0 };
+	char *json;
+	size_t len;
+	ok(fo_fs_read(&a, golden(names[LLAMA2]), (size_t)1 << 24, &json, &len));
+	fo_str_append(&s, json, len);
+	replace_once(&s, "\"<s>\": 1,", "\"<s>\": 1, \"</\": 900, \"</s>a\": 902,");
+	replace_once(&s, "\"merges\": [", "\"merges\": [[\"<\", \"/\"], [\"</\", \"s>\"], [\"</s>\", \"a\"],");
+	ok(fo_fs_write_atomic(in_scratch("spelled.json"), s.data, s.len));
+	struct fo_tokenizer *t = load(in_scratch("spelled.json"));
+	struct ids got = { 0 };
+	encode(t, "</s>a", 5, &got);
+	assert_true(got.n >= 3);
+	bool left = false, right = false;
+	for (size_t i = 0; i < got.n; i++) {
+		assert_true(got.id[i] > 2 && got.id[i] != 902);
+		left |= got.id[i] == 900;
+		right |= got.id[i] == tok_word(t, "s>", 2);
+	}
+	assert_true(left && right);
+	free(got.id);
+	fo_tokenizer_free(t);
+	fo_str_fini(&s);
 	fo_arena_fini(&a);
 }
 
@@ -431,11 +478,11 @@ static void test_normalization(void **state)
 	assert_normal("plain", "plain");
 	assert_normal("e\xcc\x81", "\xc3\xa9");
 	assert_normal("e\xcc\xa3\xcc\x81", "\xe1\xba\xb9\xcc\x81");
-	assert_normal("e\xcc\x81\xcc\xa3", "\xe1\xba\xb9\xcc\x81");     /* marks are ordered by class first */
-	assert_normal("a\xcc\x85\xcc\x81", "a\xcc\x85\xcc\x81");         /* blocked by a mark of the same class */
-	assert_normal("\xe2\x84\xab", "\xc3\x85");                       /* Angstrom sign */
-	assert_normal("\xe0\xa5\x98", "\xe0\xa4\x95\xe0\xa4\xbc");       /* never put together again */
-	assert_normal("e\xff\xcc\x81", "e\xff\xcc\x81");                 /* a broken byte stands between */
+	assert_normal("e\xcc\x81\xcc\xa3", "\xe1\xba\xb9\xcc\x81"); /* marks are ordered by class first */
+	assert_normal("a\xcc\x85\xcc\x81", "a\xcc\x85\xcc\x81");    /* blocked by a mark of the same class */
+	assert_normal("\xe2\x84\xab", "\xc3\x85");                  /* Angstrom sign */
+	assert_normal("\xe0\xa5\x98", "\xe0\xa4\x95\xe0\xa4\xbc");  /* never put together again */
+	assert_normal("e\xff\xcc\x81", "e\xff\xcc\x81");            /* a broken byte stands between */
 	assert_normal("\xe1\x84\x92\xe1\x85\xa1\xe1\x86\xab", "\xed\x95\x9c");
 	assert_normal("\xe1\xbe\xb3", "\xe1\xbe\xb3");
 	assert_normal("\xf0\x9d\x85\x9e", "\xf0\x9d\x85\x97\xf0\x9d\x85\xa5");
@@ -549,7 +596,8 @@ static void test_threads_give_the_same_ids(void **state)
 		parts.n = 0;
 		ok(fo_tokenizer_encode_threads(t, text, 0, 2, &parts.id, &parts.n, &parts.cap));
 		assert_int_equal(parts.n, 0);
-		assert_int_equal(fo_tokenizer_encode_threads(t, text, len, 0, &parts.id, &parts.n, &parts.cap), FO_EARG);
+		assert_int_equal(fo_tokenizer_encode_threads(t, text, len, 0, &parts.id, &parts.n, &parts.cap),
+				 FO_EARG);
 		fo_tokenizer_free(t);
 	}
 	free(whole.id);
@@ -634,7 +682,8 @@ static void test_training_stops(void **state)
 	for (int i = 0; i < 2; i++) {
 		struct stopping s = { .what = when[i] };
 		struct fo_tokenizer *t = NULL;
-		assert_int_equal(fo_tokenizer_train(paths, 1, NULL, 900, (size_t)1 << 30, stop_when, &s, &s.stop, &t), FO_EINTERRUPT);
+		assert_int_equal(fo_tokenizer_train(paths, 1, NULL, 900, (size_t)1 << 30, stop_when, &s, &s.stop, &t),
+				 FO_EINTERRUPT);
 		assert_null(t);
 		assert_non_null(strstr(fo_err_text(), "stopped"));
 		assert_true(i == 0 || s.done == 512); /* at the first merge that told of its progress */
@@ -661,6 +710,7 @@ int main(void)
 		cmocka_unit_test(test_sentence_style_against_merging_the_whole),
 		cmocka_unit_test(test_sentence_style_decodes),
 		cmocka_unit_test(test_sentence_refusals),
+		cmocka_unit_test(test_no_text_spells_a_special_token),
 		cmocka_unit_test(test_normalization),
 		cmocka_unit_test(test_added_words),
 		cmocka_unit_test(test_parts_of_a_text),
