@@ -12,8 +12,9 @@ struct fo_ports {
 	const struct fo_batch *batch; /* the step's tokens */
 	double hyper[FO_HYPER_COUNT];
 	double loss[2], scale[2]; /* what came out */
-	int64_t logits_row;       /* which row to copy out */
-	float *logits;            /* (V) */
+	const int32_t *chunk;     /* of a generator: ids, how many, position of the first */
+	int64_t chunk_tokens, chunk_begin;
+	float *logits; /* (V), of a chunk's last token */
 };
 fo_status fo_ports_serve(void *ctx, enum fo_port port, int mb, const struct fo_tensor *arg, int n);
 
@@ -53,8 +54,8 @@ struct fo_session {
 	int64_t mark_ns; /* where the next step's time begins: the last one's end, evaluation and checkpoints left out */
 };
 
-/* src/train/sample.c: appends tokens to the prompt by running a forward program over the whole text again and again (no KV
- * cache: a sample is short). Temperature 0.8, the 40 likeliest tokens: fixed, so that runs compare. */
+/* src/train/generate.c: continues the prompt up to data.seq. Temperature 0.8, the 40 likeliest tokens: fixed, so that runs
+ * compare. */
 FO_CHECKED fo_status fo_session_sample(struct fo_session *s, char **text);
 /* src/train/state.c: tensors of the store by name, checkpoint and resume. */
 FO_CHECKED fo_status fo_session_tensors(struct fo_session *s);

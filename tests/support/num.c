@@ -109,6 +109,7 @@ static double value_at(const struct num_case *c, int i, uint64_t seed, int64_t r
 	case NUM_INDEX: return floor(u * (double)c->spec[i].limit);
 	case NUM_TARGET: return fo_rng_u64(stream + 8, index) % 8 ? floor(u * (double)c->spec[i].limit) : -1;
 	case NUM_HYPER: return hyper_value(col);
+	case NUM_SPAN: return col ? c->spec[i].scale : (double)c->spec[i].limit;
 	case NUM_NAN:
 	case NUM_FORWARD: return NAN;
 	case NUM_ROTATION:

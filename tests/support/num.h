@@ -25,6 +25,7 @@ enum num_fill {
 	NUM_ROTATION,  /* cosines in the first half of the columns, sines in the second, of random angles */
 	NUM_HYPER,     /* the hyper buffer */
 	NUM_FORWARD,   /* o and lse of attention_bwd: what the forward operation gives */
+	NUM_SPAN,      /* {limit, scale}: rows cached before the chunk, rows of the chunk */
 	NUM_NAN,       /* an output that is stored */
 };
 struct num_case {
