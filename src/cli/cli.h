@@ -25,7 +25,7 @@ extern const struct fo_command *const fo_commands[];   /* NULL-terminated */
 extern const struct fo_command fo_cmd_flops, fo_cmd_mfu, fo_cmd_devices, fo_cmd_ops, fo_cmd_program, fo_cmd_init,
 	fo_cmd_config;
 #ifndef FO_NO_ENGINE
-extern const struct fo_command fo_cmd_train, fo_cmd_demo;
+extern const struct fo_command fo_cmd_train, fo_cmd_demo, fo_cmd_generate, fo_cmd_eval;
 /* Starts the process again with a short OpenMP spin unless the user chose one (engine/threads.c). */
 void fo_cli_tune_threads(char **argv);
 #endif

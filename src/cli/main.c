@@ -12,7 +12,7 @@
 const struct fo_command *const fo_commands[] = {
 	&fo_cmd_flops, &fo_cmd_mfu,    &fo_cmd_devices,
 #ifndef FO_NO_ENGINE
-	&fo_cmd_train, &fo_cmd_demo,
+	&fo_cmd_train, &fo_cmd_demo,   &fo_cmd_generate, &fo_cmd_eval,
 #endif
 	&fo_cmd_init,  &fo_cmd_config, &fo_cmd_ops,     &fo_cmd_program, NULL,
 };
@@ -164,8 +164,10 @@ int main(int argc, char **argv)
 	struct fo_str out = { 0 };
 	occupy_standard_files();
 #ifndef FO_NO_ENGINE
-	if (argc > 1 && (!strcmp(argv[1], fo_cmd_train.name) || !strcmp(argv[1], fo_cmd_demo.name)))
-		fo_cli_tune_threads(argv);
+	const struct fo_command *const computing[] = { &fo_cmd_train, &fo_cmd_demo, &fo_cmd_generate, &fo_cmd_eval };
+	for (size_t i = 0; argc > 1 && i < sizeof computing / sizeof *computing; i++)
+		if (!strcmp(argv[1], computing[i]->name))
+			fo_cli_tune_threads(argv);
 #endif
 	signal(SIGPIPE, SIG_IGN); /* a lost reader must not kill a training run; close_output() notices it */
 	bool json = has_flag(argc, argv, "--json"); /* asked now: commands take their options out of argv */

@@ -201,6 +201,10 @@ struct epoch_order {
 	int64_t *start; /* docs + 1: tokens of this epoch before each place */
 };
 
+/* Writes n tokens of a document, from its token `from` on, to places to .. to + n of a micro-batch, and counts them. */
+void batch_put_piece(struct fo_batch *b, int64_t micro, const struct fo_batch_shape *shape, const struct fo_shard *s,
+		     int64_t doc, int64_t from, int64_t n, int64_t to);
+
 /* orders: two. Fills *b (arrays allocated, b->step set) from the pure function of (shard, seed, shape, step). Allocates nothing. */
 FO_CHECKED fo_status batch_fill(struct fo_batch *b, struct epoch_order *orders, const struct fo_batch_shape *shape,
 				int32_t pad_id);
