@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PAIRS = 9, K = 2048, BYTES = 128 << 20 };
+enum { PAIRS = 5, K = 2048, BYTES = 128 << 20 };
 
 static void run(enum fo_isa isa, int dtype, int64_t m, int threads)
 {
@@ -52,6 +52,7 @@ int main(int argc, char **argv)
 {
 	int threads = argc > 1 ? atoi(argv[1]) : fo_cpu_threads();
 	enum fo_isa isa;
+	setvbuf(stdout, NULL, _IOLBF, 0); /* a line at a time, into files too */
 	if (fo_isa_choose(&isa) != FO_OK)
 		return 3;
 	for (int dtype = FO_F32; dtype <= FO_BF16; dtype++)
