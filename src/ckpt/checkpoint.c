@@ -130,8 +130,8 @@ static int64_t step_of(const char *name)
 	return *end || v < 0 ? -1 : v;
 }
 
-/* Steps of the checkpoints in dir, newest first. */
-static fo_status list_steps(struct fo_arena *a, const char *dir, int64_t **steps, size_t *n)
+/* Steps of the checkpoints in dir, newest first. clean: remove what killed runs left. */
+static fo_status list_steps(struct fo_arena *a, const char *dir, bool clean, int64_t **steps, size_t *n)
 {
 	*steps = NULL;
 	*n = 0;
@@ -144,7 +144,7 @@ static fo_status list_steps(struct fo_arena *a, const char *dir, int64_t **steps
 	int64_t *v = NULL;
 	fo_status st = FO_OK;
 	for (struct dirent *e; st == FO_OK && (e = readdir(d));) {
-		if (!strncmp(e->d_name, ".tmp-step-", 10))
+		if (clean && !strncmp(e->d_name, ".tmp-step-", 10))
 			st = fo_fs_remove_tree(fo_arena_printf(a, "%s/%s", dir, e->d_name)); /* a killed run left it */
 		int64_t s = step_of(e->d_name);
 		if (s < 0)
@@ -186,7 +186,7 @@ fo_status fo_ckpt_save(const char *dir, const struct fo_ckpt_content *c, const s
 	}
 	FO_TRY_OR(st, fo_fs_sync_dir(dir), done);
 	FO_TRY_OR(st, fo_fs_remove_tree(tmp), done);
-	FO_TRY_OR(st, list_steps(&a, dir, &steps, &n), done);
+	FO_TRY_OR(st, list_steps(&a, dir, true, &steps, &n), done);
 	for (size_t i = (size_t)keep; keep > 0 && i < n && st == FO_OK; i++) {
 		/* Renamed first: a run that is killed while it removes must not leave half a checkpoint under a checkpoint's name. */
 		char *old = step_path(&a, dir, steps[i]),
@@ -201,14 +201,17 @@ done:
 
 /* ---- loading ---- */
 
-fo_status fo_ckpt_latest(struct fo_arena *a, const char *dir, char **path)
+static fo_status newest(struct fo_arena *a, const char *dir, bool clean, char **path)
 {
 	int64_t *steps;
 	size_t n;
-	FO_TRY(list_steps(a, dir, &steps, &n));
+	FO_TRY(list_steps(a, dir, clean, &steps, &n));
 	*path = n ? step_path(a, dir, steps[0]) : NULL;
 	return FO_OK;
 }
+
+fo_status fo_ckpt_latest(struct fo_arena *a, const char *dir, char **path) { return newest(a, dir, true, path); }
+fo_status fo_ckpt_newest(struct fo_arena *a, const char *dir, char **path) { return newest(a, dir, false, path); }
 
 static fo_status load_json(struct fo_arena *a, const char *dir, const char *file, json_t **root)
 {

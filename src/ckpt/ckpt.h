@@ -102,6 +102,8 @@ FO_CHECKED fo_status fo_ckpt_save(const char *dir, const struct fo_ckpt_content 
 				  int keep);
 /* The newest checkpoint folder in dir (arena-owned), NULL when there is none. Left-over temporary folders are removed. */
 FO_CHECKED fo_status fo_ckpt_latest(struct fo_arena *a, const char *dir, char **path);
+/* The same for those who only read: a process that trains there may be writing one of the temporary folders. */
+FO_CHECKED fo_status fo_ckpt_newest(struct fo_arena *a, const char *dir, char **path);
 /* Checks the manifest (every file present, of its size and checksum) and reads training.json. */
 FO_CHECKED fo_status fo_ckpt_open(const char *path, struct fo_ckpt_meta *meta);
 /* Fills the tensors from the checkpoint's files. fo_ckpt_open must have succeeded. */

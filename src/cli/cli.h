@@ -26,7 +26,7 @@ extern const struct fo_command fo_cmd_flops, fo_cmd_mfu, fo_cmd_devices, fo_cmd_
 	fo_cmd_config, fo_cmd_calibrate, fo_cmd_machine;
 #ifndef FO_NO_ENGINE
 extern const struct fo_command fo_cmd_verify, fo_cmd_train, fo_cmd_demo, fo_cmd_data, fo_cmd_data_prepare,
-	fo_cmd_data_train_tokenizer, fo_cmd_data_inspect;
+	fo_cmd_data_train_tokenizer, fo_cmd_data_inspect, fo_cmd_generate, fo_cmd_eval;
 /* Starts the process again with an OpenMP spin of so many turns unless the user chose one (engine/threads.c). */
 #define FO_SPIN_TRAINING "30000"
 #define FO_SPIN_NONE "0" /* where nobody waits for speed: more threads than processors, as the self-check has, sleep at once */

@@ -23,6 +23,8 @@ const struct fo_command *const fo_commands[] = {
 	&fo_cmd_data_prepare,
 	&fo_cmd_data_train_tokenizer,
 	&fo_cmd_data_inspect,
+	&fo_cmd_generate,
+	&fo_cmd_eval,
 #endif
 	&fo_cmd_init,
 	&fo_cmd_config,
@@ -192,15 +194,15 @@ int main(int argc, char **argv)
 	struct fo_str out = { 0 };
 	occupy_standard_files();
 #ifndef FO_NO_ENGINE
-	const char *spin = argc < 2						    ? NULL
-			   : !strcmp(argv[1], fo_cmd_verify.name)	    ? FO_SPIN_NONE
-			   : !strcmp(argv[1], fo_cmd_train.name) ||
-					     !strcmp(argv[1], fo_cmd_demo.name) ||
-					     !strcmp(argv[1], fo_cmd_calibrate.name)
-				   ? FO_SPIN_TRAINING
-				   : NULL;
-	if (spin)
-		fo_cli_tune_threads(argv, spin);
+	const struct {
+		const struct fo_command *command;
+		const char *turns;
+	} spin[] = { { &fo_cmd_verify, FO_SPIN_NONE },       { &fo_cmd_train, FO_SPIN_TRAINING },
+		     { &fo_cmd_demo, FO_SPIN_TRAINING },     { &fo_cmd_calibrate, FO_SPIN_TRAINING },
+		     { &fo_cmd_generate, FO_SPIN_TRAINING }, { &fo_cmd_eval, FO_SPIN_TRAINING } };
+	for (size_t i = 0; argc > 1 && i < sizeof spin / sizeof *spin; i++)
+		if (!strcmp(argv[1], spin[i].command->name))
+			fo_cli_tune_threads(argv, spin[i].turns);
 #endif
 	signal(SIGPIPE, SIG_IGN); /* a lost reader must not kill a training run; close_output() notices it */
 	bool json = has_flag(argc, argv, "--json"); /* asked now: commands take their options out of argv */

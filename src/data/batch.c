@@ -46,9 +46,8 @@ static int64_t pairs_of(int64_t n, int64_t window)
 	return n * (n + 1) / 2 - hidden * (hidden + 1) / 2;
 }
 
-/* Writes n tokens of a document, from its token `from` on, to places to .. to + n of a micro-batch. */
-static void put_piece(struct fo_batch *b, int64_t micro, const struct fo_batch_shape *shape, const struct fo_shard *s,
-		      int64_t doc, int64_t from, int64_t n, int64_t to)
+void batch_put_piece(struct fo_batch *b, int64_t micro, const struct fo_batch_shape *shape, const struct fo_shard *s,
+		     int64_t doc, int64_t from, int64_t n, int64_t to)
 {
 	int64_t first = s->doc_at[doc] + from, end = s->doc_at[doc + 1], base = micro * shape->rows * shape->seq + to;
 	for (int64_t i = 0; i < n; i++) {
@@ -108,7 +107,7 @@ static void fill_row(struct fo_batch *b, struct epoch_order *orders, const struc
 	int64_t place = find_place(o, at);
 	for (int64_t i = 0; i < shape->seq;) {
 		int64_t left = o->start[place + 1] - at, n = left < shape->seq - i ? left : shape->seq - i;
-		put_piece(b, row / shape->rows, shape, s, o->doc[place], at - o->start[place], n, row % shape->rows * shape->seq + i);
+		batch_put_piece(b, row / shape->rows, shape, s, o->doc[place], at - o->start[place], n, row % shape->rows * shape->seq + i);
 		i += n;
 		at += n;
 		if (n == left && ++place == s->docs) {
@@ -143,7 +142,7 @@ static void fill_padded(struct fo_batch *b, struct epoch_order *orders, const st
 		epoch_order_build(o, (first + row) / s->docs);
 		int64_t doc = o->doc[(first + row) % s->docs], len = s->doc_at[doc + 1] - s->doc_at[doc];
 		int64_t n = len < shape->seq ? len : shape->seq;
-		put_piece(b, micro, shape, s, doc, 0, n, to);
+		batch_put_piece(b, micro, shape, s, doc, 0, n, to);
 		b->truncated += len - n;
 		put_padding(b, micro, width, to + n, to + shape->seq, pad_id);
 	}

@@ -118,6 +118,20 @@ struct fo_shard {
 	void *map;
 	size_t map_len;
 };
+
+/* The text of a file, or of all files below a folder, as a shard in memory: documents as fo_data_prepare makes them, all of
+ * them, in the order of their names. 4 bytes per token. FO_EARG: no text. Freed with fo_text_free, not fo_shard_close. */
+struct fo_text {
+	struct fo_shard shard;
+	int64_t bytes; /* of the text */
+	int32_t *ids;
+	int64_t *doc_at;
+	size_t n, cap, doc_cap;
+};
+FO_CHECKED fo_status fo_text_encode(struct fo_text *x, const char *path, const struct fo_tokenizer *t,
+				    fo_progress_fn *progress, void *ctx);
+void fo_text_free(struct fo_text *x);
+
 /* Maps and validates (magic, version, sizes, offsets ascending, every id < vocab, checksum). FO_EFORMAT says what is
  * wrong; *s is set on success only. The file must not be cut while it is open. */
 FO_CHECKED fo_status fo_shard_open(struct fo_shard *s, const char *path);
@@ -217,5 +231,19 @@ struct fo_packing_cost {
 };
 FO_CHECKED fo_status fo_packing_measure(const struct fo_shard *s, int64_t seq, enum fo_packing packing, uint64_t seed,
 					struct fo_packing_cost *out);
+
+/* The same rows without shuffling, each token once: documents end to end in shard order, cut as PACKED; the last batch is
+ * padded (each padding token a document of its own, id 0, no target). The shard must outlive it. */
+struct fo_rows {
+	const struct fo_shard *shard;
+	struct fo_batch_shape shape; /* one micro-batch */
+	struct fo_batch batch;
+	int64_t doc, at, steps, loss_tokens, pairs;
+	void *memory;
+	size_t bytes;
+};
+FO_CHECKED fo_status fo_rows_open(struct fo_rows *r, const struct fo_shard *s, const struct fo_batch_shape *shape);
+const struct fo_batch *fo_rows_next(struct fo_rows *r); /* NULL at the end; valid until the next call */
+void fo_rows_close(struct fo_rows *r);
 
 #endif

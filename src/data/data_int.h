@@ -243,6 +243,10 @@ FO_CHECKED fo_status pack_plan_new(struct pack_plan *plan, const struct fo_shard
 void pack_plan_free(struct pack_plan *plan);
 int64_t pack_pieces(const struct fo_shard *s, int64_t seq); /* of all documents, each cut into rows and a rest */
 
+/* Writes n tokens of a document, from its token `from` on, to places to .. to + n of a micro-batch, and counts them. */
+void batch_put_piece(struct fo_batch *b, int64_t micro, const struct fo_batch_shape *shape, const struct fo_shard *s,
+		     int64_t doc, int64_t from, int64_t n, int64_t to);
+
 /* orders: two; plan: of best-fit packing, else NULL. Fills *b (arrays allocated, b->step set) from the pure function of
  * (shard, seed, shape, step). Allocates nothing. */
 FO_CHECKED fo_status batch_fill(struct fo_batch *b, struct epoch_order *orders, const struct pack_plan *plan,

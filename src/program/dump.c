@@ -62,8 +62,11 @@ void fo_program_dump(const struct fo_program *p, struct fo_str *out)
 	}
 	char name[4 * sizeof p->model.name];
 	fo_str_printf(out, "\nname %s\n", p->model.name[0] ? fo_str_visible(name, sizeof name, p->model.name) : "-");
-	fo_str_printf(out, "run %" PRId64 " %" PRId64 " %" PRId64 " %d %d\n", p->run.seq, p->run.rows,
+	fo_str_printf(out, "run %" PRId64 " %" PRId64 " %" PRId64 " %d %d", p->run.seq, p->run.rows,
 		      p->run.micro_batches, (int)p->run.precision, (int)p->run.mode);
+	if (p->run.mode == FO_MODE_DECODE)
+		fo_str_printf(out, " %" PRId64, p->run.context);
+	fo_str_puts(out, "\n");
 	fo_str_printf(out, "rank %d %d %d %d %u\n", p->rank, p->ranks, p->layer_begin, p->layer_end, p->next_id);
 	for (int i = 0; i < p->nbuf; i++) {
 		const struct fo_buffer *b = &p->buf[i];
@@ -298,8 +301,14 @@ static fo_status read_line(struct reader *r)
 		p->run = (struct fo_lowering){ integer(r, 1, 1, 1 << 24), integer(r, 2, 1, 1 << 20),
 					       integer(r, 3, 1, 1 << 16),
 					       (enum fo_numerics)integer(r, 4, 0, FO_PRECISION_COUNT - 1),
-					       (enum fo_mode)integer(r, 5, 0, FO_MODE_LOGITS) };
+					       (enum fo_mode)integer(r, 5, 0, FO_MODE_DECODE),
+					       0 };
 		p->tokens = p->run.seq * p->run.rows;
+		bool decode = p->run.mode == FO_MODE_DECODE;
+		if (decode)
+			p->run.context = integer(r, 6, p->run.seq, 1 << 24);
+		if (decode && (p->run.rows != 1 || p->run.micro_batches != 1))
+			return wrong(r, "a chunk of a text is one row and one micro-batch");
 		return r->failed || p->tokens > 1 << 28 ? wrong(r, "a run's fields are out of range") : FO_OK;
 	}
 	if (!strcmp(what, "rank")) {

@@ -16,10 +16,11 @@ struct weight {
 struct lowering {
 	struct fo_program *p;
 	const struct fo_model *m;
-	bool train;
+	bool train, decode;
 	int act, stat, weight, state; /* data types: activations, lse and rstd, weights, fp32 things */
-	int token, target, position, doc, hyper, rope, loss, acc, scale;
+	int token, target, position, doc, span, hyper, rope, loss, acc, scale;
 	int x, n1, r1, q, k, v, o, lse, ao, xm, n2, r2, gate, up, s, down, nf, rf, logits;
+	int cache_k, cache_v, xl; /* decode: keys and values so far; the residual stream of the last token */
 	int qp, kp, rq, rk, dqp, dkp; /* with query and key norms */
 	int dx, dxm, dn1, dq, dk, dv, dout, dn2, ds, dgate, dup, dnf;
 	struct weight wte, g1, wq, wk, wv, wo, g2, wg, wu, wd, gf, wh;
@@ -119,18 +120,40 @@ static void add_weights(struct lowering *c)
 	c->wh = m->tied ? c->wte : add_weight(c, "wh", "lm_head.weight", false, m->vocab, V, d, H, std);
 }
 
+/* The cache persists from step to step; behind the last layer only one token is left. */
+static void add_decode_buffers(struct lowering *c)
+{
+	struct fo_program *p = c->p;
+	const struct fo_model *m = c->m;
+	int64_t kq = m->kv_heads * m->head_dim;
+	int M = FO_PER_MICRO_BATCH, one = FO_AXIS_ONE;
+	c->cache_k = fo_buffer_add(p, "cache.k", c->act, FO_HOME_STATE, FO_PER_LAYER, p->run.context, FO_AXIS_TOKENS, kq,
+				   FO_AXIS_KV);
+	c->cache_v = fo_buffer_add(p, "cache.v", c->act, FO_HOME_STATE, FO_PER_LAYER, p->run.context, FO_AXIS_TOKENS, kq,
+				   FO_AXIS_KV);
+	c->span = fo_buffer_add(p, "span", FO_I32, FO_HOME_ACT, M, 1, one, 2, one);
+	c->xl = fo_buffer_add(p, "xl", c->act, FO_HOME_ACT, M, 1, one, m->hidden, FO_AXIS_HIDDEN);
+	c->nf = fo_buffer_add(p, "nf", c->act, FO_HOME_ACT, M, 1, one, m->hidden, FO_AXIS_HIDDEN);
+	c->rf = fo_buffer_add(p, "rf", c->stat, FO_HOME_ACT, M, 1, one, 1, one);
+	c->logits = fo_buffer_add(p, "logits", c->act, FO_HOME_ACT, M, 1, one, m->vocab, FO_AXIS_VOCAB);
+}
+
 static void add_forward_buffers(struct lowering *c)
 {
 	const struct fo_model *m = c->m;
 	int64_t d = m->hidden, hq = m->heads * m->head_dim, kq = m->kv_heads * m->head_dim, f = m->ffn;
 	int LM = FO_PER_LAYER | FO_PER_MICRO_BATCH, M = FO_PER_MICRO_BATCH;
 	c->token = act(c, "token", FO_I32, M, 1, FO_AXIS_ONE);
-	c->target = act(c, "target", FO_I32, M, 1, FO_AXIS_ONE);
+	if (!c->decode)
+		c->target = act(c, "target", FO_I32, M, 1, FO_AXIS_ONE);
 	c->position = act(c, "position", FO_I32, M, 1, FO_AXIS_ONE);
-	c->doc = act(c, "doc_start", FO_I32, M, 1, FO_AXIS_ONE);
-	c->hyper = fo_buffer_add(c->p, "hyper", FO_F64, FO_HOME_ACT, 0, 1, FO_AXIS_ONE, FO_HYPER_COUNT, FO_AXIS_ONE);
-	c->rope = fo_buffer_add(c->p, "rope", c->state, FO_HOME_CONST, 0, c->p->run.seq, FO_AXIS_ONE, m->head_dim,
-				FO_AXIS_ONE);
+	if (!c->decode) {
+		c->doc = act(c, "doc_start", FO_I32, M, 1, FO_AXIS_ONE);
+		c->hyper = fo_buffer_add(c->p, "hyper", FO_F64, FO_HOME_ACT, 0, 1, FO_AXIS_ONE, FO_HYPER_COUNT,
+					 FO_AXIS_ONE);
+	}
+	c->rope = fo_buffer_add(c->p, "rope", c->state, FO_HOME_CONST, 0, c->decode ? c->p->run.context : c->p->run.seq,
+				FO_AXIS_ONE, m->head_dim, FO_AXIS_ONE);
 	c->x = act(c, "x", c->act, LM, d, FO_AXIS_HIDDEN);
 	c->n1 = act(c, "n1", c->act, LM, d, FO_AXIS_HIDDEN);
 	c->r1 = act(c, "r1", c->stat, LM, 1, FO_AXIS_ONE);
@@ -144,7 +167,8 @@ static void add_forward_buffers(struct lowering *c)
 		c->rk = act(c, "rk", c->stat, LM, m->kv_heads, FO_AXIS_HEADS);
 	}
 	c->o = act(c, "o", c->act, LM, hq, FO_AXIS_Q);
-	c->lse = act(c, "lse", c->stat, LM, m->heads, FO_AXIS_HEADS);
+	if (!c->decode)
+		c->lse = act(c, "lse", c->stat, LM, m->heads, FO_AXIS_HEADS);
 	c->ao = act(c, "ao", c->act, LM, d, FO_AXIS_HIDDEN);
 	c->xm = act(c, "xm", c->act, LM, d, FO_AXIS_HIDDEN);
 	c->n2 = act(c, "n2", c->act, LM, d, FO_AXIS_HIDDEN);
@@ -153,6 +177,10 @@ static void add_forward_buffers(struct lowering *c)
 	c->up = act(c, "up", c->act, LM, f, FO_AXIS_FFN);
 	c->s = act(c, "s", c->act, LM, f, FO_AXIS_FFN);
 	c->down = act(c, "down", c->act, LM, d, FO_AXIS_HIDDEN);
+	if (c->decode) {
+		add_decode_buffers(c);
+		return;
+	}
 	c->nf = act(c, "nf", c->act, M, d, FO_AXIS_HIDDEN);
 	c->rf = act(c, "rf", c->stat, M, 1, FO_AXIS_ONE);
 	c->logits = act(c, "logits", c->act, M, m->vocab, FO_AXIS_VOCAB);
@@ -269,6 +297,20 @@ static void put_attention(struct lowering *c, int block, bool bwd)
 		A(c->doc, FO_READ), A(c->o, FO_DEF), A(c->lse, FO_DEF);
 	}
 }
+/* The chunk's keys and values join the cache, then its queries look at all of it. */
+static void put_attention_cached(struct lowering *c, int block)
+{
+	const int from[] = { c->k, c->v }, to[] = { c->cache_k, c->cache_v };
+	for (int i = 0; i < 2; i++) {
+		struct fo_op *o = put(c, block, FO_OP_cache_put, FO_FORWARD);
+		A(from[i], FO_READ), A(c->span, FO_READ), A(to[i], FO_UPDATE);
+	}
+	struct fo_op *o = put(c, block, FO_OP_attention_cached, FO_FORWARD);
+	o->attr.head_dim = (int32_t)c->m->head_dim;
+	o->attr.window = (int32_t)c->m->sliding_window;
+	o->attr.value = 1 / sqrt((double)c->m->head_dim);
+	A(c->q, FO_READ), A(c->cache_k, FO_READ), A(c->cache_v, FO_READ), A(c->span, FO_READ), A(c->o, FO_DEF);
+}
 static void put_add(struct lowering *c, int block, int a, int b, int y, int dlayer)
 {
 	struct fo_op *o = put(c, block, FO_OP_add, FO_FORWARD);
@@ -307,7 +349,10 @@ static int layer_forward(struct lowering *c)
 	}
 	put_rope(c, b, c->q, +1);
 	put_rope(c, b, c->k, +1);
-	put_attention(c, b, false);
+	if (c->decode)
+		put_attention_cached(c, b);
+	else
+		put_attention(c, b, false);
 	put_linear(c, b, c->o, c->wo.w, c->bo.w, c->ao);
 	put_add(c, b, c->x, c->ao, c->xm, 0);
 	put_norm(c, b, c->xm, c->g2.w, c->n2, c->r2, 0);
@@ -323,11 +368,16 @@ static int layer_forward(struct lowering *c)
 static int head_forward(struct lowering *c)
 {
 	int b = fo_block_add(c->p, "head.f", FO_ROLE_FORWARD, FO_UNIT_HEAD);
-	put_norm(c, b, c->x, c->gf.w, c->nf, c->rf, 0);
+	struct fo_op *o;
+	if (c->decode) {
+		o = put(c, b, FO_OP_last_row, FO_FORWARD);
+		A(c->x, FO_READ), A(c->span, FO_READ), A(c->xl, FO_DEF);
+	}
+	put_norm(c, b, c->decode ? c->xl : c->x, c->gf.w, c->nf, c->rf, 0);
 	put_linear(c, b, c->nf, c->wh.w, 0, c->logits);
-	if (c->p->run.mode == FO_MODE_LOGITS)
+	if (c->decode || c->p->run.mode == FO_MODE_LOGITS)
 		return b;
-	struct fo_op *o = put(c, b, c->train ? FO_OP_xent : FO_OP_xent_fwd, FO_FORWARD);
+	o = put(c, b, c->train ? FO_OP_xent : FO_OP_xent_fwd, FO_FORWARD);
 	A(c->logits, c->train ? FO_UPDATE : FO_READ), A(c->target, FO_READ);
 	if (c->train)
 		A(c->hyper, FO_READ);
@@ -447,11 +497,12 @@ static void emit(struct lowering *c)
 {
 	struct fo_program *p = c->p;
 	int L = (int)c->m->layers, M = (int)p->run.micro_batches;
-	bool train = c->train, logits = p->run.mode == FO_MODE_LOGITS;
-	const int batch[] = { c->token, c->target, c->position, c->doc };
+	bool train = c->train, logits = c->decode || p->run.mode == FO_MODE_LOGITS;
+	const int batch[] = { c->token, c->target, c->position, c->doc }, chunk[] = { c->token, c->position, c->span };
 	const int out_train[] = { c->loss, c->scale }, out_eval[] = { c->loss }, out_logits[] = { c->logits };
 	int hyper = train ? host_block(c, "step.in", FO_OP_host_in, FO_PORT_HYPER, &c->hyper, 1) : -1;
-	int in = host_block(c, "batch.in", FO_OP_host_in, FO_PORT_BATCH, batch, 4);
+	int in = c->decode ? host_block(c, "chunk.in", FO_OP_host_in, FO_PORT_CHUNK, chunk, 3)
+			   : host_block(c, "batch.in", FO_OP_host_in, FO_PORT_BATCH, batch, 4);
 	int ef = embed_forward(c), lf = layer_forward(c), hf = head_forward(c), hb = 0, lb = 0, eb = 0;
 	int out = logits ? host_block(c, "logits.out", FO_OP_host_out, FO_PORT_LOGITS, out_logits, 1)
 			 : host_block(c, "loss.out", FO_OP_host_out, FO_PORT_LOSS, train ? out_train : out_eval,
@@ -494,6 +545,12 @@ fo_status fo_program_lower(struct fo_program *p, const struct fo_model *m, const
 			       "cannot lower a batch of %lld micro-batches x %lld rows x %lld tokens: each must be at "
 			       "least 1 and a micro-batch at most 2^28 tokens",
 			       (long long)run->micro_batches, (long long)run->rows, (long long)run->seq);
+	if (run->mode == FO_MODE_DECODE &&
+	    (run->rows != 1 || run->micro_batches != 1 || run->context < run->seq || run->context > 1 << 24))
+		return fo_fail(FO_EARG,
+			       "cannot lower a chunk of %lld rows x %lld tokens with a cache of %lld: one row, and a cache "
+			       "of at least its tokens and at most 2^24",
+			       (long long)run->rows, (long long)run->seq, (long long)run->context);
 	if ((double)(m->layers + 1) * (double)run->micro_batches > 1 << 20)
 		return fo_fail(FO_EARG,
 			       "cannot lower %lld layers x %lld micro-batches: a step has at most 2^20 of them",
@@ -501,7 +558,9 @@ fo_status fo_program_lower(struct fo_program *p, const struct fo_model *m, const
 	*p = (struct fo_program){
 		.model = *m, .run = *run, .tokens = run->seq * run->rows, .ranks = 1, .layer_end = (int32_t)m->layers
 	};
-	struct lowering c = { .p = p, .m = m, .train = run->mode == FO_MODE_TRAIN };
+	struct lowering c = {
+		.p = p, .m = m, .train = run->mode == FO_MODE_TRAIN, .decode = run->mode == FO_MODE_DECODE
+	};
 	bool f64 = run->precision == FO_PRECISION_F64, bf16 = run->precision == FO_PRECISION_BF16;
 	c.act = c.weight = f64 ? FO_F64 : bf16 ? FO_BF16 : FO_F32;
 	c.stat = c.state = f64 ? FO_F64 : FO_F32;

@@ -17,7 +17,7 @@ const char *const fo_lane_name[FO_LANE_COUNT] = {
 const char *const fo_phase_name[FO_PHASE_COUNT] = {
 	"forward", "backward", "wgrad", "recompute", "optimizer", "transfer"
 };
-const char *const fo_port_name[FO_PORT_COUNT] = { "none", "batch", "hyper", "loss", "logits" };
+const char *const fo_port_name[FO_PORT_COUNT] = { "none", "batch", "hyper", "loss", "logits", "chunk" };
 const char *const fo_role_name[FO_ROLE_COUNT] = { "forward", "backward", "wgrad", "optimizer",
 						  "gather",  "reduce",   "p2p",   "host" };
 const char *const fo_unit_name[FO_UNIT_COUNT] = { "embed", "layer", "head", "step" };
@@ -99,21 +99,33 @@ static struct fo_cost cost_bias(const struct fo_program *p, const struct fo_op *
 	return c;
 }
 
+/* S: keys of an unbroken row, or of the cache. */
+static double row_keys(const struct fo_program *p)
+{
+	return (double)(p->run.mode == FO_MODE_DECODE ? p->run.context : p->run.seq);
+}
+
 /* Keys that a query sees: all S, or the window; under the causal rule their mean over a row (model.h). */
 static double keys_seen(const struct fo_program *p, const struct fo_op *o, bool causal)
 {
-	double s = (double)p->run.seq, w = (double)o->attr.window;
+	double s = row_keys(p), w = (double)o->attr.window;
 	if (w <= 0 || w >= s)
 		return causal ? s / 2 : s;
 	return causal ? w - w * w / (2 * s) : w;
 }
 
-/* In an unbroken row query i (from 0) sees i + 1 keys, or the window. */
+/* Of the first n queries of a row: query i (from 0) sees i + 1 keys, or the window. */
+static double pairs_before(double n, double window)
+{
+	double hidden = window > 0 && window < n ? n - window : 0;
+	return n * (n + 1) / 2 - hidden * (hidden + 1) / 2;
+}
+
 static double visible_pairs(const struct fo_program *p, const struct fo_op *o, double pairs)
 {
-	double s = (double)p->run.seq, w = (double)o->attr.window;
-	double hidden = w > 0 && w < s ? s - w : 0;
-	return pairs >= 0 ? pairs : (double)p->run.rows * (s * (s + 1) / 2 - hidden * (hidden + 1) / 2);
+	double s = row_keys(p), w = (double)o->attr.window;
+	return pairs >= 0 ? pairs
+			  : (double)p->run.rows * (pairs_before(s, w) - pairs_before(s - (double)p->run.seq, w));
 }
 
 /* Two products of T x keys x HQ; what runs is the true number of visible pairs. */
@@ -125,6 +137,32 @@ static struct fo_cost cost_attention(const struct fo_program *p, const struct fo
 	c.model_causal = 4.0 * q->nr * keys_seen(p, o, true) * q->nc;
 	c.exec = 4.0 * visible_pairs(p, o, pairs) * q->nc;
 	return c;
+}
+
+/* As cost_attention, over the cache. Only rows that a query sees are read: of T queries without a window the last one sees
+ * pairs / T + (T - 1) / 2 keys (with one, for T > 1, a few more rows are read than this says). */
+static struct fo_cost cost_attention_cached(const struct fo_program *p, const struct fo_op *o, double pairs)
+{
+	const struct fo_operand *q = &o->arg[0], *k = &o->arg[1];
+	double seen = visible_pairs(p, o, pairs), keys = seen / q->nr + (q->nr - 1) / 2.0;
+	double row = (double)k->nc * (double)fo_dtype_bytes(p->buf[k->buf].dtype);
+	struct fo_cost c = { .bytes = operand_bytes(p, q) + 2 * keys * row + operand_bytes(p, &o->arg[4]) };
+	c.model = 4.0 * q->nr * keys_seen(p, o, false) * q->nc;
+	c.model_causal = 4.0 * q->nr * keys_seen(p, o, true) * q->nc;
+	c.exec = 4.0 * seen * q->nc;
+	return c;
+}
+
+/* Rows are copied: read once, written once, whatever the size of the cache. */
+static struct fo_cost cost_cache_put(const struct fo_program *p, const struct fo_op *o, double pairs)
+{
+	(void)pairs;
+	return (struct fo_cost){ .bytes = 2 * operand_bytes(p, &o->arg[0]) };
+}
+static struct fo_cost cost_last_row(const struct fo_program *p, const struct fo_op *o, double pairs)
+{
+	(void)pairs;
+	return (struct fo_cost){ .bytes = 2 * operand_bytes(p, &o->arg[2]) };
 }
 
 /* The model needs four products backward; the fifth, the scores again, is recomputation. */
@@ -257,6 +295,19 @@ static const char *check_attention(const struct fo_op *o)
 	return NULL;
 }
 
+static const char *check_attention_cached(const struct fo_op *o)
+{
+	const struct fo_operand *a = o->arg;
+	int32_t d = o->attr.head_dim;
+	if (d <= 0 || a[0].nc % d || a[1].nc % d)
+		return "columns of q and k must be whole heads";
+	if ((a[0].nc / d) % (a[1].nc / d))
+		return "query heads must be a multiple of kv heads";
+	return same(&a[1], &a[2]) && same(&a[0], &a[4]) && is(&a[3], 1, 2) && a[0].nr <= a[1].nr
+		       ? NULL
+		       : "q, k, v, span and o disagree";
+}
+
 static const char *check_norm(const struct fo_op *o)
 {
 	const struct fo_operand *a = o->arg;
@@ -286,6 +337,11 @@ static const char *check_shapes(const struct fo_op *o)
 		return (o->attr.tb ? a[1].nc : a[1].nr) == k && is(&a[2], m, n) ? NULL : "m, n, k disagree";
 	case FO_OP_attention:
 	case FO_OP_attention_bwd: return check_attention(o);
+	case FO_OP_attention_cached: return check_attention_cached(o);
+	case FO_OP_cache_put:
+		return a[0].nc == a[2].nc && is(&a[1], 1, 2) && a[0].nr <= a[2].nr ? NULL
+										  : "x, span and cache disagree";
+	case FO_OP_last_row: return is(&a[1], 1, 2) && is(&a[2], 1, a[0].nc) ? NULL : "x, span and y disagree";
 	case FO_OP_embed: return is(&a[0], a[2].nr, 1) && a[1].nc == a[2].nc ? NULL : "tokens, table and x disagree";
 	case FO_OP_embed_bwd:
 		return is(&a[0], a[1].nr, 1) && a[2].nc == a[1].nc ? NULL : "tokens, dx and dtable disagree";
@@ -334,8 +390,8 @@ static bool is_index_operand(const struct fo_op *o, int i)
 {
 	const char *n = info[o->kind].operand[i].name;
 	if (o->kind == FO_OP_host_in)
-		return o->attr.port == FO_PORT_BATCH;
-	return !strcmp(n, "token") || !strcmp(n, "target") || !strcmp(n, "position") || !strcmp(n, "doc_start");
+		return o->attr.port == FO_PORT_BATCH || o->attr.port == FO_PORT_CHUNK;
+	return !strcmp(n, "span") || !strcmp(n, "token") || !strcmp(n, "target") || !strcmp(n, "position") || !strcmp(n, "doc_start");
 }
 
 /* Numbers that are f64 in every precision; of the others none or all are. */
@@ -365,7 +421,14 @@ static const char *check_port(const struct fo_program *p, const struct fo_op *o)
 			       ? NULL
 			       : "the loss port takes f64 rows (1,1) or (1,2), then scale (1,2)";
 	case FO_PORT_LOGITS:
-		return !in && o->n == 1 && is(&a[0], p->tokens, p->model.vocab) ? NULL : "the logits port takes (T,V)";
+		return !in && o->n == 1 && is(&a[0], p->run.mode == FO_MODE_DECODE ? 1 : p->tokens, p->model.vocab)
+			       ? NULL
+			       : "the logits port takes (T,V), of a chunk (1,V)";
+	case FO_PORT_CHUNK:
+		return in && o->n == 3 && is(&a[0], p->tokens, 1) && is(&a[1], p->tokens, 1) && is(&a[2], 1, 2) &&
+				       p->buf[a[0].buf].cols == 1 && p->buf[a[1].buf].cols == 1
+			       ? NULL
+			       : "the chunk port fills token (T,1), position (T,1) and span (1,2)";
 	case FO_PORT_NONE:
 	case FO_PORT_COUNT: break;
 	}
@@ -380,7 +443,11 @@ static const char *check_index_range(const struct fo_program *p, const struct fo
 	    (o->kind == FO_OP_embed_bwd && a[2].nr != p->model.vocab) ||
 	    ((o->kind == FO_OP_xent || o->kind == FO_OP_xent_fwd) && a[0].nc != p->model.vocab))
 		return "the vocabulary is another than the model's";
-	return o->kind == FO_OP_rope && a[2].nr < p->run.seq ? "the table has fewer rows than a row has tokens" : NULL;
+	if ((o->kind == FO_OP_attention_cached && a[1].nr != p->run.context) ||
+	    (o->kind == FO_OP_cache_put && a[2].nr != p->run.context))
+		return "the cache has other rows than the run's context";
+	int64_t positions = p->run.mode == FO_MODE_DECODE ? p->run.context : p->run.seq;
+	return o->kind == FO_OP_rope && a[2].nr < positions ? "the table has fewer rows than there are positions" : NULL;
 }
 
 const char *fo_op_check(const struct fo_program *p, const struct fo_op *o)

@@ -127,7 +127,7 @@ struct fo_attr {
 	int32_t window;   /* attention*: newest keys that a query sees at most, its own included; 0: all */
 	double value;     /* rmsnorm*: eps; attention*: score scale; adamw: 1 where weight decay applies, else 0 */
 };
-enum fo_port { FO_PORT_NONE, FO_PORT_BATCH, FO_PORT_HYPER, FO_PORT_LOSS, FO_PORT_LOGITS, FO_PORT_COUNT };
+enum fo_port { FO_PORT_NONE, FO_PORT_BATCH, FO_PORT_HYPER, FO_PORT_LOSS, FO_PORT_LOGITS, FO_PORT_CHUNK, FO_PORT_COUNT };
 extern const char *const fo_port_name[FO_PORT_COUNT];
 
 /* Columns of the hyper buffer, (1, FO_HYPER_COUNT) f64: what varies from step to step. */
@@ -200,12 +200,15 @@ enum fo_numerics {
 	FO_PRECISION_COUNT
 }; /* BF16: fp32 master, m, v, gradients. F64: tests */
 extern const char *const fo_numerics_name[FO_PRECISION_COUNT];
-enum fo_mode { FO_MODE_TRAIN, FO_MODE_EVAL, FO_MODE_LOGITS }; /* whole step; forward and loss; forward and logits out */
+/* Whole step; forward and loss; forward and logits out; forward of a chunk of `seq` tokens of one text whose keys and values
+ * so far lie in a cache of `context` rows, and the logits of its last token. */
+enum fo_mode { FO_MODE_TRAIN, FO_MODE_EVAL, FO_MODE_LOGITS, FO_MODE_DECODE };
 
 struct fo_lowering {
 	int64_t seq, rows, micro_batches; /* rows of `seq` tokens per micro-batch: T = rows x seq */
 	enum fo_numerics precision;
 	enum fo_mode mode;
+	int64_t context; /* DECODE: rows of the cache, at least seq; rows and micro_batches are 1. Else 0 */
 };
 
 struct fo_program {
@@ -256,7 +259,7 @@ struct fo_cost {
 	double model, model_causal, exec, bytes, wire;
 }; /* FLOP needed by rule mfu, mfu_causal; FLOP run; bytes moved, sent */
 /* pairs: attention pairs (query, key) in the micro-batch that see each other; < 0 stands for unbroken rows:
- * rows x seq (seq + 1) / 2, less what a sliding window hides. */
+ * rows x seq (seq + 1) / 2, in DECODE for the cache's last `seq` rows; less what a sliding window hides. */
 struct fo_cost fo_op_cost(const struct fo_program *p, const struct fo_op *o, double pairs);
 struct fo_cost fo_program_cost(const struct fo_program *p,
 			       double pairs); /* whole step; per block once, times its slots */

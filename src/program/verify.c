@@ -126,9 +126,12 @@ fo_status fo_program_verify(const struct fo_program *p, const char *after)
 		if (st != FO_OK)
 			return fo_wrap(st, "program after %s", after);
 	}
-	struct fo_flop f = fo_model_flop_per_token(&p->model, p->run.seq);
+	bool decode = p->run.mode == FO_MODE_DECODE;
+	struct fo_flop f = fo_model_flop_per_token(&p->model, decode ? p->run.context : p->run.seq);
 	/* Forward alone is one third of every rule: one product of three, and 4 of 12 L H Q S. */
 	double want = f.mfu * (double)p->tokens * (double)p->run.micro_batches / (p->run.mode == FO_MODE_TRAIN ? 1 : 3);
+	if (decode) /* the head (and the norm before it, 2 FLOP per weight) sees only the last token */
+		want -= (double)(p->tokens - 1) * (f.component[FO_COMP_HEAD].forward + 2.0 * (double)p->model.hidden);
 	double have = fo_program_cost(p, -1).model;
 	if (p->ranks == 1 && fabs(have - want) > 1e-12 * want)
 		return fo_fail(FO_EBUG, "program after %s: model FLOP are %.17g, the closed formula says %.17g", after,

@@ -15,6 +15,9 @@
 struct fo_store;
 /* Memory for every PARAM, STATE and CONST buffer of p; rope tables are filled, the rest is zero. */
 FO_CHECKED fo_status fo_store_new(struct fo_store **out, const struct fo_program *p);
+/* Adds the persistent buffers of p that s lacks, zeroed; a table that is too short for p is made longer. What executors hold
+ * stays where it is. FO_EBUG when s has a buffer of the same name and another shape or type. */
+FO_CHECKED fo_status fo_store_add(struct fo_store *s, const struct fo_program *p);
 void fo_store_free(struct fo_store *s);
 int64_t fo_store_bytes(const struct fo_store *s);
 /* Memory of a buffer's layer instance by buffer name; NULL when there is none. Row-major, *b describes it. */

@@ -13,6 +13,16 @@ fo_status fo_ports_serve(void *ctx, enum fo_port port, int mb, const struct fo_t
 			memcpy(arg[i].data, from[i] + mb * arg[i].rows, (size_t)arg[i].rows * sizeof(int32_t));
 		return FO_OK;
 	}
+	case FO_PORT_CHUNK: {
+		int32_t *token = arg[0].data, *position = arg[1].data, *span = arg[2].data;
+		for (int64_t i = 0; i < arg[0].rows; i++) {
+			token[i] = i < p->chunk_tokens ? p->chunk[i] : 0; /* what stands behind the chunk reaches nobody */
+			position[i] = i < p->chunk_tokens ? (int32_t)(p->chunk_begin + i) : 0;
+		}
+		span[0] = (int32_t)p->chunk_begin;
+		span[1] = (int32_t)p->chunk_tokens;
+		return FO_OK;
+	}
 	case FO_PORT_HYPER: memcpy(arg[0].data, p->hyper, sizeof p->hyper); return FO_OK;
 	case FO_PORT_LOSS:
 		memcpy(p->loss, arg[0].data, (size_t)arg[0].cols * sizeof(double));
@@ -21,10 +31,9 @@ fo_status fo_ports_serve(void *ctx, enum fo_port port, int mb, const struct fo_t
 		return FO_OK;
 	case FO_PORT_LOGITS:
 		for (int64_t i = 0; i < arg[0].cols; i++) {
-			int64_t at = p->logits_row * arg[0].ld + i;
-			p->logits[i] = arg[0].dtype == FO_BF16  ? fo_bf16_to_f32(((const uint16_t *)arg[0].data)[at])
-				       : arg[0].dtype == FO_F64 ? (float)((const double *)arg[0].data)[at]
-								: ((const float *)arg[0].data)[at];
+			p->logits[i] = arg[0].dtype == FO_BF16  ? fo_bf16_to_f32(((const uint16_t *)arg[0].data)[i])
+				       : arg[0].dtype == FO_F64 ? (float)((const double *)arg[0].data)[i]
+								: ((const float *)arg[0].data)[i];
 		}
 		return FO_OK;
 	case FO_PORT_NONE:

@@ -9,8 +9,9 @@ struct fo_ports {
 	const struct fo_batch *batch; /* the step's tokens */
 	double hyper[FO_HYPER_COUNT];
 	double loss[2], scale[2]; /* what came out */
-	int64_t logits_row;       /* which row to copy out */
-	float *logits;            /* (V) */
+	const int32_t *chunk;     /* of a generator: ids, how many, position of the first */
+	int64_t chunk_tokens, chunk_begin;
+	float *logits; /* (V), of a chunk's last token */
 };
 /* A fo_port_fn; ctx is the struct fo_ports. FO_EBUG for a port that nobody serves here. */
 fo_status fo_ports_serve(void *ctx, enum fo_port port, int mb, const struct fo_tensor *arg, int n);

@@ -10,13 +10,19 @@
 struct entry {
 	struct fo_buffer buf;
 	int layers;
+	unsigned char *memory; /* of the block that it lies in */
 	int64_t offset, stride;
 };
+/* Memory comes in blocks: of the first program, and of each that was added later. */
 struct fo_store {
 	struct entry *entry;
 	int n;
-	unsigned char *memory;
-	int64_t bytes;
+	size_t entry_cap;
+	struct block {
+		void *memory;
+		int64_t bytes;
+	} *block;
+	size_t blocks, block_cap;
 };
 
 /* table(seq, head_dim): cos in the first half of a row, sin in the second (ops.def, rope). */
@@ -37,32 +43,81 @@ static void fill_rope(const struct fo_program *p, const struct fo_buffer *b, voi
 	free(freq);
 }
 
+static int find_entry(const struct fo_store *s, const char *name)
+{
+	for (int i = 0; i < s->n; i++)
+		if (!strcmp(s->entry[i].buf.name, name))
+			return i;
+	return -1;
+}
+
+/* Is there nothing to do for b? A shorter table (fewer positions) is a prefix of a longer one. */
+static bool have_buffer(const struct fo_store *s, const struct fo_buffer *b)
+{
+	int i = find_entry(s, b->name);
+	return i >= 0 && (b->home != FO_HOME_CONST || s->entry[i].buf.rows >= b->rows);
+}
+
+static fo_status check_added(const struct fo_store *s, const struct fo_program *p)
+{
+	for (int k = 0; k < p->nbuf; k++) {
+		const struct fo_buffer *b = &p->buf[k];
+		int i = fo_home_persists(b->home) ? find_entry(s, b->name) : -1;
+		const struct fo_buffer *h = i < 0 ? NULL : &s->entry[i].buf;
+		if (h && (h->dtype != b->dtype || h->cols != b->cols || h->home != b->home ||
+			  (b->home != FO_HOME_CONST && h->rows != b->rows) ||
+			  s->entry[i].layers != (b->axes & FO_PER_LAYER ? p->model.layers : 1)))
+			return fo_fail(FO_EBUG, "the store has a buffer '%s' of another shape or type", b->name);
+	}
+	return FO_OK;
+}
+
+fo_status fo_store_add(struct fo_store *s, const struct fo_program *p)
+{
+	FO_TRY(check_added(s, p));
+	int64_t bytes = 0;
+	for (int k = 0; k < p->nbuf; k++)
+		if (fo_home_persists(p->buf[k].home) && !have_buffer(s, &p->buf[k]))
+			bytes += ((fo_buffer_bytes(&p->buf[k]) + 63) & ~(int64_t)63) *
+				 (p->buf[k].axes & FO_PER_LAYER ? p->model.layers : 1);
+	if (!bytes)
+		return FO_OK;
+	fo_array_room(&s->block, &s->block_cap, s->blocks, sizeof *s->block);
+	struct block *block = &s->block[s->blocks];
+	*block = (struct block){ .bytes = bytes };
+	FO_TRY(fo_pages_new((size_t)bytes, &block->memory));
+	s->blocks++;
+	int64_t offset = 0;
+	for (int k = 0; k < p->nbuf; k++) {
+		const struct fo_buffer *b = &p->buf[k];
+		if (!fo_home_persists(b->home) || have_buffer(s, b))
+			continue;
+		int i = find_entry(s, b->name); /* a table that is too short: executors keep what they have of it */
+		if (i < 0) {
+			i = s->n++;
+			fo_array_room(&s->entry, &s->entry_cap, (size_t)i, sizeof *s->entry);
+		}
+		struct entry *e = &s->entry[i];
+		*e = (struct entry){ .buf = *b,
+				     .layers = b->axes & FO_PER_LAYER ? (int)p->model.layers : 1,
+				     .memory = block->memory,
+				     .offset = offset,
+				     .stride = (fo_buffer_bytes(b) + 63) & ~(int64_t)63 };
+		offset += e->stride * e->layers;
+		if (b->home == FO_HOME_CONST)
+			fill_rope(p, b, e->memory + e->offset);
+	}
+	return FO_OK;
+}
+
 fo_status fo_store_new(struct fo_store **out, const struct fo_program *p)
 {
 	struct fo_store *s = fo_xmalloc(sizeof *s);
-	s->entry = fo_xmalloc((size_t)(p->nbuf + 1) * sizeof *s->entry);
-	for (int i = 0; i < p->nbuf; i++) {
-		const struct fo_buffer *b = &p->buf[i];
-		if (!fo_home_persists(b->home))
-			continue;
-		struct entry *e = &s->entry[s->n++];
-		*e = (struct entry){ .buf = *b,
-				     .layers = b->axes & FO_PER_LAYER ? (int)p->model.layers : 1,
-				     .offset = s->bytes,
-				     .stride = (fo_buffer_bytes(b) + 63) & ~(int64_t)63 };
-		s->bytes += e->stride * e->layers;
-	}
-	void *memory;
-	fo_status st = fo_pages_new((size_t)s->bytes, &memory);
+	fo_status st = fo_store_add(s, p);
 	if (st != FO_OK) {
-		free(s->entry);
-		free(s);
+		fo_store_free(s);
 		return fo_wrap(st, "cannot hold the model's weights and optimizer state");
 	}
-	s->memory = memory;
-	for (int i = 0; i < s->n; i++)
-		if (s->entry[i].buf.home == FO_HOME_CONST)
-			fill_rope(p, &s->entry[i].buf, s->memory + s->entry[i].offset);
 	*out = s;
 	return FO_OK;
 }
@@ -71,24 +126,30 @@ void fo_store_free(struct fo_store *s)
 {
 	if (!s)
 		return;
-	fo_pages_free(s->memory, (size_t)s->bytes);
+	for (size_t i = 0; i < s->blocks; i++)
+		fo_pages_free(s->block[i].memory, (size_t)s->block[i].bytes);
+	free(s->block);
 	free(s->entry);
 	free(s);
 }
 
-int64_t fo_store_bytes(const struct fo_store *s) { return s->bytes; }
+int64_t fo_store_bytes(const struct fo_store *s)
+{
+	int64_t bytes = 0;
+	for (size_t i = 0; i < s->blocks; i++)
+		bytes += s->block[i].bytes;
+	return bytes;
+}
 
 void *fo_store_find(const struct fo_store *s, const char *buffer, int layer, const struct fo_buffer **b)
 {
-	for (int i = 0; i < s->n; i++) {
-		struct entry *e = &s->entry[i];
-		if (strcmp(e->buf.name, buffer) || layer < 0 || layer >= e->layers)
-			continue;
-		if (b)
-			*b = &e->buf;
-		return s->memory + e->offset + layer * e->stride;
-	}
-	return NULL;
+	int i = find_entry(s, buffer);
+	struct entry *e = i < 0 ? NULL : &s->entry[i];
+	if (!e || layer < 0 || layer >= e->layers)
+		return NULL;
+	if (b)
+		*b = &e->buf;
+	return e->memory + e->offset + layer * e->stride;
 }
 
 static void put(void *data, int dtype, int64_t i, double v)

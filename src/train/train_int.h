@@ -48,8 +48,8 @@ struct fo_session {
 	int64_t mark_ns; /* where the next step's time begins: the last one's end, evaluation and checkpoints left out */
 };
 
-/* src/train/sample.c: appends tokens to the prompt by running a forward program over the whole text again and again (no KV
- * cache: a sample is short). Temperature 0.8, the 40 likeliest tokens: fixed, so that runs compare. */
+/* src/train/generate.c: continues the prompt up to data.seq. Temperature 0.8, the 40 likeliest tokens: fixed, so that runs
+ * compare. */
 FO_CHECKED fo_status fo_session_sample(struct fo_session *s, char **text);
 /* src/train/state.c: tensors of the store by name, checkpoint and resume. */
 FO_CHECKED fo_status fo_session_tensors(struct fo_session *s);

@@ -25,7 +25,7 @@ static void check(int64_t m, int64_t n, int64_t k, int ta, int tb, int dtype, in
 	char why[512];
 
 	fo_num_case_matmul(&c, m, n, k, ta, tb, FO_BF16, dtype, access, first);
-	assert_true(kernel.can(&c.call));
+	assert_true(kernel.can(&c.call) || (m <= FEW_ROWS && !ta && tb)); /* what it leaves to others it can all the same */
 	if (!fo_num_check(&c, &kernel, NULL, why, sizeof why))
 		fail_msg("%s", why);
 }

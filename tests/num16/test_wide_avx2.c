@@ -12,6 +12,7 @@ FO_X86_KERNELS(wide)
 extern const struct fo_kernel_set fo_kernels_wide;
 
 #include "kernel/x86/attention.inc"
+#include "kernel/x86/attention_cached.inc"
 #include "kernel/x86/elementwise.inc"
 #include "kernel/x86/loss.inc"
 #include "kernel/x86/matmul.inc"

@@ -107,6 +107,7 @@ static double value_at(const struct fo_num_case *c, int i, uint64_t seed, int64_
 	case FO_NUM_INDEX: return floor(u * (double)c->spec[i].limit);
 	case FO_NUM_TARGET: return fo_rng_u64(stream + 8, index) % 8 ? floor(u * (double)c->spec[i].limit) : -1;
 	case FO_NUM_HYPER: return hyper_value(col);
+	case FO_NUM_SPAN: return col ? c->spec[i].scale : (double)c->spec[i].limit;
 	case FO_NUM_NAN:
 	case FO_NUM_FORWARD: return NAN;
 	case FO_NUM_ROTATION:

@@ -57,7 +57,7 @@ static void list_matmul(struct list *l)
 {
 	static const struct {
 		int m, n, k;
-	} shape[] = { { 1, 1, 1 }, { 37, 45, 29 }, { 130, 33, 300 }, { 5, 257, 64 }, { 96, 65, 1040 } };
+	} shape[] = { { 1, 1, 1 }, { 1, 71, 1040 }, { 2, 33, 40 }, { 3, 18, 300 }, { 4, 7, 131 }, { 37, 45, 29 }, { 130, 33, 300 }, { 5, 257, 64 }, { 96, 65, 1040 } };
 
 	for (size_t s = 0; s < sizeof shape / sizeof *shape; s++)
 		for (int t = 0; t < 4; t++)
@@ -109,6 +109,42 @@ static void list_attention(struct list *l)
 		c->call.attr.head_dim = shape[s].dim;
 		c->call.attr.window = shape[s].window;
 		c->call.attr.value = 1 / sqrt(shape[s].dim);
+	}
+}
+
+/* Chunks at the beginning, in the middle, over several blocks of keys, padded, at the end of the cache; one row or many. */
+static void list_cached(struct list *l)
+{
+	static const struct {
+		int tokens, before, count, context, heads, kv, dim, window;
+	} shape[] = { { 1, 0, 1, 1, 1, 1, 8, 0 },        { 1, 300, 1, 320, 6, 2, 16, 0 },
+		      { 1, 1023, 1, 1024, 2, 2, 64, 0 }, { 5, 0, 3, 40, 3, 1, 24, 0 },
+		      { 20, 250, 20, 300, 4, 2, 32, 0 }, { 33, 7, 30, 60, 2, 1, 20, 9 },
+		      { 9, 500, 9, 600, 4, 1, 128, 0 },  { 1, 700, 1, 800, 2, 1, 32, 200 },
+		      { 40, 240, 37, 300, 4, 2, 16, 30 } };
+
+	for (size_t s = 0; s < sizeof shape / sizeof *shape; s++) {
+		int t = shape[s].tokens, q = shape[s].heads * shape[s].dim, kv = shape[s].kv * shape[s].dim;
+		struct fo_num_case *c = next(l, FO_OP_attention_cached);
+
+		fo_num_case_arg(c, l->dtype, t, q, FO_READ, FO_NUM_NORMAL, 1, 0);
+		fo_num_case_arg(c, l->dtype, shape[s].context, kv, FO_READ, FO_NUM_NORMAL, 1, 0);
+		fo_num_case_arg(c, l->dtype, shape[s].context, kv, FO_READ, FO_NUM_NORMAL, 1, 0);
+		fo_num_case_arg(c, FO_I32, 1, 2, FO_READ, FO_NUM_SPAN, shape[s].count, shape[s].before);
+		fo_num_case_arg(c, l->dtype, t, q, FO_DEF, FO_NUM_NAN, 0, 0);
+		c->call.attr.head_dim = shape[s].dim;
+		c->call.attr.window = shape[s].window;
+		c->call.attr.value = 1 / sqrt(shape[s].dim);
+
+		c = next(l, FO_OP_cache_put);
+		fo_num_case_arg(c, l->dtype, t, kv, FO_READ, FO_NUM_NORMAL, 1, 0);
+		fo_num_case_arg(c, FO_I32, 1, 2, FO_READ, FO_NUM_SPAN, shape[s].count, shape[s].before);
+		fo_num_case_arg(c, l->dtype, shape[s].context, kv, FO_UPDATE, FO_NUM_NORMAL, 1, 0);
+
+		c = next(l, FO_OP_last_row);
+		fo_num_case_arg(c, l->dtype, t, q, FO_READ, FO_NUM_NORMAL, 1, 0);
+		fo_num_case_arg(c, FO_I32, 1, 2, FO_READ, FO_NUM_SPAN, shape[s].count, shape[s].before);
+		fo_num_case_arg(c, l->dtype, 1, q, FO_DEF, FO_NUM_NAN, 0, 0);
 	}
 }
 
@@ -317,6 +353,7 @@ size_t fo_num_case_list(int dtype, struct fo_num_case *out, size_t cap)
 
 	list_matmul(&l);
 	list_attention(&l);
+	list_cached(&l);
 	list_norm(&l);
 	list_head_norm(&l);
 	list_bias(&l);

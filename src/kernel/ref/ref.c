@@ -18,6 +18,9 @@
 RUN(matmul, 0)
 RUN(attention, 0)
 RUN(attention_bwd, 0)
+RUN(attention_cached, 0)
+RUN(cache_put, 0)
+RUN(last_row, 0)
 RUN(embed, 1)
 RUN(embed_bwd, 1)
 RUN(rmsnorm, 0)
@@ -36,6 +39,7 @@ RUN(adamw, 0)
 WS(matmul)
 WS(attention)
 WS(attention_bwd)
+WS(attention_cached)
 WS(xent)
 WS(sumsq)
 
@@ -44,6 +48,9 @@ static const struct fo_kernel table[FO_OP_COUNT] = {
 	[FO_OP_matmul] = { .run = run_matmul, .ws = ws_matmul },
 	[FO_OP_attention] = { .run = run_attention, .ws = ws_attention },
 	[FO_OP_attention_bwd] = { .run = run_attention_bwd, .ws = ws_attention_bwd },
+	[FO_OP_attention_cached] = { .run = run_attention_cached, .ws = ws_attention_cached },
+	[FO_OP_cache_put] = { .run = run_cache_put },
+	[FO_OP_last_row] = { .run = run_last_row },
 	[FO_OP_embed] = { .run = run_embed },
 	[FO_OP_embed_bwd] = { .run = run_embed_bwd },
 	[FO_OP_rmsnorm] = { .run = run_rmsnorm },

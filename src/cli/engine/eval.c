@@ -1,0 +1,162 @@
+/* flatout eval: the loss of a trained model on text. */
+#include "cli/engine/screen.h"
+
+#include "train/pretrained.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct eval {
+	const char *data, *batches;
+	int64_t seq, threads;
+	int precision;
+	bool json;
+};
+static const struct fo_opt rows[] = {
+	FO_OPT_TEXT(struct eval, data, "eval.data", "PATH", NULL,
+		    "text (a file or a folder), a shard, or a folder with val.shard; without it what the run held out"),
+	FO_OPT_INT(struct eval, seq, "eval.seq", "N", "0", 0, 1 << 20, "tokens",
+		   "length of one row; 0: as trained, else the model's positions, at most 2048"),
+	FO_OPT_TEXT(struct eval, batches, "eval.batches", "N|all", NULL,
+		    "how many batches of rows, or all of the text; without it as the run evaluated, else all"),
+	FO_OPT_ENUM(struct eval, precision, "eval.precision", "stored", "of weights and activations: as the folder says, or this",
+		    "stored|fp32|bf16"),
+	FO_OPT_INT(struct eval, threads, "eval.threads", "N", "0", 0, 1024, "threads", "0: all this process may use"),
+	FO_OPT_BOOL(struct eval, json, "eval.json", "false", "print JSON"),
+	FO_OPT_END
+};
+
+static fo_status parse_batches(const char *text, int64_t *out)
+{
+	char *end, seen[128];
+	*out = !text ? -1 : 0;
+	if (!text || !strcmp(text, "all"))
+		return FO_OK;
+	long long v = strtoll(text, &end, 10);
+	if (end == text || *end || v < 1 || v > 1000000000)
+		return fo_fail(FO_EARG, "'--batches' must be 'all' or an integer from 1 to 1e9, got '%s'",
+			       fo_str_visible(seen, sizeof seen, text));
+	*out = v;
+	return FO_OK;
+}
+
+static void print_json(const struct fo_pretrained *p, const struct fo_eval_result *r)
+{
+	struct fo_str out = { 0 };
+	struct fo_json j;
+	fo_json_begin(&j, &out, true);
+	fo_json_object(&j, NULL);
+	fo_json_int(&j, "schema", 1);
+	fo_json_text(&j, "model", p->dir);
+	p->step >= 0 ? fo_json_int(&j, "step", p->step) : fo_json_real(&j, "step", NAN);
+	fo_json_text(&j, "precision", fo_numerics_name[p->precision]);
+	fo_json_text(&j, "isa", fo_isa_name[r->isa]);
+	fo_json_int(&j, "threads", r->threads);
+	fo_json_text(&j, "data", r->data);
+	fo_json_bool(&j, "in_order", r->in_order);
+	fo_json_int(&j, "seq", r->seq);
+	fo_json_int(&j, "rows", r->rows);
+	fo_json_int(&j, "batches", r->batches);
+	fo_json_int(&j, "loss_tokens", r->tokens);
+	fo_json_int(&j, "tokens", r->real_tokens);
+	fo_json_real(&j, "loss", r->loss);
+	fo_json_real(&j, "perplexity", r->perplexity);
+	r->bytes >= 0 ? fo_json_int(&j, "bytes", r->bytes) : fo_json_real(&j, "bytes", NAN);
+	fo_json_real(&j, "bits_per_byte", r->bits_per_byte);
+	fo_json_real(&j, "logged_loss", r->logged);
+	fo_json_real(&j, "seconds", r->seconds);
+	fo_json_real(&j, "tokens_per_second", r->tokens_per_second);
+	fo_json_real(&j, "mfu", r->mfu.mfu);
+	fo_json_real(&j, "mfu_causal", r->mfu.mfu_causal);
+	fo_json_real(&j, "mfu_document", r->mfu.mfu_document);
+	fo_json_real(&j, "mfu_6n", r->mfu.mfu_6n);
+	fo_json_real(&j, "hfu", r->mfu.hfu);
+	fo_json_real(&j, "peak_flop_s", r->peak.flop_s > 0 ? r->peak.flop_s : NAN);
+	fo_json_text(&j, "peak_source", r->peak.source);
+	fo_json_close(&j);
+	printf("%s\n", out.data);
+	fo_str_fini(&out);
+}
+
+#define LEAD "         "
+
+static void print_text(const struct fo_pretrained *p, const struct fo_eval_result *r)
+{
+	char a[32], seen[1024];
+	fo_cli_put(stdout, "model    ", LEAD, "%s%s, %s", fo_str_visible(seen, sizeof seen, p->dir), p->step < 0 ? "" : " (ours)",
+		   fo_numerics_name[p->precision]);
+	fo_cli_put(stdout, "text     ", LEAD, "%s: %lld tokens with loss in %lld %s of %lld x %lld%s",
+		   fo_str_visible(seen, sizeof seen, r->data), (long long)r->tokens, (long long)r->batches,
+		   fo_cli_plural(r->batches, "batch", "batches"), (long long)r->rows, (long long)r->seq,
+		   r->in_order ? "" : ", drawn as in training");
+	fo_cli_put(stdout, "loss     ", LEAD, "%.6f nats per token, perplexity %.4f", r->loss, r->perplexity);
+	if (isfinite(r->bits_per_byte))
+		fo_cli_put(stdout, "bytes    ", LEAD, "%.4f bits per byte over %lld bytes of text", r->bits_per_byte,
+			   (long long)r->bytes);
+	if (isfinite(r->logged))
+		fo_cli_put(stdout, "logged   ", LEAD, "%.6f at step %lld: %s", r->logged, (long long)p->step,
+			   r->logged == r->loss ? "the same" : "not the same (see flatout help eval)");
+	fo_cli_put(stdout, "speed    ", LEAD, "%.4g tokens/s on %d %s, %s", r->tokens_per_second, r->threads,
+		   fo_cli_plural(r->threads, "thread", "threads"), fo_isa_name[r->isa]);
+	if (r->peak.flop_s > 0)
+		fo_cli_put(stdout, "MFU      ", LEAD, "%.1f %% of %s/s (forward: a third of the rule mfu), HFU %.1f %%",
+			   100 * r->mfu.mfu, fo_str_si(a, r->peak.flop_s, "FLOP"), 100 * r->mfu.hfu);
+}
+
+static void on_progress(void *ctx, const char *what, const char *unit, double done, double total)
+{
+	(void)ctx;
+	if (isatty(STDERR_FILENO))
+		fprintf(stderr, "\r%s: %.0f of %.0f %s\033[K", what, done, total, unit);
+}
+
+static fo_status run(int argc, char **argv)
+{
+	struct eval in;
+	struct fo_opt_set s;
+	struct fo_pretrained p = { 0 };
+	struct fo_eval_result r;
+	struct fo_eval_options o = { .measure_peak = true, .progress = on_progress, .stop = &fo_stop_requested };
+	static const int precision[] = { -1, FO_PRECISION_F32, FO_PRECISION_BF16 };
+	fo_status st;
+	FO_TRY_OR(st, fo_cli_options(&fo_cmd_eval, &s, &in, &argc, argv), done);
+	FO_TRY_OR(st, fo_cli_no_more_args(&fo_cmd_eval, argc, argv, 1), done);
+	FO_TRY_OR(st, parse_batches(in.batches, &o.batches), done);
+	if (argc < 2) {
+		st = fo_hint(fo_fail(FO_EARG, "which model? 'flatout eval' takes a folder"),
+			     "a run directory, a checkpoint or a folder with config.json and model.safetensors");
+		goto done;
+	}
+	o.data = in.data;
+	o.seq = in.seq;
+	o.threads = (int)in.threads;
+	FO_TRY_OR(st, fo_pretrained_open(&p, argv[1], precision[in.precision]), done);
+	fo_catch_signals();
+	st = fo_pretrained_evaluate(&p, &o, &r);
+	if (isatty(STDERR_FILENO))
+		fprintf(stderr, "\r\033[K");
+	if (st == FO_OK)
+		(in.json ? print_json : print_text)(&p, &r);
+done:
+	fo_pretrained_close(&p);
+	fo_opt_fini(&s);
+	return st;
+}
+
+const struct fo_command fo_cmd_eval = {
+	.name = "eval",
+	.group = "train",
+	.usage = "flatout eval DIR [--data PATH] [--seq N] [--batches N|all] [--json]",
+	.summary = "loss, perplexity and bits per byte of a trained model",
+	.text = "DIR as for 'flatout generate'. Without --data a run is evaluated on the rows that its training evaluated: "
+		"with the same threads and instruction set the loss is the one that was logged, bit for bit. With --data, or "
+		"with --batches all, the text is read in order, every token once; bits per byte compare models with different "
+		"tokenizers.\n\n"
+		"  flatout eval run\n"
+		"  flatout eval run --data book.txt\n"
+		"  flatout eval llama/ --data val.shard --batches 10\n",
+	.opts = rows,
+	.run = run,
+};

@@ -1,0 +1,291 @@
+#include "train/pretrained.h"
+#include "base/clock.h"
+#include "base/fs.h"
+#include "train/train_int.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEFAULT_SEQ 2048     /* more positions than most texts need; attention of longer rows only costs memory */
+#define BATCH_TOKENS 4096    /* of a micro-batch when the run does not say: enough for products to run at full speed */
+#define CALIBRATION_SECONDS 1.0
+#define MAX_LINE ((size_t)256 << 20) /* of log.jsonl: a line of 300 bytes for a million steps */
+
+/* What a run says about its evaluation. */
+struct run_values {
+	int64_t seq, rows, batches, packing;
+};
+
+struct session {
+	const struct fo_pretrained *p;
+	const struct fo_eval_options *o;
+	struct fo_eval_result *out;
+	struct fo_arena arena;
+	struct fo_shard shard;      /* opened or made */
+	struct fo_text text;        /* where it was made of text */
+	struct fo_program program;
+	struct fo_store *store;
+	struct fo_exec *exec;
+	struct fo_ports ports;
+	int32_t *length, *first_length; /* bytes that a token stands for, by id; at a document's start; NULL: no tokenizer */
+	double sum, count, pairs;
+};
+
+/* Option `key` of run.json as a whole number; `missing` when there is none. */
+static int64_t option(json_t *root, const char *key, int64_t missing)
+{
+	json_t *v = json_object_get(
+		json_object_get(json_object_get(json_object_get(root, "run"), "options"), key), "value");
+	if (json_is_string(v))
+		return !strcmp(json_string_value(v), "padded");
+	return json_is_integer(v) ? json_integer_value(v) : missing;
+}
+
+static void read_run(struct session *s, struct run_values *r)
+{
+	*r = (struct run_values){ .seq = s->p->seq };
+	if (s->p->step < 0)
+		return;
+	json_t *root = json_load_file(fo_arena_printf(&s->arena, "%s/run.json", s->p->dir), 0, NULL);
+	r->rows = option(root, "train.rows", 0);
+	r->batches = option(root, "eval.batches", 0);
+	r->packing = option(root, "data.packing", 0);
+	json_decref(root);
+	/* What a folder says is believed only where a run may say so (fo_run_options). */
+	if (r->rows < 1 || r->rows > 65536 || r->batches < 1 || r->batches > 1000000)
+		r->rows = r->batches = 0;
+}
+
+/* ---- data ---- */
+
+static fo_status open_data(struct session *s)
+{
+	const char *data = s->o->data;
+	struct fo_eval_result *out = s->out;
+	if (!data && !s->p->run_dir)
+		return fo_hint(fo_fail(FO_EARG, "'%s' does not belong to a run that held text out", s->p->dir),
+			       "say what to read: --data=FILE_OR_FOLDER");
+	char *val = fo_arena_printf(&s->arena, "%s/%s", data ? data : s->p->run_dir, data ? "val.shard" : "data/val.shard");
+	size_t n = data ? strlen(data) : 0;
+	bool shard = n > 6 && !strcmp(data + n - 6, ".shard");
+	if (!data || fo_fs_exists(val) || shard) {
+		const char *path = shard ? data : val;
+		snprintf(out->data, sizeof out->data, "%s", path);
+		FO_TRY(fo_shard_open(&s->shard, path));
+		if (s->p->tokenizer && s->shard.tokenizer_checksum != fo_tokenizer_checksum(s->p->tokenizer))
+			return fo_fail(FO_EARG, "'%s' was made with another tokenizer than the one in '%s'", path, s->p->dir);
+	} else {
+		snprintf(out->data, sizeof out->data, "%s", data);
+		if (!s->p->tokenizer)
+			return fo_hint(fo_fail(FO_EARG, "'%s' has no tokenizer.json to read text with", s->p->dir),
+				       "give a shard, or put the model's tokenizer.json there");
+		FO_TRY(fo_text_encode(&s->text, data, s->p->tokenizer, s->o->progress, s->o->ctx));
+		s->shard = s->text.shard;
+	}
+	if (s->shard.vocab > s->p->model.vocab)
+		return fo_fail(FO_EARG, "'%s' has a vocabulary of %lld tokens, the model %lld", out->data,
+			       (long long)s->shard.vocab, (long long)s->p->model.vocab);
+	return FO_OK;
+}
+
+/* Tokens stand for the bytes that they decode to; those that begin or end a document for none. */
+static void measure_tokens(struct session *s)
+{
+	const struct fo_tokenizer *t = s->p->tokenizer;
+	struct fo_str text = { 0 };
+	if (!t)
+		return;
+	int64_t vocab = fo_tokenizer_vocab(t);
+	size_t most = (size_t)(vocab > s->p->model.vocab ? vocab : s->p->model.vocab);
+	s->length = fo_xmalloc(most * sizeof *s->length);
+	s->first_length = fo_xmalloc(most * sizeof *s->length);
+	for (int32_t id = 0; id < vocab; id++) {
+		if (id == fo_tokenizer_bos(t) || id == fo_tokenizer_eos(t))
+			continue;
+		text.len = 0;
+		fo_tokenizer_decode(t, &id, 1, &text);
+		s->length[id] = (int32_t)text.len;
+		text.len = 0;
+		fo_tokenizer_decode_text(t, &id, 1, &text);
+		s->first_length[id] = (int32_t)text.len;
+	}
+	fo_str_fini(&text);
+}
+
+/* ---- the model ---- */
+
+static fo_status make_executor(struct session *s)
+{
+	struct fo_eval_result *out = s->out;
+	const struct fo_lowering low = { .seq = out->seq,
+					 .rows = out->rows,
+					 .micro_batches = 1,
+					 .precision = s->p->precision,
+					 .mode = FO_MODE_EVAL };
+	struct fo_exec_options o = { .threads = s->o->threads ? s->o->threads : fo_cpu_threads() };
+	FO_TRY(fo_isa_choose(&o.isa));
+	out->isa = o.isa;
+	out->threads = o.threads;
+	FO_TRY(fo_program_lower(&s->program, &s->p->model, &low));
+	FO_TRY(fo_pretrained_store(s->p, &s->program, &s->store));
+	return fo_exec_new(&s->exec, &s->program, s->store, &o, fo_ports_serve, &s->ports, NULL);
+}
+
+static fo_status one_batch(struct session *s, const struct fo_batch *b, int64_t i)
+{
+	int64_t t0 = fo_now_ns(), T = s->program.tokens;
+	s->ports.batch = b;
+	FO_TRY(fo_exec_step(s->exec, (int32_t)(i & INT32_MAX)));
+	s->out->seconds += (double)(fo_now_ns() - t0) * 1e-9;
+	s->sum += s->ports.loss[0];
+	s->count += s->ports.loss[1];
+	s->pairs += (double)b->pairs[0];
+	s->out->real_tokens += b->real_tokens;
+	s->out->batches++;
+	for (int64_t k = 0; k < T && s->length; k++)
+		if (b->target[k] >= 0)
+			s->out->bytes += (b->token[k] == fo_tokenizer_bos(s->p->tokenizer) ? s->first_length
+											   : s->length)[b->target[k]];
+	return s->o->stop && *s->o->stop ? fo_fail(FO_EINTERRUPT, "stopped after %lld batches", (long long)i + 1) : FO_OK;
+}
+
+static fo_status run_in_order(struct session *s, int64_t most)
+{
+	const struct fo_batch_shape shape = { .seq = s->out->seq,
+					      .rows = s->out->rows,
+					      .micro_batches = 1,
+					      .window = s->p->model.sliding_window };
+	struct fo_rows rows;
+	const struct fo_batch *b;
+	fo_status st = fo_rows_open(&rows, &s->shard, &shape);
+	double total = ceil((double)s->shard.tokens / (double)s->program.tokens);
+	for (int64_t i = 0; st == FO_OK && (!most || i < most) && (b = fo_rows_next(&rows)); i++) {
+		if (s->o->progress)
+			s->o->progress(s->o->ctx, "evaluating", "batches", (double)i, total);
+		st = one_batch(s, b, i);
+	}
+	fo_rows_close(&rows);
+	return st;
+}
+
+/* The rows that training's evaluation reads (train.c): drawn with a fixed seed. */
+static fo_status run_as_trained(struct session *s, const struct run_values *r, int64_t batches)
+{
+	const struct fo_batch_shape shape = { .seq = s->out->seq,
+					      .rows = s->out->rows,
+					      .micro_batches = 1,
+					      .packing = r->packing ? FO_PACK_PADDED : FO_PACK_PACKED,
+					      .window = s->p->model.sliding_window };
+	const struct fo_loader_state state = { .seed = FO_EVAL_SEED, .shard_checksum = s->shard.checksum };
+	struct fo_loader *l;
+	int64_t most = s->shard.tokens / s->program.tokens, wait;
+	if (batches > most)
+		batches = most > 0 ? most : s->shard.tokens > 1;
+	FO_TRY(fo_loader_open(&l, &s->shard, &shape, &state, s->p->tokenizer ? fo_tokenizer_eos(s->p->tokenizer) : 0));
+	fo_status st = FO_OK;
+	for (int64_t i = 0; i < batches && st == FO_OK; i++) {
+		const struct fo_batch *b;
+		st = fo_loader_next(l, &b, &wait);
+		if (st == FO_OK)
+			st = one_batch(s, b, i);
+	}
+	fo_loader_close(l);
+	return st;
+}
+
+/* The evaluation that the run logged at this checkpoint's step: the last such line counts. */
+static double logged_loss(struct session *s)
+{
+	char *text;
+	size_t len;
+	double found = NAN;
+	char *path = fo_arena_printf(&s->arena, "%s/log.jsonl", s->p->run_dir ? s->p->run_dir : "");
+	if (!s->p->run_dir || !fo_fs_exists(path) || fo_fs_read(&s->arena, path, MAX_LINE, &text, &len) != FO_OK) {
+		fo_err_clear(); /* a run without a log can be evaluated all the same */
+		return NAN;
+	}
+	for (char *line = text, *end; *line; line = end) {
+		end = line + strcspn(line, "\n");
+		json_t *j = strncmp(line, "{\"event\":\"eval\"", 15) ? NULL : json_loadb(line, (size_t)(end - line), 0, NULL);
+		if (json_integer_value(json_object_get(j, "step")) == s->p->step && json_is_number(json_object_get(j, "loss")))
+			found = json_number_value(json_object_get(j, "loss"));
+		json_decref(j);
+		end += *end == '\n';
+	}
+	return found;
+}
+
+static void summarise(struct session *s)
+{
+	struct fo_eval_result *out = s->out;
+	out->tokens = (int64_t)s->count;
+	out->loss = s->count > 0 ? s->sum / s->count : NAN;
+	out->perplexity = exp(out->loss);
+	if (!s->length)
+		out->bytes = -1;
+	out->bits_per_byte = out->bytes > 0 ? s->sum / (FO_LN2 * (double)out->bytes) : NAN;
+	out->tokens_per_second = (double)out->real_tokens / out->seconds;
+	if (s->o->measure_peak) {
+		struct fo_calibration c;
+		if (fo_calibrate_peak(s->p->precision == FO_PRECISION_BF16 ? FO_BF16 : FO_F32, out->threads,
+				      CALIBRATION_SECONDS, false, &c) == FO_OK)
+			fo_calibration_peak(&c, &out->peak);
+		else
+			snprintf(out->peak.source, sizeof out->peak.source, "%s", fo_err_text());
+	}
+	/* Forward is one product of three: every rule counts a third of a training step. hfu sums what ran. */
+	double batches = (double)out->batches;
+	out->mfu = fo_mfu_of_step(&s->program, (double)out->real_tokens / batches, s->pairs / batches,
+				  out->seconds / batches, out->peak.flop_s > 0 ? out->peak.flop_s : NAN);
+	out->mfu.mfu /= 3;
+	out->mfu.mfu_causal /= 3;
+	out->mfu.mfu_6n /= 3;
+	out->mfu.mfu_document /= 3;
+}
+
+static fo_status evaluate(struct session *s)
+{
+	struct run_values run;
+	struct fo_eval_result *out = s->out;
+	int64_t limit = s->p->model.max_position, batches = s->o->batches;
+	read_run(s, &run);
+	FO_TRY(open_data(s));
+	out->seq = s->o->seq ? s->o->seq : run.seq ? run.seq : limit && limit < DEFAULT_SEQ ? limit : DEFAULT_SEQ;
+	if (limit && out->seq > limit)
+		return fo_fail(FO_EARG, "rows of %lld tokens are longer than the model's %lld positions", (long long)out->seq,
+			       (long long)limit);
+	/* The run's own rows: its held-out text in the shape that it was evaluated with. */
+	bool own = !s->o->data && run.rows && out->seq == run.seq && batches;
+	if (own && batches < 0)
+		batches = run.batches;
+	out->rows = own ? run.rows : out->seq < BATCH_TOKENS ? BATCH_TOKENS / out->seq : 1;
+	FO_TRY(make_executor(s));
+	measure_tokens(s);
+	out->in_order = !own;
+	FO_TRY(own ? run_as_trained(s, &run, batches) : run_in_order(s, batches < 0 ? 0 : batches));
+	if (s->count <= 0)
+		return fo_fail(FO_EARG, "'%s' has no token that follows another one", out->data);
+	summarise(s);
+	out->logged = own ? logged_loss(s) : NAN;
+	return isfinite(out->loss) ? FO_OK : fo_fail(FO_ENUMERIC, "the loss is %g", out->loss);
+}
+
+fo_status fo_pretrained_evaluate(const struct fo_pretrained *p, const struct fo_eval_options *o, struct fo_eval_result *out)
+{
+	struct session s = { .p = p, .o = o, .out = out };
+	*out = (struct fo_eval_result){ .logged = NAN };
+	fo_status st = evaluate(&s);
+	fo_exec_free(s.exec);
+	fo_store_free(s.store);
+	fo_program_fini(&s.program);
+	if (s.text.shard.docs)
+		fo_text_free(&s.text);
+	else
+		fo_shard_close(&s.shard);
+	free(s.length);
+	free(s.first_length);
+	fo_arena_fini(&s.arena);
+	return st;
+}

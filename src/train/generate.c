@@ -1,0 +1,140 @@
+#include "train/generate.h"
+#include "train/train_int.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct fo_generator {
+	struct fo_program many, one; /* a chunk; one token */
+	struct fo_exec *many_exec, *one_exec;
+	struct fo_ports ports;
+	int64_t length, steps;
+};
+
+static fo_status set_up(struct fo_generator *g, const struct fo_model *m, struct fo_lowering low, struct fo_store *s,
+			const struct fo_exec_options *o, struct fo_exec *share)
+{
+	FO_TRY(fo_program_lower(&g->many, m, &low));
+	low.seq = 1;
+	FO_TRY(fo_program_lower(&g->one, m, &low));
+	FO_TRY(fo_store_add(s, &g->one)); /* what persists is the same in both */
+	g->ports.logits = fo_xmalloc((size_t)m->vocab * sizeof(float));
+	fo_status st = fo_exec_new(&g->many_exec, &g->many, s, o, fo_ports_serve, &g->ports, share);
+	if (st == FO_OK)
+		st = fo_exec_new(&g->one_exec, &g->one, s, o, fo_ports_serve, &g->ports, share ? share : g->many_exec);
+	return st;
+}
+
+fo_status fo_generator_new(struct fo_generator **out, const struct fo_model *m, enum fo_numerics precision,
+			   struct fo_store *s, const struct fo_exec_options *o, int64_t context, int64_t chunk,
+			   struct fo_exec *share)
+{
+	struct fo_generator *g = fo_xmalloc(sizeof *g);
+	const struct fo_lowering low = {
+		.seq = chunk, .rows = 1, .micro_batches = 1, .precision = precision, .mode = FO_MODE_DECODE, .context = context
+	};
+	fo_status st = set_up(g, m, low, s, o, share);
+	if (st != FO_OK) {
+		fo_generator_free(g);
+		return st;
+	}
+	*out = g;
+	return FO_OK;
+}
+
+void fo_generator_free(struct fo_generator *g)
+{
+	if (!g)
+		return;
+	fo_exec_free(g->one_exec);
+	fo_exec_free(g->many_exec);
+	fo_program_fini(&g->one);
+	fo_program_fini(&g->many);
+	free(g->ports.logits);
+	free(g);
+}
+
+fo_status fo_generator_push(struct fo_generator *g, const int32_t *ids, int64_t n)
+{
+	int64_t context = g->many.run.context, chunk = g->many.run.seq;
+	if (n > context - g->length)
+		return fo_fail(FO_EARG, "the text has %lld tokens and would get %lld more: at most %lld fit",
+			       (long long)g->length, (long long)n, (long long)context);
+	for (int64_t i = 0; i < n; i++)
+		if (ids[i] < 0 || ids[i] >= g->many.model.vocab)
+			return fo_fail(FO_EARG, "token %lld is id %d, the model's vocabulary has %lld", (long long)i, ids[i],
+				       (long long)g->many.model.vocab);
+	while (n) {
+		int64_t take = n < chunk ? n : chunk;
+		g->ports.chunk = ids;
+		g->ports.chunk_tokens = take;
+		g->ports.chunk_begin = g->length;
+		FO_TRY(fo_exec_step(take == 1 ? g->one_exec : g->many_exec, (int32_t)(g->steps++ & INT32_MAX)));
+		g->length += take;
+		ids += take;
+		n -= take;
+	}
+	return FO_OK;
+}
+
+const float *fo_generator_logits(const struct fo_generator *g) { return g->ports.logits; }
+int64_t fo_generator_length(const struct fo_generator *g) { return g->length; }
+int64_t fo_generator_context(const struct fo_generator *g) { return g->many.run.context; }
+void fo_generator_clear(struct fo_generator *g) { g->length = 0; }
+
+double fo_generator_step_bytes(const struct fo_generator *g)
+{
+	int64_t window = g->one.model.sliding_window, keys = g->length + 1;
+	return fo_program_cost(&g->one, (double)(window && keys > window ? window : keys)).bytes;
+}
+
+/* ---- the sample at the end of a run ---- */
+
+#define SAMPLE_CHUNK 64 /* prompts of samples are short */
+
+static fo_status continue_prompt(struct fo_session *s, struct fo_generator *g, struct fo_sampler *draw, char **text)
+{
+	const struct fo_tokenizer *t = s->corpus.tokenizer;
+	int32_t *ids = NULL;
+	size_t n = 0, cap = 0;
+	fo_array_room(&ids, &cap, 0, sizeof *ids);
+	ids[n++] = fo_tokenizer_bos(t);
+	fo_status st = fo_tokenizer_encode(t, s->r->prompt, strlen(s->r->prompt), &ids, &n, &cap);
+	/* Of a prompt that fills a row the end is continued. */
+	size_t room = (size_t)fo_generator_context(g), skip = n > room ? n - room : 0;
+	if (st == FO_OK)
+		st = fo_generator_push(g, ids + skip, (int64_t)(n - skip));
+	for (int64_t i = 0; i < s->r->sample_tokens && st == FO_OK; i++) {
+		int32_t id = fo_sampler_draw(draw, fo_generator_logits(g), (uint64_t)i);
+		if (id < 0 || id == fo_tokenizer_eos(t))
+			break;
+		fo_array_room(&ids, &cap, n, sizeof *ids);
+		ids[n++] = id;
+		if (fo_generator_length(g) == fo_generator_context(g))
+			break;
+		st = fo_generator_push(g, &id, 1);
+	}
+	if (st == FO_OK) {
+		struct fo_str out = { 0 };
+		fo_str_puts(&out, "");
+		fo_tokenizer_decode_text(t, ids + 1, n - 1, &out); /* BOS is not text */
+		*text = out.data;
+	}
+	free(ids);
+	return st;
+}
+
+fo_status fo_session_sample(struct fo_session *s, char **text)
+{
+	const struct fo_sampling how = { .temperature = 0.8, .top_k = 40, .top_p = 1, .seed = (uint64_t)s->r->seed };
+	struct fo_generator *g;
+	struct fo_sampler draw;
+	int64_t context = s->r->seq, vocab = fo_tokenizer_vocab(s->corpus.tokenizer);
+	FO_TRY(fo_generator_new(&g, &s->model, fo_run_precision(s->r), s->store, &s->options, context,
+				context < SAMPLE_CHUNK ? context : SAMPLE_CHUNK, s->exec));
+	fo_sampler_init(&draw, &how, vocab < s->model.vocab ? vocab : s->model.vocab);
+	fo_status st = continue_prompt(s, g, &draw, text);
+	fo_sampler_fini(&draw);
+	fo_generator_free(g);
+	return st;
+}

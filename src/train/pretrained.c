@@ -1,0 +1,131 @@
+#include "train/pretrained.h"
+#include "base/fs.h"
+#include "ckpt/ckpt.h"
+#include "train/train_int.h"
+
+#include <jansson.h>
+#include <string.h>
+
+#define MAX_CONFIG ((size_t)1 << 20) /* a config.json is a few KiB */
+
+/* Which folder holds the weights, and which run it belongs to. */
+static fo_status resolve(struct fo_pretrained *p, const char *path)
+{
+	char seen[512];
+	char *checkpoints = fo_arena_printf(&p->arena, "%s/checkpoints", path),
+	     *config = fo_arena_printf(&p->arena, "%s/config.json", path);
+	fo_str_visible(seen, sizeof seen, path);
+	p->dir = fo_arena_strdup(&p->arena, path);
+	if (fo_fs_exists(config)) {
+		char *above = fo_arena_printf(&p->arena, "%s/../..", path);
+		if (fo_fs_exists(fo_arena_printf(&p->arena, "%s/manifest.json", path)) &&
+		    fo_fs_exists(fo_arena_printf(&p->arena, "%s/data/val.shard", above)))
+			p->run_dir = above;
+		return FO_OK;
+	}
+	if (!fo_fs_is_dir(checkpoints))
+		return fo_hint(fo_fail(FO_EARG, "'%s' is %s", seen,
+				       fo_fs_is_dir(path)  ? "a folder without config.json or checkpoints"
+				       : fo_fs_exists(path) ? "a file, not the folder of a model"
+							    : "not there"),
+			       "name a run directory, a checkpoint or a folder with config.json and model.safetensors");
+	char *newest;
+	FO_TRY(fo_ckpt_newest(&p->arena, checkpoints, &newest));
+	if (!newest)
+		return fo_hint(fo_fail(FO_EARG, "the run in '%s' has no checkpoint yet", seen),
+			       "training saves one at its end and every checkpoint.every steps");
+	p->dir = newest;
+	p->run_dir = fo_arena_strdup(&p->arena, path);
+	return FO_OK;
+}
+
+/* The data type that config.json names ("torch_dtype", in newer files "dtype"). */
+static fo_status stored_precision(struct fo_pretrained *p)
+{
+	char *text;
+	size_t len;
+	FO_TRY(fo_fs_read(&p->arena, fo_arena_printf(&p->arena, "%s/config.json", p->dir), MAX_CONFIG, &text, &len));
+	json_t *j = json_loadb(text, len, 0, NULL); /* the model was read from the same text: it is JSON */
+	const char *name = json_string_value(json_object_get(j, "torch_dtype"));
+	if (!name)
+		name = json_string_value(json_object_get(j, "dtype"));
+	p->precision = name && (!strcmp(name, "bfloat16") || !strcmp(name, "float16")) ? FO_PRECISION_BF16
+										     : FO_PRECISION_F32;
+	json_decref(j);
+	return FO_OK;
+}
+
+static fo_status open_all(struct fo_pretrained *p, const char *path, int precision)
+{
+	FO_TRY(resolve(p, path));
+	char *tokenizer = fo_arena_printf(&p->arena, "%s/tokenizer.json", p->dir);
+	if (fo_fs_exists(fo_arena_printf(&p->arena, "%s/manifest.json", p->dir))) {
+		struct fo_ckpt_meta meta;
+		FO_TRY(fo_ckpt_open(p->dir, &meta));
+		p->step = meta.step;
+		p->seq = meta.seq;
+	}
+	FO_TRY(fo_model_load(p->dir, &p->model));
+	FO_TRY(fo_model_trainable(&p->model));
+	FO_TRY(stored_precision(p));
+	if (precision >= 0)
+		p->precision = (enum fo_numerics)precision;
+	return fo_fs_exists(tokenizer) ? fo_tokenizer_load(tokenizer, &p->tokenizer) : FO_OK;
+}
+
+fo_status fo_pretrained_open(struct fo_pretrained *p, const char *path, int precision)
+{
+	*p = (struct fo_pretrained){ .step = -1 };
+	return open_all(p, path, precision);
+}
+
+void fo_pretrained_close(struct fo_pretrained *p)
+{
+	fo_tokenizer_free(p->tokenizer);
+	fo_arena_fini(&p->arena);
+	*p = (struct fo_pretrained){ 0 };
+}
+
+fo_status fo_pretrained_store(const struct fo_pretrained *p, const struct fo_program *program, struct fo_store **out)
+{
+	double need = 0, have = (double)fo_memory_available();
+	char a[32], b[32];
+	for (int i = 0; i < program->nbuf; i++)
+		if (fo_home_persists(program->buf[i].home))
+			need += (double)fo_buffer_bytes(&program->buf[i]) *
+				(program->buf[i].axes & FO_PER_LAYER ? (double)p->model.layers : 1);
+	if (have > 0 && need > have)
+		return fo_hint(fo_fail(FO_ENOMEM, "the model in '%s' takes %s, this machine has %s free", p->dir,
+				       fo_str_bytes(a, need), fo_str_bytes(b, have)),
+			       "fewer tokens need a smaller cache; bf16 takes half of fp32");
+	FO_TRY(fo_store_new(out, program));
+	fo_status st = fo_store_load(*out, program, p->dir);
+	if (st != FO_OK) {
+		fo_store_free(*out);
+		*out = NULL;
+	}
+	return st;
+}
+
+fo_status fo_pretrained_generator(const struct fo_pretrained *p, const struct fo_exec_options *o, int64_t context,
+				  int64_t chunk, struct fo_store **store, struct fo_generator **out)
+{
+	const struct fo_lowering low = { .seq = 1,
+					 .rows = 1,
+					 .micro_batches = 1,
+					 .precision = p->precision,
+					 .mode = FO_MODE_DECODE,
+					 .context = context };
+	struct fo_program program;
+	FO_TRY(fo_program_lower(&program, &p->model, &low));
+	fo_status st = fo_pretrained_store(p, &program, store);
+	fo_program_fini(&program);
+	if (st == FO_OK) {
+		st = fo_generator_new(out, &p->model, p->precision, *store, o, context, chunk, NULL);
+		if (st != FO_OK) {
+			fo_store_free(*store);
+			*store = NULL;
+		}
+	}
+	return st;
+}

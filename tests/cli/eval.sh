@@ -1,0 +1,65 @@
+#!/bin/sh
+# flatout eval: the loss that training logged, text in order, other data; its refusals.
+. "$(dirname "$0")/lib.sh"
+needs_engine
+make_text text
+run 0 train $tiny --run.dir=run --data.vocab=290
+
+value() { tr -d ' ' <"$1" | sed -n "s/^\"$2\":\\([^,]*\\),*\$/\\1/p"; }
+# The run's own rows: the very number of the log.
+run 0 eval run --threads 1 --json
+valid out
+keys out schema model step precision isa threads data in_order seq rows batches loss_tokens tokens loss perplexity bytes \
+	bits_per_byte logged_loss seconds tokens_per_second mfu mfu_causal mfu_document mfu_6n hfu peak_flop_s peak_source
+logged=$(sed -n 's/^{"event":"eval","step":6,"loss":\([^}]*\)}/\1/p' run/log.jsonl)
+[ -n "$logged" ] || wrong "training logged no evaluation"
+[ "$(value out loss)" = "$logged" ] || wrong "the loss is $(value out loss), training logged $logged"
+[ "$(value out logged_loss)" = "$logged" ] || wrong "the logged loss is $(value out logged_loss), not $logged"
+says '"in_order": false' '"batches": 2' '"rows": 2' '"seq": 32'
+run 0 eval run --threads 1
+says "^logged .*: the same" "^loss .* perplexity" "bits per byte" "forward: a third"
+# An older checkpoint of a run has its own line in the log.
+run 0 train $tiny --run.dir=two --data.vocab=290 --checkpoint.every=3
+run 0 eval "$(checkpoint two 3)" --threads 1
+says "at step 3: the same"
+# Everything, in order: each token of the held-out text once.
+run 0 eval run --batches all --json
+says '"in_order": true'
+all=$(value out loss_tokens)
+run 0 eval run --data run/data --json
+[ "$(value out loss_tokens)" = "$all" ] || wrong "the prepared folder has other tokens than the run"
+run 0 eval run --data run/data/val.shard --batches 1 --json
+says '"batches": 1'
+# Text: its bytes are all counted, and bits per byte are what loss, tokens and bytes say.
+run 0 eval run --data text/doc03.txt --json
+[ "$(value out bytes)" = "$(wc -c <text/doc03.txt | tr -d ' ')" ] || wrong "$(value out bytes) bytes counted"
+awk -v l="$(value out loss)" -v t="$(value out loss_tokens)" -v b="$(value out bytes)" -v have="$(value out bits_per_byte)" \
+	-v p="$(value out perplexity)" 'BEGIN {
+	want = l * t / log(2) / b
+	exit !(have > want * 0.999999 && have < want * 1.000001 && p > exp(l) * 0.999999 && p < exp(l) * 1.000001) }' ||
+	wrong "bits per byte or perplexity do not follow from the loss"
+# The length of a row changes how the text is cut, not which tokens are charged.
+tokens=$(value out loss_tokens)
+run 0 eval run --data text/doc03.txt --seq 7 --json
+[ "$(value out loss_tokens)" = "$tokens" ] || wrong "rows of 7 tokens charge $(value out loss_tokens), not $tokens"
+run 0 eval run --data text --json
+valid out
+# A folder that is no run of ours needs text.
+mkdir hf
+cp "$(checkpoint run 6)"/config.json "$(checkpoint run 6)"/model.safetensors "$(checkpoint run 6)"/tokenizer.json hf
+refused 2 "does not belong to a run" eval hf
+run 0 eval hf --data text/doc03.txt --json
+says '"step": null' '"logged_loss": null'
+
+refused 2 "which model" eval
+refused 2 "'--batches' must be" eval run --batches some
+refused 2 "'--batches' must be" eval run --batches 0
+refused 2 "longer than the model's" eval run --seq 1000000
+refused 3 "no-such-file" eval run --data no-such-file
+: >empty.txt
+refused 2 "no text in" eval run --data empty.txt
+printf 'FLATSHRD' >bad.shard
+refused 2 "bad.shard" eval run --data bad.shard
+rm hf/tokenizer.json
+refused 2 "has no tokenizer.json" eval hf --data text
+finish
