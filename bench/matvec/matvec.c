@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "kernel/calibrate.h"
+#include "kernel/memory.h"
 #include "kernel/kernel.h"
 
 #include <stdio.h>
@@ -30,7 +31,7 @@ static void run(enum fo_isa isa, int dtype, int64_t m, int threads)
 		exit(3);
 	double rate[PAIRS], share[PAIRS], best = 0, best_read = 0;
 	for (int i = 0; i < PAIRS; i++) {
-		double read = fo_calibrate_read(threads);
+		double read = fo_memory_read_rate(threads);
 		int64_t t0 = fo_now_ns();
 		for (int r = 0; r < 3; r++)
 			k->run(&c);

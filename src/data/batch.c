@@ -160,7 +160,7 @@ static void fill_bestfit(struct fo_batch *b, const struct fo_shard *s, uint64_t 
 		for (int64_t i = plan->row_at[r]; i < plan->row_at[r + 1]; i++) {
 			int64_t doc = plan->piece[i].doc, from = plan->piece[i].from;
 			int64_t left = s->doc_at[doc + 1] - s->doc_at[doc] - from, n = left < shape->seq ? left : shape->seq;
-			put_piece(b, micro, shape, s, doc, from, n, at);
+			batch_put_piece(b, micro, shape, s, doc, from, n, at);
 			at += n;
 		}
 		put_padding(b, micro, width, at, to + shape->seq, pad_id);

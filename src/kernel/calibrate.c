@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define BURST_NS \
 	500000 /* long enough that starting together costs little, short enough to fall between neighbours' loads */
@@ -154,61 +153,4 @@ void fo_calibration_peak(const struct fo_calibration *c, struct fo_peak *peak)
 		 "measured on this machine %.10s: %s loop, %d thread%s, best of %d bursts%s", c->date, c->set,
 		 c->threads, c->threads == 1 ? "" : "s", c->bursts,
 		 c->clean_bursts < FO_PEAK_ENOUGH ? " (machine too busy: may be low)" : "");
-}
-
-/* ---- reading memory ---- */
-
-size_t fo_cpu_cache_bytes(void)
-{
-	long l3 = sysconf(_SC_LEVEL3_CACHE_SIZE);
-	return l3 > 0 ? (size_t)l3 : (size_t)32 << 20;
-}
-
-typedef uint64_t word4 __attribute__((vector_size(32)));
-
-/* Four streams: one alone waits for its prefetcher (measured on Zen 3: 11 GB/s with one, 25 with four), and additions never wait
- * for each other. */
-static uint64_t read_part(const word4 *p, size_t n)
-{
-	word4 sum[4] = { { 0 } };
-	size_t quarter = n / 4;
-	for (size_t i = 0; i + 2 <= quarter; i += 2)
-		for (size_t k = 0; k < 4; k++)
-			sum[k] += p[k * quarter + i] + p[k * quarter + i + 1];
-	word4 s = sum[0] + sum[1] + sum[2] + sum[3];
-	return s[0] + s[1] + s[2] + s[3];
-}
-
-double fo_calibrate_read(int threads)
-{
-	enum { PASSES = 6 };
-	size_t bytes = 4 * fo_cpu_cache_bytes();
-	void *memory;
-	if (bytes < (size_t)128 << 20)
-		bytes = (size_t)128 << 20;
-	if (fo_pages_new(bytes, &memory) != FO_OK) {
-		fo_err_clear();
-		return 0;
-	}
-	volatile uint64_t seen = 0; /* somebody might look at it */
-	double best = 0;
-	for (int pass = -1; pass < PASSES; pass++) { /* the first one touches the pages */
-		uint64_t sum = 0;
-		int64_t t0 = fo_now_ns();
-#pragma omp parallel num_threads(threads) reduction(+ : sum)
-		{
-			size_t n = bytes / sizeof(word4) / (size_t)omp_get_num_threads();
-			word4 *mine = (word4 *)memory + n * (size_t)omp_get_thread_num();
-			if (pass < 0)
-				memset(mine, 1, n * sizeof(word4));
-			else
-				sum = read_part(mine, n);
-		}
-		double rate = (double)bytes / ((double)(fo_now_ns() - t0) * 1e-9);
-		seen = seen + sum;
-		if (pass >= 0 && rate > best)
-			best = rate;
-	}
-	fo_pages_free(memory, bytes);
-	return best;
 }

@@ -24,12 +24,6 @@ struct fo_calibration {
  * set has a register-only loop (then there is no MFU). seconds: how long to measure each set. */
 FO_CHECKED fo_status fo_calibrate_peak(int dtype, int threads, double seconds, bool fresh, struct fo_calibration *out);
 void fo_calibration_peak(const struct fo_calibration *c, struct fo_peak *peak);
-/* Bytes per second at which `threads` threads together read memory that no cache holds (best of a few passes over 128 MiB or
- * four times the last cache, if that is more): what a product of one row has to compare itself with. 0: no memory for it.
- * Takes some tenths of a second. */
-double fo_calibrate_read(int threads);
-/* Bytes of the last cache level; 32 MiB where the system does not tell. */
-size_t fo_cpu_cache_bytes(void);
 /* Hardware threads this process may use (affinity and container limits respected). */
 int fo_cpu_threads(void);
 

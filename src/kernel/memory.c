@@ -1,4 +1,5 @@
 #include "kernel/memory.h"
+#include "base/clock.h"
 #include "base/mem.h"
 
 #include <omp.h>
@@ -115,19 +116,26 @@ static void store(line *at, line v, bool past_caches)
 	*at = v;
 }
 
+/* Four streams: one alone waits for its prefetcher (AMD Zen 3: 11 GB/s with one, 25 with four). */
+static void read_streams(const line *p, size_t n)
+{
+	enum { STREAMS = 4 };
+	line sum[STREAMS] = { { 0 } };
+	size_t length = n / STREAMS;
+	for (size_t i = 0; i < length; i++)
+		for (size_t k = 0; k < STREAMS; k++)
+			sum[k] ^= p[k * length + i];
+	for (size_t k = 0; k < STREAMS; k++)
+		__asm__ volatile("" : : "m"(sum[k]));
+}
+
 /* The empty assembler keeps the compiler from making memset and memcpy of these loops: those choose their stores themselves. */
 static inline void move(const struct fo_traffic *t, size_t begin, size_t end, bool past_caches)
 {
 	const line *from = (const line *)(t->data->from + begin), *stop = (const line *)(t->data->from + end);
-	line *to = (line *)(t->data->to + begin), a = { 1, 2 }, b = { 3, 4 };
+	line *to = (line *)(t->data->to + begin), a = { 1, 2 };
 	switch (t->kind) {
-	case FO_MEMORY_READ:
-		for (; from < stop; from += STEP) {
-			a ^= from[0] ^ from[1];
-			b ^= from[2] ^ from[3];
-		}
-		__asm__ volatile("" : : "m"(a), "m"(b));
-		break;
+	case FO_MEMORY_READ: read_streams(from, (size_t)(stop - from)); break;
 	case FO_MEMORY_WRITE:
 		for (; from < stop; from += STEP, to += STEP) {
 			for (int i = 0; i < STEP; i++)
@@ -162,4 +170,24 @@ void fo_traffic_run(void *traffic)
 			move(t, piece + begin, piece + end, false);
 		}
 	}
+}
+
+double fo_memory_read_rate(int threads)
+{
+	enum { PIECES = 20 };
+	struct fo_traffic_data d;
+	if (fo_traffic_data_new(&d, fo_cache_bytes(), threads) != FO_OK) {
+		fo_err_clear();
+		return 0;
+	}
+	struct fo_traffic t = { .data = &d, .kind = FO_MEMORY_READ, .threads = threads };
+	double best = 0;
+	for (int i = 0; i < PIECES; i++) {
+		int64_t t0 = fo_now_ns();
+		fo_traffic_run(&t);
+		double rate = fo_traffic_bytes(&t) / ((double)(fo_now_ns() - t0) * 1e-9);
+		best = rate > best ? rate : best;
+	}
+	fo_traffic_data_free(&d);
+	return best;
 }

@@ -35,4 +35,8 @@ double fo_traffic_bytes(const struct fo_traffic *t);
 /* One piece: a fo_meter_span function. */
 void fo_traffic_run(void *traffic);
 
+/* Bytes per second at which `threads` threads together read what no cache holds, the best of some twenty pieces: what a
+ * product of one row has to compare itself with. Takes some tenths of a second. 0: no memory for it. */
+double fo_memory_read_rate(int threads);
+
 #endif

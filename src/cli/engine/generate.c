@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/fs.h"
+#include "kernel/memory.h"
 #include "train/pretrained.h"
 
 #include <errno.h>
@@ -222,8 +223,8 @@ static fo_status open_model(struct session *s, const char *path)
 /* What memory delivers at most; 0 where the model fits the caches, so that memory is not what it waits for. */
 static double read_rate(const struct session *s)
 {
-	return s->steps >= 4 && s->bytes / (double)s->steps > 2.0 * (double)fo_cpu_cache_bytes()
-		       ? fo_calibrate_read(s->exec.threads)
+	return s->steps >= 4 && s->bytes / (double)s->steps > 2.0 * (double)fo_cache_bytes()
+		       ? fo_memory_read_rate(s->exec.threads)
 		       : 0;
 }
 
