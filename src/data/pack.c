@@ -24,7 +24,7 @@ static size_t numbers_init(struct numbers *s, int64_t n, uint64_t *memory)
 	size_t used = 0;
 	s->levels = 0;
 	for (bool more = true; more; n = (n + 63) / 64) {
-		s->word[s->levels] = memory + used;
+		s->word[s->levels] = memory ? memory + used : NULL;
 		s->members[s->levels++] = n;
 		used += (size_t)(n + 63) / 64;
 		more = n > 64;

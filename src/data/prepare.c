@@ -271,7 +271,7 @@ static fo_status write_batch(struct job *j, struct batch *b)
 	fo_status st = b->failed != FO_OK ? fo_err_raise(&b->error) : FO_OK;
 	for (size_t i = 0; i < b->n && st == FO_OK; i++) {
 		size_t from = i ? b->piece[i - 1].ids_end : 0;
-		st = write_piece(j, &b->piece[i], b->ids + from, b->piece[i].ids_end - from);
+		st = write_piece(j, &b->piece[i], b->ids_n ? b->ids + from : NULL, b->piece[i].ids_end - from);
 	}
 	if (st != FO_OK) {
 		j->now = before; /* what lies behind is cut off when somebody goes on */
@@ -682,6 +682,8 @@ fo_status fo_data_prepare(const struct fo_prepare *p, struct fo_prepare_stats *s
 	if (p->holdout_every < 2)
 		return fo_fail(FO_EARG, "one in %lld documents cannot be held out: at least one in 2",
 			       (long long)p->holdout_every);
+	if (p->threads < 1)
+		return fo_fail(FO_EARG, "%d threads cannot encode anything", p->threads);
 	struct fo_text_options o = p->text;
 	o.cut = cut;
 	o.cut_ctx = p->tokenizer;

@@ -19,7 +19,7 @@ static void on_signal(int sig)
 	if (fo_stop_requested)
 		_exit(128 + sig);
 	fo_stop_requested = 1;
-	static const char text[] = "\nstopping after this step (again: stop at once)\n";
+	static const char text[] = "\nstopping as soon as all is saved (again: stop at once)\n";
 	int before = errno;
 	if (write(STDERR_FILENO, text, sizeof text - 1) < 0)
 		errno = 0;
