@@ -119,18 +119,19 @@ struct fo_shard {
 	size_t map_len;
 };
 
-/* The text of a file, or of all files below a folder, as a shard in memory: documents as fo_data_prepare makes them, all of
- * them, in the order of their names. 4 bytes per token. FO_EARG: no text. Freed with fo_text_free, not fo_shard_close. */
-struct fo_text {
+/* A text (one input as fo_text_open takes it: file, folder, pattern, JSON lines, packed or not) as a shard in memory:
+ * documents as fo_data_prepare makes them, none held out. 4 bytes per token. FO_EARG: no text. Freed with
+ * fo_documents_free, not fo_shard_close. */
+struct fo_documents {
 	struct fo_shard shard;
 	int64_t bytes; /* of the text */
 	int32_t *ids;
 	int64_t *doc_at;
 	size_t n, cap, doc_cap;
 };
-FO_CHECKED fo_status fo_text_encode(struct fo_text *x, const char *path, const struct fo_tokenizer *t,
-				    fo_progress_fn *progress, void *ctx);
-void fo_text_free(struct fo_text *x);
+FO_CHECKED fo_status fo_documents_read(struct fo_documents *d, const char *input, const struct fo_tokenizer *t,
+				       fo_progress_fn *progress, void *ctx);
+void fo_documents_free(struct fo_documents *d);
 
 /* Maps and validates (magic, version, sizes, offsets ascending, every id < vocab, checksum). FO_EFORMAT says what is
  * wrong; *s is set on success only. The file must not be cut while it is open. */

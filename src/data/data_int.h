@@ -169,6 +169,8 @@ FO_CHECKED fo_status tok_encode(const struct fo_tokenizer *t, const char *text, 
 /* The same with an encoder of one's own. `first`: the text is not the rest of one that was cut. */
 FO_CHECKED fo_status tok_encoder_run(struct fo_encoder *e, const char *text, size_t len, bool first, tok_sink_fn *sink,
 				     void *ctx);
+/* fo_tokenizer_cut as a cut of struct fo_text_options. */
+size_t tok_text_cut(const void *tokenizer, const char *text, size_t len, size_t at);
 
 /* ---- shard file: little endian, header, ids padded with zeros to 8 bytes, offsets ---- */
 

@@ -672,11 +672,6 @@ static fo_status run(struct job *j)
 	return st;
 }
 
-static size_t cut(const void *ctx, const char *text, size_t len, size_t at)
-{
-	return fo_tokenizer_cut(ctx, text, len, at);
-}
-
 fo_status fo_data_prepare(const struct fo_prepare *p, struct fo_prepare_stats *stats)
 {
 	if (p->holdout_every < 2)
@@ -685,7 +680,7 @@ fo_status fo_data_prepare(const struct fo_prepare *p, struct fo_prepare_stats *s
 	if (p->threads < 1)
 		return fo_fail(FO_EARG, "%d threads cannot encode anything", p->threads);
 	struct fo_text_options o = p->text;
-	o.cut = cut;
+	o.cut = tok_text_cut;
 	o.cut_ctx = p->tokenizer;
 	struct job *j = fo_xmalloc(sizeof *j);
 	j->p = p;

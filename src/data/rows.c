@@ -1,72 +1,99 @@
 /* Text in order: every token once, for evaluation. */
 #include "data/data_int.h"
 
-#include "base/fs.h"
-
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_FILES ((size_t)1 << 22)
-
 /* ---- text to a shard in memory ---- */
 
-static void append_id(struct fo_text *t, int32_t id)
+static void append_id(struct fo_documents *d, int32_t id)
 {
-	fo_array_room(&t->ids, &t->cap, t->n, sizeof *t->ids);
-	t->ids[t->n++] = id;
+	fo_array_room(&d->ids, &d->cap, d->n, sizeof *d->ids);
+	d->ids[d->n++] = id;
 }
 
-static fo_status append_file(struct fo_text *x, const char *path, const struct fo_tokenizer *t)
+/* One part of a document; the document begun lies behind doc_at[docs]. */
+static fo_status append_part(struct fo_documents *d, struct fo_text_part *p, struct fo_encoder *e, const struct fo_tokenizer *t)
 {
-	struct fo_map m;
-	FO_TRY(fo_map_open(&m, path));
-	fo_status st = FO_OK;
-	if (m.len && !memchr(m.data, 0, m.len)) { /* as fo_data_prepare: neither empty nor binary */
-		fo_array_room(&x->doc_at, &x->doc_cap, (size_t)x->shard.docs + 1, sizeof *x->doc_at);
-		x->doc_at[x->shard.docs++] = (int64_t)x->n;
-		x->bytes += (int64_t)m.len;
-		append_id(x, t->bos);
-		st = fo_tokenizer_encode(t, (const char *)m.data, m.len, &x->ids, &x->n, &x->cap);
-		append_id(x, t->eos);
-		x->doc_at[x->shard.docs] = (int64_t)x->n;
+	if (p->dropped) { /* it was no text after all */
+		d->n = (size_t)d->doc_at[d->shard.docs];
+		return FO_OK;
 	}
-	fo_map_close(&m);
-	return st;
-}
-
-fo_status fo_text_encode(struct fo_text *x, const char *path, const struct fo_tokenizer *t, fo_progress_fn *progress,
-			 void *ctx)
-{
-	struct fo_arena a = { 0 };
-	char **paths;
-	size_t n;
-	*x = (struct fo_text){ 0 };
-	fo_status st = fo_fs_list(&a, path, MAX_FILES, &paths, &n);
-	for (size_t i = 0; st == FO_OK && i < n; i++) {
-		if (progress)
-			progress(ctx, "encoding", "files", (double)i, (double)n);
-		st = append_file(x, paths[i], t);
+	if (p->json)
+		FO_TRY(fo_text_field(p->bytes, p->len, "text", &p->bytes, &p->len));
+	if (p->begins) {
+		fo_array_room(&d->doc_at, &d->doc_cap, (size_t)d->shard.docs + 1, sizeof *d->doc_at);
+		d->doc_at[d->shard.docs] = (int64_t)d->n;
+		append_id(d, t->bos);
 	}
-	if (st == FO_OK && !x->shard.docs)
-		st = fo_fail(FO_EARG, "no text in '%s': %zu files, all of them empty or binary", path, n);
-	fo_arena_fini(&a);
-	if (st != FO_OK) {
-		fo_text_free(x);
-		return st;
+	d->bytes += (int64_t)p->len;
+	FO_TRY(fo_encoder_encode(e, p->bytes, p->len, p->begins, &d->ids, &d->n, &d->cap));
+	if (!p->ends)
+		return FO_OK;
+	if ((int64_t)d->n == d->doc_at[d->shard.docs] + 1) { /* as fo_data_prepare: nothing in it */
+		d->n--;
+		return FO_OK;
 	}
-	x->shard.tokens = (int64_t)x->n;
-	x->shard.vocab = t->vocab;
-	x->shard.doc_at = x->doc_at;
-	x->shard.ids32 = (const uint32_t *)x->ids; /* ids are never negative */
-	x->shard.tokenizer_checksum = t->checksum;
+	append_id(d, t->eos);
+	d->doc_at[++d->shard.docs] = (int64_t)d->n;
 	return FO_OK;
 }
 
-void fo_text_free(struct fo_text *x)
+static fo_status read_documents(struct fo_documents *d, struct fo_text *text, struct fo_encoder *e, const struct fo_tokenizer *t,
+				fo_progress_fn *progress, void *ctx)
 {
-	free(x->ids);
-	free(x->doc_at);
-	*x = (struct fo_text){ 0 };
+	for (;;) {
+		struct fo_text_part p;
+		double done, total;
+		FO_TRY(fo_text_next(text, &p));
+		if (!p.bytes)
+			return FO_OK;
+		fo_status st = append_part(d, &p, e, t);
+		if (st != FO_OK && p.json)
+			return fo_wrap(st, "'%s':%lld", fo_text_file(text, p.file), (long long)p.line);
+		if (st != FO_OK)
+			return st;
+		fo_text_progress(text, &done, &total);
+		if (progress)
+			progress(ctx, "encoding", "bytes", done, total);
+	}
+}
+
+fo_status fo_documents_read(struct fo_documents *d, const char *input, const struct fo_tokenizer *t, fo_progress_fn *progress,
+			    void *ctx)
+{
+	char *inputs[] = { (char *)(uintptr_t)input };
+	const struct fo_text_options o = { .cut = tok_text_cut, .cut_ctx = t };
+	struct fo_text *text = NULL;
+	struct fo_encoder *e = NULL;
+	*d = (struct fo_documents){ 0 };
+	fo_status st = fo_text_open(&text, inputs, 1, &o);
+	if (st == FO_OK)
+		st = fo_encoder_new(t, &e);
+	if (st == FO_OK)
+		st = read_documents(d, text, e, t, progress, ctx);
+	if (st == FO_OK && !d->shard.docs)
+		st = fo_fail(FO_EARG, "no text in '%s': %zu files, all of them empty or binary", input, fo_text_files(text));
+	fo_encoder_free(e);
+	if (text)
+		fo_text_close(text);
+	if (st != FO_OK) {
+		fo_documents_free(d);
+		return st;
+	}
+	d->shard.tokens = (int64_t)d->n;
+	d->shard.vocab = t->vocab;
+	d->shard.doc_at = d->doc_at;
+	d->shard.ids32 = (const uint32_t *)d->ids; /* ids are never negative */
+	d->shard.tokenizer_checksum = t->checksum;
+	return FO_OK;
+}
+
+void fo_documents_free(struct fo_documents *d)
+{
+	free(d->ids);
+	free(d->doc_at);
+	*d = (struct fo_documents){ 0 };
 }
 
 /* ---- rows in order ---- */

@@ -91,3 +91,8 @@ size_t fo_tokenizer_cut(const struct fo_tokenizer *t, const char *text, size_t l
 			return at;
 	return len;
 }
+
+size_t tok_text_cut(const void *tokenizer, const char *text, size_t len, size_t at)
+{
+	return fo_tokenizer_cut(tokenizer, text, len, at);
+}

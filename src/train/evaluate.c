@@ -24,7 +24,7 @@ struct session {
 	struct fo_eval_result *out;
 	struct fo_arena arena;
 	struct fo_shard shard;      /* opened or made */
-	struct fo_text text;        /* where it was made of text */
+	struct fo_documents text;   /* where it was made of text */
 	struct fo_program program;
 	struct fo_store *store;
 	struct fo_exec *exec;
@@ -81,7 +81,7 @@ static fo_status open_data(struct session *s)
 		if (!s->p->tokenizer)
 			return fo_hint(fo_fail(FO_EARG, "'%s' has no tokenizer.json to read text with", s->p->dir),
 				       "give a shard, or put the model's tokenizer.json there");
-		FO_TRY(fo_text_encode(&s->text, data, s->p->tokenizer, s->o->progress, s->o->ctx));
+		FO_TRY(fo_documents_read(&s->text, data, s->p->tokenizer, s->o->progress, s->o->ctx));
 		s->shard = s->text.shard;
 	}
 	if (s->shard.vocab > s->p->model.vocab)
@@ -281,7 +281,7 @@ fo_status fo_pretrained_evaluate(const struct fo_pretrained *p, const struct fo_
 	fo_store_free(s.store);
 	fo_program_fini(&s.program);
 	if (s.text.shard.docs)
-		fo_text_free(&s.text);
+		fo_documents_free(&s.text);
 	else
 		fo_shard_close(&s.shard);
 	free(s.length);
