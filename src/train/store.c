@@ -77,6 +77,7 @@ void fo_store_free(struct fo_store *s)
 }
 
 int64_t fo_store_bytes(const struct fo_store *s) { return s->bytes; }
+const unsigned char *fo_store_memory(const struct fo_store *s) { return s->memory; }
 
 void *fo_store_find(const struct fo_store *s, const char *buffer, int layer, const struct fo_buffer **b)
 {
