@@ -73,9 +73,10 @@ fo_library(fo_test_support ${support})
 fo_link(fo_test_support flatout_top ${halves} fo::cmocka m)
 fo_include(fo_test_support "${CMAKE_CURRENT_SOURCE_DIR}/tests")
 
-# Every folder with C files is a group, but support/ (linked into each) and gpu/ (programs for other machines).
+# Every folder with C files is a group, but support/ (linked into each), preload/ (loaded into the program under test) and gpu/
+# (programs for other machines).
 file(GLOB groups CONFIGURE_DEPENDS RELATIVE "${CMAKE_CURRENT_SOURCE_DIR}/tests" "${CMAKE_CURRENT_SOURCE_DIR}/tests/*")
-list(REMOVE_ITEM groups support gpu cli install)
+list(REMOVE_ITEM groups support preload gpu cli install)
 foreach(group ${groups})
 	file(GLOB files CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/tests/${group}/*.c")
 	fo_test_files(files ${files})
@@ -87,6 +88,18 @@ foreach(group ${groups})
 		fo_test(${name} "${group}" ${name})
 	endforeach()
 endforeach()
+
+# Not sanitized: it must neither need nor disturb the runtime of the program it is loaded into.
+if(FLATOUT_ENGINE)
+	add_library(fo_fault MODULE "${CMAKE_CURRENT_SOURCE_DIR}/tests/preload/fault.c")
+	set_target_properties(fo_fault PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY "${FO_TEST_DIR}")
+	target_compile_options(fo_fault PRIVATE -fvisibility=default) # its names take those of the C library
+	if(FLATOUT_SANITIZE)
+		target_compile_options(fo_fault PRIVATE -fno-sanitize=all)
+		target_link_options(fo_fault PRIVATE -fno-sanitize=all)
+	endif()
+	list(APPEND FO_TEST_ENV "FLATOUT_FAULT=$<TARGET_FILE:fo_fault>")
+endif()
 
 if(TARGET flatout)
 	if(CMAKE_CROSSCOMPILING AND CMAKE_CROSSCOMPILING_EMULATOR)

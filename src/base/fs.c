@@ -8,6 +8,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -129,36 +132,64 @@ static char *parent_of(const char *path)
 	return dir;
 }
 
+/* A file of these bytes, flushed; what is half written is removed. Errors name `meant`, for which path stands. */
+static fo_status write_flushed(const char *path, const char *meant, const void *bytes, size_t len)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+	if (fd < 0)
+		return fo_fs_refuse("write", path, errno);
+	int error = write_all(fd, bytes, len);
+	if (!error && fsync(fd))
+		error = errno;
+	if (close(fd) && !error)
+		error = errno;
+	if (!error)
+		return FO_OK;
+	unlink(path);
+	return fo_fs_refuse("write", meant, error);
+}
+
+fo_status fo_fs_write_new(const char *path, const void *bytes, size_t len)
+{
+	return write_flushed(path, path, bytes, len);
+}
+
 fo_status fo_fs_write_atomic(const char *path, const void *bytes, size_t len)
 {
 	size_t n = strlen(path);
 	char *temporary = fo_xmalloc(n + 5), *dir = parent_of(path);
 	memcpy(temporary, path, n);
 	memcpy(temporary + n, ".tmp", 5);
-
-	fo_status st = FO_OK;
-	int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
-	if (fd < 0) {
-		st = fo_fs_refuse("write", temporary, errno);
-		goto free_names;
-	}
-	int error = write_all(fd, bytes, len);
-	if (!error && fsync(fd))
-		error = errno;
-	if (close(fd) && !error)
-		error = errno;
-	if (!error && rename(temporary, path))
-		error = errno;
-	if (error) {
+	fo_status st = write_flushed(temporary, path, bytes, len);
+	if (st == FO_OK && rename(temporary, path)) {
+		st = fo_fs_refuse("write", path, errno);
 		unlink(temporary);
-		st = fo_fs_refuse("write", path, error);
-		goto free_names;
 	}
-	st = fo_fs_sync_dir(dir);
-free_names:
+	if (st == FO_OK)
+		st = fo_fs_sync_dir(dir);
 	free(dir);
 	free(temporary);
 	return st;
+}
+
+/* 0 or an errno value. EINVAL: this file system has no such operation and orders its folders' entries by itself. */
+static int sync_folder(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return errno;
+	int error = fsync(fd) && errno != EINVAL ? errno : 0;
+	close(fd);
+	return error;
+}
+
+/* A folder that may be entered but not listed cannot be opened, so not be flushed: its owner's choice. */
+static int sync_parent(const char *path)
+{
+	char *dir = parent_of(path);
+	int error = sync_folder(dir);
+	free(dir);
+	return error == EACCES ? 0 : error;
 }
 
 fo_status fo_fs_mkdirs(const char *path)
@@ -173,8 +204,13 @@ fo_status fo_fs_mkdirs(const char *path)
 		char c = *s;
 		*s = 0;
 		/* An existing file in the way shows at the next component; for the last one it is asked below. */
-		if (mkdir(p, 0777) && errno != EEXIST)
-			error = errno == EROFS && fo_fs_is_dir(p) ? 0 : errno;
+		if (mkdir(p, 0777) == 0) {
+			error = sync_parent(p); /* what is durable inside is no use when the folder is not */
+		} else if (errno != EEXIST) {
+			error = errno;
+			if (error == EROFS && fo_fs_is_dir(p))
+				error = 0;
+		}
 		*s = c;
 		if (!c)
 			break;
@@ -187,12 +223,7 @@ fo_status fo_fs_mkdirs(const char *path)
 
 fo_status fo_fs_sync_dir(const char *path)
 {
-	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0)
-		return fo_fs_refuse("synchronise the folder", path, errno);
-	/* EINVAL: this file system has no such operation and orders renames by itself. */
-	int error = fsync(fd) && errno != EINVAL ? errno : 0;
-	close(fd);
+	int error = sync_folder(path);
 	return error ? fo_fs_refuse("synchronise the folder", path, error) : FO_OK;
 }
 
@@ -309,6 +340,50 @@ fo_status fo_fs_list(struct fo_arena *a, const char *path, size_t cap, char ***o
 	return status;
 }
 
+/* ---- mapped files ---- */
+
+/* The maps that are open, so that a fault can be given its file's name and a changed file be noticed. */
+struct open_map {
+	const unsigned char *data;
+	size_t len;
+	int fd; /* kept for fstat: a path may mean another file by now */
+	struct timespec changed;
+	char *path;
+};
+static struct {
+	pthread_mutex_t lock;
+	struct open_map *v;
+	size_t n, room;
+} maps = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+/* Takes fd. */
+static void remember(const struct fo_map *m, const char *path, int fd, const struct stat *st)
+{
+	pthread_mutex_lock(&maps.lock);
+	fo_array_room(&maps.v, &maps.room, maps.n, sizeof *maps.v);
+	maps.v[maps.n++] = (struct open_map){ m->data, m->len, fd, st->st_mtim, fo_xstrdup(path) };
+	pthread_mutex_unlock(&maps.lock);
+}
+
+static void forget(const struct fo_map *m)
+{
+	pthread_mutex_lock(&maps.lock);
+	for (size_t i = 0; i < maps.n; i++) {
+		if (maps.v[i].data != m->data)
+			continue;
+		close(maps.v[i].fd);
+		free(maps.v[i].path);
+		maps.v[i] = maps.v[--maps.n];
+		break;
+	}
+	if (!maps.n) {
+		free(maps.v);
+		maps.v = NULL;
+		maps.room = 0;
+	}
+	pthread_mutex_unlock(&maps.lock);
+}
+
 fo_status fo_map_open(struct fo_map *m, const char *path)
 {
 	static const unsigned char nothing[1];
@@ -322,10 +397,13 @@ fo_status fo_map_open(struct fo_map *m, const char *path)
 		*m = (struct fo_map){ nothing, 0 };
 	} else {
 		void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-		if (p == MAP_FAILED)
+		if (p == MAP_FAILED) {
 			status = fo_fs_refuse("map", path, errno);
-		else
+		} else {
 			*m = (struct fo_map){ p, (size_t)st.st_size };
+			remember(m, path, fd, &st);
+			return FO_OK;
+		}
 	}
 	close(fd);
 	return status;
@@ -333,7 +411,79 @@ fo_status fo_map_open(struct fo_map *m, const char *path)
 
 void fo_map_close(struct fo_map *m)
 {
-	if (m->len)
+	if (m->len) {
+		forget(m);
 		munmap((void *)m->data, m->len);
+	}
 	*m = (struct fo_map){ 0 };
+}
+
+fo_status fo_map_check(const void *data)
+{
+	fo_status st = FO_OK;
+	pthread_mutex_lock(&maps.lock);
+	for (size_t i = 0; i < maps.n; i++) {
+		const struct open_map *m = &maps.v[i];
+		struct stat now;
+		if (m->data != data)
+			continue;
+		if (fstat(m->fd, &now))
+			st = fo_fs_refuse("read", m->path, errno);
+		else if ((size_t)now.st_size != m->len)
+			st = fo_fail(FO_EIO, "'%s' has %lld bytes now, %zu when it was opened", m->path,
+				     (long long)now.st_size, m->len);
+		else if (now.st_mtim.tv_sec != m->changed.tv_sec || now.st_mtim.tv_nsec != m->changed.tv_nsec)
+			st = fo_fail(FO_EIO, "'%s' was written to while it was in use", m->path);
+		break;
+	}
+	pthread_mutex_unlock(&maps.lock);
+	return st;
+}
+
+static _Thread_local sigjmp_buf *guard;
+static _Thread_local const unsigned char *volatile fault_at;
+
+static void on_bus_error(int sig, siginfo_t *info, void *context)
+{
+	(void)context;
+	if (guard) {
+		fault_at = info->si_addr;
+		siglongjmp(*guard, 1);
+	}
+	signal(sig, SIG_DFL); /* not ours: the instruction faults again and ends the process as it would have */
+}
+
+static void catch_bus_errors(void)
+{
+	struct sigaction a = { .sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO };
+	sigemptyset(&a.sa_mask);
+	sigaction(SIGBUS, &a, NULL);
+}
+
+/* What lies at the address that faulted. */
+static fo_status bus_error(void)
+{
+	fo_status st = fo_fail(FO_EIO, "memory at %p cannot be read", (const void *)fault_at);
+	pthread_mutex_lock(&maps.lock);
+	for (size_t i = 0; i < maps.n; i++)
+		if (fault_at >= maps.v[i].data && fault_at < maps.v[i].data + maps.v[i].len)
+			st = fo_fail(FO_EIO, "cannot read '%s' at byte %zu: the file was cut short or its disk fails",
+				     maps.v[i].path, (size_t)(fault_at - maps.v[i].data));
+	pthread_mutex_unlock(&maps.lock);
+	return st;
+}
+
+fo_status fo_map_guard(fo_status (*fn)(void *ctx), void *ctx)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	pthread_once(&once, catch_bus_errors);
+	sigjmp_buf here, *outer = guard;
+	if (sigsetjmp(here, 1)) {
+		guard = outer;
+		return bus_error();
+	}
+	guard = &here;
+	fo_status st = fn(ctx);
+	guard = outer;
+	return st;
 }

@@ -15,7 +15,9 @@ fo_status fo_fs_refuse(const char *verb, const char *path, int error);
 FO_CHECKED fo_status fo_fs_read(struct fo_arena *a, const char *path, size_t cap, char **out, size_t *len);
 /* Writes path.tmp, fsyncs, renames over path, fsyncs the directory: readers see the old or the new file. */
 FO_CHECKED fo_status fo_fs_write_atomic(const char *path, const void *bytes, size_t len);
-FO_CHECKED fo_status fo_fs_mkdirs(const char *path);          /* as mkdir -p */
+/* Writes and fsyncs a file where nobody looks yet (a folder that is renamed when it is whole, after fo_fs_sync_dir). */
+FO_CHECKED fo_status fo_fs_write_new(const char *path, const void *bytes, size_t len);
+FO_CHECKED fo_status fo_fs_mkdirs(const char *path);          /* as mkdir -p; durable */
 FO_CHECKED fo_status fo_fs_sync_dir(const char *path);        /* makes renames inside durable */
 FO_CHECKED fo_status fo_fs_remove_tree(const char *path);     /* files and folders below path, path too; absent is ok */
 bool fo_fs_exists(const char *path);
@@ -28,5 +30,12 @@ FO_CHECKED fo_status fo_fs_list(struct fo_arena *a, const char *path, size_t cap
 struct fo_map { const unsigned char *data; size_t len; };
 FO_CHECKED fo_status fo_map_open(struct fo_map *m, const char *path);  /* read-only; an empty file maps to len 0 */
 void fo_map_close(struct fo_map *m);
+/* FO_EIO when the file behind an open map (its data) has another size or was written to since: what is mapped may have
+ * changed, and the rest of a last page reads as zeros without a fault. A file that was removed is as it was. One fstat. */
+FO_CHECKED fo_status fo_map_check(const void *data);
+/* Runs fn(ctx). When it touches a page of a mapped file that is not there any more (SIGBUS: the file was cut, the disk fails), it
+ * is left at once and FO_EIO names file and byte; what it had allocated is lost, so it should own nothing. Calls nest. The
+ * first call installs the process's SIGBUS handler; threads must not block that signal. */
+FO_CHECKED fo_status fo_map_guard(fo_status (*fn)(void *ctx), void *ctx);
 
 #endif

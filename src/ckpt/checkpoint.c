@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <xxhash.h>
 
 #define SCHEMA 1
@@ -49,6 +50,12 @@ static char *training_json(struct fo_arena *a, const struct fo_ckpt_meta *m)
 	fo_json_int(&j, "seq", m->seq);
 	fo_json_int(&j, "rows_per_step", m->rows_per_step);
 	fo_json_int(&j, "packing", m->packing);
+	fo_json_int(&j, "skipped", m->skipped);
+	fo_json_int(&j, "rewinds", m->rewinds);
+	fo_json_array(&j, "recent_loss");
+	for (int64_t i = 0; i < m->losses; i++)
+		fo_json_real(&j, NULL, m->recent_loss[i]);
+	fo_json_close(&j);
 	fo_json_close(&j);
 	fo_str_puts(&s, "\n");
 	char *text = fo_arena_strdup(a, s.data);
@@ -56,17 +63,37 @@ static char *training_json(struct fo_arena *a, const struct fo_ckpt_meta *m)
 	return text;
 }
 
-static fo_status hash_file(const char *path, uint64_t *hash, uint64_t *size)
+/* What was handed to the file system: the manifest vouches for the bytes that were meant. To read them back would make a write
+ * that went wrong look right. */
+struct sum {
+	uint64_t hash, bytes;
+	bool there;
+};
+
+struct hashing {
+	struct fo_map map;
+	uint64_t hash;
+};
+
+static fo_status hash_map(void *ctx)
 {
-	struct fo_map m;
-	FO_TRY(fo_map_open(&m, path));
-	*hash = XXH3_64bits(m.data, m.len);
-	*size = m.len;
-	fo_map_close(&m);
+	struct hashing *h = ctx;
+	h->hash = XXH3_64bits(h->map.data, h->map.len);
 	return FO_OK;
 }
 
-static fo_status write_manifest(struct fo_arena *a, const char *dir)
+static fo_status hash_file(const char *path, uint64_t *hash, uint64_t *size)
+{
+	struct hashing h = { 0 };
+	FO_TRY(fo_map_open(&h.map, path));
+	fo_status st = fo_map_guard(hash_map, &h);
+	*hash = h.hash;
+	*size = h.map.len;
+	fo_map_close(&h.map);
+	return st;
+}
+
+static fo_status write_manifest(struct fo_arena *a, const char *dir, const struct sum *sum)
 {
 	struct fo_str s = { 0 };
 	struct fo_json j;
@@ -74,49 +101,65 @@ static fo_status write_manifest(struct fo_arena *a, const char *dir)
 	fo_json_object(&j, NULL);
 	fo_json_int(&j, "schema", SCHEMA);
 	fo_json_object(&j, "files");
-	fo_status st = FO_OK;
-	for (int i = 0; i < FILES && st == FO_OK; i++) {
-		char *path = fo_arena_printf(a, "%s/%s", dir, file_name[i]), hex[24];
-		uint64_t hash, size;
-		if (!fo_fs_exists(path))
+	for (int i = 0; i < FILES; i++) {
+		char hex[24];
+		if (!sum[i].there)
 			continue;
-		st = hash_file(path, &hash, &size);
-		if (st != FO_OK)
-			break;
-		snprintf(hex, sizeof hex, "%016" PRIx64, hash);
+		snprintf(hex, sizeof hex, "%016" PRIx64, sum[i].hash);
 		fo_json_object(&j, file_name[i]);
-		fo_json_int(&j, "bytes", (int64_t)size);
+		fo_json_int(&j, "bytes", (int64_t)sum[i].bytes);
 		fo_json_text(&j, "xxh3_64", hex);
 		fo_json_close(&j);
 	}
 	fo_json_close(&j);
 	fo_json_close(&j);
 	fo_str_puts(&s, "\n");
-	if (st == FO_OK)
-		st = fo_fs_write_atomic(fo_arena_printf(a, "%s/manifest.json", dir), s.data, s.len);
+	fo_status st = fo_fs_write_new(fo_arena_printf(a, "%s/manifest.json", dir), s.data, s.len);
 	fo_str_fini(&s);
 	return st;
+}
+
+static fo_status write_text(struct fo_arena *a, const char *dir, int file, const char *text, struct sum *sum)
+{
+	size_t n = strlen(text);
+	sum[file] = (struct sum){ XXH3_64bits(text, n), n, true };
+	return fo_fs_write_new(fo_arena_printf(a, "%s/%s", dir, file_name[file]), text, n);
+}
+
+/* Files whose writer tells the checksum; the size is the file system's. */
+static fo_status written(struct fo_arena *a, const char *dir, int file, uint64_t hash, struct sum *sum)
+{
+	char *path = fo_arena_printf(a, "%s/%s", dir, file_name[file]);
+	struct stat st;
+	if (stat(path, &st))
+		return fo_fail(FO_EIO, "cannot read '%s': %s", path, strerror(errno));
+	sum[file] = (struct sum){ hash, (uint64_t)st.st_size, true };
+	return FO_OK;
 }
 
 static fo_status write_files(struct fo_arena *a, const char *dir, const struct fo_ckpt_content *c,
 			     const struct fo_ckpt_meta *meta)
 {
+	struct sum sum[FILES] = { 0 };
 	uint64_t hash;
 	const struct fo_tokenizer *t = c->tokenizer;
-	char *config = fo_model_config_json(a, c->model, c->weight_dtype, t ? fo_tokenizer_bos(t) : -1,
-					    t ? fo_tokenizer_eos(t) : -1);
-	char *training = training_json(a, meta);
-	FO_TRY(fo_fs_write_atomic(fo_arena_printf(a, "%s/%s", dir, file_name[CONFIG]), config, strlen(config)));
+	FO_TRY(write_text(a, dir, CONFIG,
+			  fo_model_config_json(a, c->model, c->weight_dtype, t ? fo_tokenizer_bos(t) : -1,
+					       t ? fo_tokenizer_eos(t) : -1),
+			  sum));
 	FO_TRY(fo_st_write(fo_arena_printf(a, "%s/%s", dir, file_name[MODEL]), c->weight, c->weights,
 			   "{\"format\":\"pt\"}", &hash));
+	FO_TRY(written(a, dir, MODEL, hash, sum));
 	FO_TRY(fo_st_write(fo_arena_printf(a, "%s/%s", dir, file_name[STATE]), c->state, c->states, NULL, &hash));
-	if (c->tokenizer)
+	FO_TRY(written(a, dir, STATE, hash, sum));
+	if (c->tokenizer) {
 		FO_TRY(fo_tokenizer_save(c->tokenizer, fo_arena_printf(a, "%s/%s", dir, file_name[TOKENIZER])));
+		FO_TRY(written(a, dir, TOKENIZER, fo_tokenizer_checksum(c->tokenizer), sum));
+	}
 	if (c->run_config_json)
-		FO_TRY(fo_fs_write_atomic(fo_arena_printf(a, "%s/%s", dir, file_name[RUN]), c->run_config_json,
-					  strlen(c->run_config_json)));
-	FO_TRY(fo_fs_write_atomic(fo_arena_printf(a, "%s/%s", dir, file_name[TRAINING]), training, strlen(training)));
-	FO_TRY(write_manifest(a, dir));
+		FO_TRY(write_text(a, dir, RUN, c->run_config_json, sum));
+	FO_TRY(write_text(a, dir, TRAINING, training_json(a, meta), sum));
+	FO_TRY(write_manifest(a, dir, sum));
 	return fo_fs_sync_dir(dir);
 }
 
@@ -128,6 +171,20 @@ static int64_t step_of(const char *name)
 		return -1;
 	long long v = strtoll(name + 5, &end, 10);
 	return *end || v < 0 ? -1 : v;
+}
+
+static char *step_path(struct fo_arena *a, const char *dir, int64_t step)
+{
+	return fo_arena_printf(a, "%s/step-%08" PRId64, dir, step);
+}
+
+/* Renamed first: a run that is killed while it removes must not leave half a checkpoint under a checkpoint's name. */
+static fo_status remove_step(struct fo_arena *a, const char *dir, int64_t step)
+{
+	char *old = step_path(a, dir, step), *gone = fo_arena_printf(a, "%s/.tmp-step-%08" PRId64, dir, step);
+	if (rename(old, gone))
+		return fo_fail(FO_EIO, "cannot rename '%s' to '%s': %s", old, gone, strerror(errno));
+	return fo_fs_remove_tree(gone);
 }
 
 /* Steps of the checkpoints in dir, newest first. clean: remove what killed runs left. */
@@ -162,11 +219,6 @@ static fo_status list_steps(struct fo_arena *a, const char *dir, bool clean, int
 	return st;
 }
 
-static char *step_path(struct fo_arena *a, const char *dir, int64_t step)
-{
-	return fo_arena_printf(a, "%s/step-%08" PRId64, dir, step);
-}
-
 fo_status fo_ckpt_save(const char *dir, const struct fo_ckpt_content *c, const struct fo_ckpt_meta *meta, int keep)
 {
 	struct fo_arena a = { 0 };
@@ -174,6 +226,7 @@ fo_status fo_ckpt_save(const char *dir, const struct fo_ckpt_content *c, const s
 	     *path = step_path(&a, dir, meta->step);
 	int64_t *steps;
 	size_t n;
+	bool saved = false;
 	fo_status st;
 	FO_TRY_OR(st, fo_fs_mkdirs(dir), done);
 	FO_TRY_OR(st, fo_fs_remove_tree(tmp), done);
@@ -185,18 +238,30 @@ fo_status fo_ckpt_save(const char *dir, const struct fo_ckpt_content *c, const s
 		goto done;
 	}
 	FO_TRY_OR(st, fo_fs_sync_dir(dir), done);
+	saved = true;
 	FO_TRY_OR(st, fo_fs_remove_tree(tmp), done);
 	FO_TRY_OR(st, list_steps(&a, dir, true, &steps, &n), done);
-	for (size_t i = (size_t)keep; keep > 0 && i < n && st == FO_OK; i++) {
-		/* Renamed first: a run that is killed while it removes must not leave half a checkpoint under a checkpoint's name. */
-		char *old = step_path(&a, dir, steps[i]),
-		     *gone = fo_arena_printf(&a, "%s/.tmp-step-%08" PRId64, dir, steps[i]);
-		st = rename(old, gone) ? fo_fail(FO_EIO, "cannot rename '%s' to '%s': %s", old, gone, strerror(errno))
-				       : fo_fs_remove_tree(gone);
-	}
+	/* Later ones than this are damaged (a run goes on from the newest whole one): they neither count nor go, or the count
+	 * would remove what is whole. */
+	int64_t kept = 0;
+	for (size_t i = 0; keep > 0 && i < n && st == FO_OK; i++)
+		if (steps[i] <= meta->step && kept++ >= keep)
+			st = remove_step(&a, dir, steps[i]);
 done:
+	if (st != FO_OK && !saved) {
+		/* What is half written would take the space that the next attempt needs. */
+		struct fo_err why;
+		fo_err_save(&why, st);
+		if (fo_fs_remove_tree(tmp) != FO_OK)
+			fo_err_clear();
+		st = fo_err_raise(&why);
+	}
 	fo_arena_fini(&a);
-	return st == FO_OK ? st : fo_wrap(st, "cannot save the checkpoint of step %lld", (long long)meta->step);
+	if (st == FO_OK)
+		return st;
+	return fo_wrap(st, saved ? "the checkpoint of step %lld is saved, but what is older cannot be removed"
+				 : "cannot save the checkpoint of step %lld",
+		       (long long)meta->step);
 }
 
 /* ---- loading ---- */
@@ -212,6 +277,48 @@ static fo_status newest(struct fo_arena *a, const char *dir, bool clean, char **
 
 fo_status fo_ckpt_latest(struct fo_arena *a, const char *dir, char **path) { return newest(a, dir, true, path); }
 fo_status fo_ckpt_newest(struct fo_arena *a, const char *dir, char **path) { return newest(a, dir, false, path); }
+
+fo_status fo_ckpt_pick(struct fo_arena *a, const char *dir, int64_t every, fo_ckpt_refused_fn *refused, void *ctx,
+		       char **path, struct fo_ckpt_meta *meta)
+{
+	int64_t *steps;
+	size_t n;
+	struct fo_err newest = { 0 };
+	FO_TRY(list_steps(a, dir, true, &steps, &n));
+	*path = NULL;
+	for (size_t i = 0; i < n; i++) {
+		char *try = step_path(a, dir, steps[i]);
+		if (every && steps[i] % every)
+			continue;
+		fo_status st = fo_ckpt_open(try, meta);
+		if (st == FO_EFORMAT || st == FO_EIO) { /* damaged, a file missing, a disk that fails */
+			if (newest.st == FO_OK)
+				fo_err_save(&newest, st);
+			continue;
+		}
+		FO_TRY(st);
+		*path = try;
+		if (newest.st != FO_OK && refused)
+			refused(ctx, newest.text, try);
+		return FO_OK;
+	}
+	if (newest.st == FO_OK)
+		return FO_OK;
+	return fo_hint(fo_err_raise(&newest), "no checkpoint in '%s' is whole: restore one, or choose another run.dir", dir);
+}
+
+fo_status fo_ckpt_forget(const char *dir, int64_t step)
+{
+	struct fo_arena a = { 0 };
+	int64_t *steps;
+	size_t n;
+	fo_status st = list_steps(&a, dir, true, &steps, &n);
+	for (size_t i = 0; i < n && st == FO_OK; i++)
+		if (steps[i] > step)
+			st = remove_step(&a, dir, steps[i]);
+	fo_arena_fini(&a);
+	return st;
+}
 
 static fo_status load_json(struct fo_arena *a, const char *dir, const char *file, json_t **root)
 {
@@ -283,6 +390,16 @@ static fo_status read_meta(const char *dir, json_t *t, struct fo_ckpt_meta *m)
 	    !parse_word(json_object_get(t, "shard_checksum"), &m->loader.shard_checksum))
 		return fo_fail(FO_EFORMAT, "'%s/training.json' lacks a field or has one of the wrong type", dir);
 	snprintf(m->precision, sizeof m->precision, "%s", precision);
+	/* Not in the files of versions without guards: nothing was skipped. */
+	json_t *losses = json_object_get(t, "recent_loss");
+	m->skipped = json_integer_value(json_object_get(t, "skipped"));
+	m->rewinds = json_integer_value(json_object_get(t, "rewinds"));
+	m->losses = (int64_t)json_array_size(losses);
+	if (m->losses > FO_CKPT_LOSSES || m->skipped < 0 || m->skipped > m->step || m->rewinds < 0)
+		return fo_fail(FO_EFORMAT, "'%s/training.json' has %lld recent losses and %lld skipped steps of %lld",
+			       dir, (long long)m->losses, (long long)m->skipped, (long long)m->step);
+	for (int64_t i = 0; i < m->losses; i++)
+		m->recent_loss[i] = json_number_value(json_array_get(losses, (size_t)i));
 	return FO_OK;
 }
 

@@ -73,6 +73,7 @@ FO_CHECKED fo_status fo_hf_index_parse(struct fo_arena *a, const char *json, siz
 
 /* ---- checkpoints ---- */
 
+enum { FO_CKPT_LOSSES = 256 }; /* the longest window of guard.spike-window */
 struct fo_ckpt_meta {
 	int64_t step;   /* optimizer steps done */
 	int64_t tokens; /* tokens with loss seen so far */
@@ -83,6 +84,12 @@ struct fo_ckpt_meta {
 	uint64_t seed;
 	double loss; /* of the last step */
 	char precision[8];
+	int64_t skipped;  /* steps of `step` in which the optimizer changed nothing */
+	int64_t rewinds;  /* times the run went back to a checkpoint */
+	/* What the spike guard looks back at: losses of the newest steps, oldest first. Part of the state, or a resumed run would
+	 * judge otherwise than one that nobody stopped. */
+	int64_t losses;
+	double recent_loss[FO_CKPT_LOSSES];
 };
 
 /* What goes into a checkpoint. Tensors are read, not owned. */
@@ -97,13 +104,23 @@ struct fo_ckpt_content {
 	const char *run_config_json; /* effective options with origins; may be NULL */
 };
 
-/* Writes dir/step-%08d; then removes all but the newest `keep` checkpoints (0: keeps all). */
+/* Writes dir/step-%08d; then removes all but the newest `keep` checkpoints up to this step (0: keeps all); later ones are damaged
+ * leftovers, which neither count nor go. The manifest's checksums are those of the bytes that were handed to the system. A
+ * failure leaves the other checkpoints as they were. */
 FO_CHECKED fo_status fo_ckpt_save(const char *dir, const struct fo_ckpt_content *c, const struct fo_ckpt_meta *meta,
 				  int keep);
 /* The newest checkpoint folder in dir (arena-owned), NULL when there is none. Left-over temporary folders are removed. */
 FO_CHECKED fo_status fo_ckpt_latest(struct fo_arena *a, const char *dir, char **path);
 /* The same for those who only read: a process that trains there may be writing one of the temporary folders. */
 FO_CHECKED fo_status fo_ckpt_newest(struct fo_arena *a, const char *dir, char **path);
+/* The newest whole checkpoint of dir (arena-owned) and its meta; *path NULL when there is none at all. every > 0: only steps that
+ * it divides. Damaged or unreadable ones are passed over, and refused(ctx, why the newest cannot be used, the path taken
+ * instead) is called once; when none is whole, the newest one's error is returned. Hashes the files it looks at. */
+typedef void fo_ckpt_refused_fn(void *ctx, const char *why, const char *instead);
+FO_CHECKED fo_status fo_ckpt_pick(struct fo_arena *a, const char *dir, int64_t every, fo_ckpt_refused_fn *refused,
+				  void *ctx, char **path, struct fo_ckpt_meta *meta);
+/* Removes the checkpoints of steps after `step`: a run that went back writes them anew. */
+FO_CHECKED fo_status fo_ckpt_forget(const char *dir, int64_t step);
 /* Checks the manifest (every file present, of its size and checksum) and reads training.json. */
 FO_CHECKED fo_status fo_ckpt_open(const char *path, struct fo_ckpt_meta *meta);
 /* Fills the tensors from the checkpoint's files. fo_ckpt_open must have succeeded. */

@@ -1,6 +1,9 @@
 #include "data/data_int.h"
 
 #include "base/clock.h"
+#include "base/fs.h"
+
+#include <stdlib.h>
 
 const char *const fo_packing_name[FO_PACK_COUNT] = { "packed", "padded", "bestfit" };
 
@@ -97,8 +100,17 @@ static int64_t permute(uint64_t stream, int64_t n, int64_t i)
 	return (int64_t)x;
 }
 
+/* ---- which piece of which document lies where ---- */
+
+/* n tokens of document doc, from its token `from` on, lie at places to .. to + n of a row. */
+struct piece {
+	int64_t row, to, doc, from, n;
+};
+typedef void piece_fn(void *ctx, const struct piece *p);
+
 /* Row `row` of a batch from token `first` of the endless row of epochs on. */
-static void fill_row(struct fo_batch *b, struct epoch_order *orders, const struct fo_batch_shape *shape, int64_t row, int64_t first)
+static void walk_row(struct epoch_order *orders, const struct fo_batch_shape *shape, int64_t row, int64_t first, piece_fn *fn,
+		     void *ctx)
 {
 	const struct fo_shard *s = orders[0].shard;
 	int64_t at = first % s->tokens, epoch = first / s->tokens;
@@ -107,7 +119,7 @@ static void fill_row(struct fo_batch *b, struct epoch_order *orders, const struc
 	int64_t place = find_place(o, at);
 	for (int64_t i = 0; i < shape->seq;) {
 		int64_t left = o->start[place + 1] - at, n = left < shape->seq - i ? left : shape->seq - i;
-		batch_put_piece(b, row / shape->rows, shape, s, o->doc[place], at - o->start[place], n, row % shape->rows * shape->seq + i);
+		fn(ctx, &(struct piece){ row, i, o->doc[place], at - o->start[place], n });
 		i += n;
 		at += n;
 		if (n == left && ++place == s->docs) {
@@ -120,51 +132,77 @@ static void fill_row(struct fo_batch *b, struct epoch_order *orders, const struc
 
 /* Rows are drawn in random order too, block by block of about an epoch: neighbouring rows are often one long document, and a step
  * made of one document is a bad sample of the text. */
-static void fill_packed(struct fo_batch *b, struct epoch_order *orders, const struct fo_batch_shape *shape)
+static void walk_packed(struct epoch_order *orders, const struct fo_batch_shape *shape, int64_t step, piece_fn *fn, void *ctx)
 {
 	const struct fo_shard *s = orders[0].shard;
 	int64_t rows = shape->micro_batches * shape->rows, block_rows = s->tokens / shape->seq > 0 ? s->tokens / shape->seq : 1;
 	for (int64_t row = 0; row < rows; row++) {
-		int64_t global = b->step * rows + row, block = global / block_rows;
+		int64_t global = step * rows + row, block = global / block_rows;
 		uint64_t stream = fo_rng_u64(orders[0].seed ^ ROWS_STREAM, (uint64_t)block);
-		fill_row(b, orders, shape, row, (block * block_rows + permute(stream, block_rows, global % block_rows)) * shape->seq);
+		walk_row(orders, shape, row, (block * block_rows + permute(stream, block_rows, global % block_rows)) * shape->seq,
+			 fn, ctx);
 	}
 }
 
-static void fill_padded(struct fo_batch *b, struct epoch_order *orders, const struct fo_batch_shape *shape, int64_t first,
-			int32_t pad_id)
+static void walk_padded(struct epoch_order *orders, const struct fo_batch_shape *shape, int64_t step, piece_fn *fn, void *ctx)
 {
 	const struct fo_shard *s = orders[0].shard;
-	int64_t width = shape->rows * shape->seq;
-	for (int64_t row = 0; row < shape->micro_batches * shape->rows; row++) {
-		int64_t micro = row / shape->rows, to = row % shape->rows * shape->seq;
+	int64_t rows = shape->micro_batches * shape->rows, first = step * rows;
+	for (int64_t row = 0; row < rows; row++) {
 		struct epoch_order *o = &orders[(first + row) / s->docs & 1];
 		epoch_order_build(o, (first + row) / s->docs);
 		int64_t doc = o->doc[(first + row) % s->docs], len = s->doc_at[doc + 1] - s->doc_at[doc];
-		int64_t n = len < shape->seq ? len : shape->seq;
-		batch_put_piece(b, micro, shape, s, doc, 0, n, to);
-		b->truncated += len - n;
-		put_padding(b, micro, width, to + n, to + shape->seq, pad_id);
+		fn(ctx, &(struct piece){ row, 0, doc, 0, len < shape->seq ? len : shape->seq });
 	}
 }
 
 /* An epoch is the plan's rows in random order. */
-static void fill_bestfit(struct fo_batch *b, const struct fo_shard *s, uint64_t seed, const struct pack_plan *plan,
-			 const struct fo_batch_shape *shape, int32_t pad_id)
+static void walk_bestfit(const struct fo_shard *s, uint64_t seed, const struct pack_plan *plan, const struct fo_batch_shape *shape,
+			 int64_t step, piece_fn *fn, void *ctx)
 {
-	int64_t width = shape->rows * shape->seq, rows = shape->micro_batches * shape->rows;
+	int64_t rows = shape->micro_batches * shape->rows;
 	for (int64_t row = 0; row < rows; row++) {
-		int64_t global = b->step * rows + row, epoch = global / plan->rows;
-		int64_t micro = row / shape->rows, to = row % shape->rows * shape->seq, at = to;
+		int64_t global = step * rows + row, epoch = global / plan->rows, at = 0;
 		int64_t r = permute(fo_rng_u64(seed ^ ROWS_STREAM, (uint64_t)epoch), plan->rows, global % plan->rows);
 		for (int64_t i = plan->row_at[r]; i < plan->row_at[r + 1]; i++) {
 			int64_t doc = plan->piece[i].doc, from = plan->piece[i].from;
 			int64_t left = s->doc_at[doc + 1] - s->doc_at[doc] - from, n = left < shape->seq ? left : shape->seq;
-			batch_put_piece(b, micro, shape, s, doc, from, n, at);
+			fn(ctx, &(struct piece){ row, at, doc, from, n });
 			at += n;
 		}
-		put_padding(b, micro, width, at, to + shape->seq, pad_id);
 	}
+}
+
+static void walk(struct epoch_order *orders, const struct pack_plan *plan, const struct fo_batch_shape *shape, int64_t step,
+		 piece_fn *fn, void *ctx)
+{
+	if (shape->packing == FO_PACK_PACKED)
+		walk_packed(orders, shape, step, fn, ctx);
+	else if (plan)
+		walk_bestfit(orders[0].shard, orders[0].seed, plan, shape, step, fn, ctx);
+	else
+		walk_padded(orders, shape, step, fn, ctx);
+}
+
+/* ---- filling ---- */
+
+struct filling {
+	struct fo_batch *b;
+	const struct fo_shard *shard;
+	const struct fo_batch_shape *shape;
+	int32_t pad_id;
+};
+
+static void fill_piece(void *ctx, const struct piece *p)
+{
+	struct filling *f = ctx;
+	int64_t rows = f->shape->rows, seq = f->shape->seq, micro = p->row / rows, row = p->row % rows * seq;
+	/* A row's first piece: what the others do not fill stays padding. Packed rows have none. */
+	if (p->to == 0 && p->n < seq && f->shape->packing != FO_PACK_PACKED)
+		put_padding(f->b, micro, rows * seq, row + p->n, row + seq, f->pad_id);
+	if (f->shape->packing == FO_PACK_PADDED)
+		f->b->truncated += f->shard->doc_at[p->doc + 1] - f->shard->doc_at[p->doc] - p->n;
+	batch_put_piece(f->b, micro, f->shape, f->shard, p->doc, p->from, p->n, row + p->to);
 }
 
 fo_status batch_fill(struct fo_batch *b, struct epoch_order *orders, const struct pack_plan *plan,
@@ -180,13 +218,64 @@ fo_status batch_fill(struct fo_batch *b, struct epoch_order *orders, const struc
 	b->loss_tokens = b->real_tokens = b->truncated = 0;
 	for (int64_t m = 0; m < shape->micro_batches; m++)
 		b->micro_loss_tokens[m] = b->pairs[m] = 0;
-	if (packed)
-		fill_packed(b, orders, shape);
-	else if (plan)
-		fill_bestfit(b, orders[0].shard, orders[0].seed, plan, shape, pad_id);
-	else
-		fill_padded(b, orders, shape, b->step * unit, pad_id);
+	struct filling f = { b, orders[0].shard, shape, pad_id };
+	walk(orders, plan, shape, b->step, fill_piece, &f);
 	for (int64_t m = 0; m < shape->micro_batches; m++)
 		b->loss_tokens += b->micro_loss_tokens[m];
 	return FO_OK;
+}
+
+/* ---- naming a batch's documents ---- */
+
+struct naming {
+	const struct fo_batch_shape *shape;
+	fo_piece_fn *fn;
+	void *ctx;
+};
+
+static void name_piece(void *ctx, const struct piece *p)
+{
+	struct naming *n = ctx;
+	n->fn(n->ctx, &(struct fo_piece){ .micro_batch = p->row / n->shape->rows,
+					  .row = p->row % n->shape->rows,
+					  .doc = p->doc,
+					  .from = p->from,
+					  .tokens = p->n });
+}
+
+struct asking {
+	struct epoch_order order[2];
+	const struct pack_plan *plan;
+	int64_t step;
+	struct naming naming;
+};
+
+static fo_status ask(void *ctx)
+{
+	struct asking *a = ctx;
+	walk(a->order, a->plan, a->naming.shape, a->step, name_piece, &a->naming);
+	return FO_OK;
+}
+
+fo_status fo_batch_pieces(const struct fo_shard *s, const struct fo_batch_shape *shape, uint64_t seed, int64_t step,
+			  fo_piece_fn *fn, void *ctx)
+{
+	struct asking a = { .step = step, .naming = { shape, fn, ctx } };
+	struct pack_plan plan = { 0 };
+	if (shape->packing == FO_PACK_BESTFIT)
+		FO_TRY(pack_plan_new(&plan, s, shape->seq));
+	a.plan = plan.rows ? &plan : NULL;
+	for (int i = 0; i < 2; i++)
+		a.order[i] = (struct epoch_order){ .shard = s,
+						   .seed = seed,
+						   .epoch = -1,
+						   .doc = fo_xmalloc((size_t)s->docs * sizeof(int64_t)),
+						   .start = fo_xmalloc(((size_t)s->docs + 1) * sizeof(int64_t)) };
+	fo_status st = fo_map_guard(ask, &a);
+	for (int i = 0; i < 2; i++) {
+		free(a.order[i].doc);
+		free(a.order[i].start);
+	}
+	pack_plan_free(&plan);
+	return st;
 }

@@ -197,6 +197,18 @@ struct fo_batch {
 	int64_t step;        /* 0-based */
 };
 
+/* One piece of a document in a step's batch: its tokens `from` to from + tokens. */
+struct fo_piece {
+	int64_t micro_batch, row; /* row within the micro-batch */
+	int64_t doc;              /* number in the shard, from 0 */
+	int64_t from, tokens;
+};
+typedef void fo_piece_fn(void *ctx, const struct fo_piece *p);
+/* Visits what step `step` (0-based, as the loader counts) is made of, row by row: the same pure function as the batch itself.
+ * seed is the loader's. Allocates 32 bytes per document of the shard (best fit: the plan too); for reports, not for steps. */
+FO_CHECKED fo_status fo_batch_pieces(const struct fo_shard *s, const struct fo_batch_shape *shape, uint64_t seed,
+				     int64_t step, fo_piece_fn *fn, void *ctx);
+
 /* What must be stored to go on: `next_step` alone determines the rest. */
 struct fo_loader_state {
 	int64_t next_step;

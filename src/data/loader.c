@@ -7,6 +7,7 @@
 #include "data/data_int.h"
 
 #include "base/clock.h"
+#include "base/fs.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -33,6 +34,29 @@ struct fo_loader {
 	struct fo_err error;
 };
 
+struct job {
+	struct fo_loader *l;
+	struct fo_batch *b;
+};
+
+static fo_status fill(void *ctx)
+{
+	struct job *j = ctx;
+	struct fo_loader *l = j->l;
+	return batch_fill(j->b, l->order, l->plan.rows ? &l->plan : NULL, &l->shape, l->pad_id);
+}
+
+/* A shard that is cut or overwritten while it is mapped must neither end the process nor feed it other text: the batch counts
+ * only if the file is still as it was after the batch was read. */
+static fo_status fill_safely(struct fo_loader *l, struct fo_batch *b)
+{
+	struct job j = { l, b };
+	fo_status st = fo_map_guard(fill, &j), changed = st == FO_OK || st == FO_EIO ? fo_map_check(l->order[0].shard->map) : FO_OK;
+	if (st == FO_OK)
+		st = changed;
+	return st == FO_EIO ? fo_hint(st, "put the file back as it was; the same command goes on") : st;
+}
+
 static void *work(void *arg)
 {
 	struct fo_loader *l = arg;
@@ -45,7 +69,7 @@ static void *work(void *arg)
 		struct fo_batch *b = &l->batch[k % SLOTS];
 		pthread_mutex_unlock(&l->lock);
 		b->step = l->first_step + k;
-		fo_status st = batch_fill(b, l->order, l->plan.rows ? &l->plan : NULL, &l->shape, l->pad_id);
+		fo_status st = fill_safely(l, b);
 		pthread_mutex_lock(&l->lock);
 		if (st != FO_OK) {
 			fo_err_save(&l->error, st);
@@ -140,11 +164,15 @@ static fo_status carve(struct fo_loader *l, size_t *bytes)
 	return FO_OK;
 }
 
-/* Signals are for the main thread. */
+/* Signals are for the main thread, but for those that an instruction of this one causes. */
 static fo_status start(struct fo_loader *l)
 {
 	sigset_t all, before;
 	sigfillset(&all);
+	sigdelset(&all, SIGBUS);
+	sigdelset(&all, SIGSEGV);
+	sigdelset(&all, SIGFPE);
+	sigdelset(&all, SIGILL);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	int error = pthread_create(&l->thread, NULL, work, l);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);

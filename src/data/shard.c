@@ -65,8 +65,15 @@ static fo_status check_contents(const struct fo_shard *s)
 	return FO_OK;
 }
 
-static fo_status open_map(struct fo_shard *s, const struct fo_map *m)
+struct opening {
+	struct fo_shard *s;
+	const struct fo_map *m;
+};
+
+static fo_status open_map(void *ctx)
 {
+	struct fo_shard *s = ((struct opening *)ctx)->s;
+	const struct fo_map *m = ((struct opening *)ctx)->m;
 	struct shard_header h;
 	if (m->len < sizeof h)
 		return fo_fail(FO_EFORMAT, "the file has %zu bytes, a shard's header %zu", m->len, sizeof h);
@@ -98,7 +105,7 @@ fo_status fo_shard_open(struct fo_shard *s, const char *path)
 {
 	struct fo_map m;
 	FO_TRY(fo_map_open(&m, path));
-	fo_status st = open_map(s, &m);
+	fo_status st = fo_map_guard(open_map, &(struct opening){ s, &m });
 	if (st != FO_OK) {
 		fo_map_close(&m);
 		fo_wrap(st, "cannot use the shard '%s'", path);

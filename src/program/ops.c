@@ -369,9 +369,10 @@ static const char *check_shapes(const struct fo_op *o)
 	case FO_OP_xent_fwd: return is(&a[1], a[0].nr, 1) && is(&a[2], 1, 2) ? NULL : "logits, target, loss disagree";
 	case FO_OP_sumsq: return is(&a[1], 1, 1) ? NULL : "acc must be (1,1)";
 	case FO_OP_clip:
-		return is(&a[0], 1, 1) && is(&a[1], 1, FO_HYPER_COUNT) && is(&a[2], 1, 2)
+		return is(&a[0], 1, 1) && is(&a[1], 1, FO_HYPER_COUNT) && is(&a[2], 1, 2) &&
+				       (o->n < 4 || is(&a[3], 1, 1))
 			       ? NULL
-			       : "acc, hyper, scale disagree";
+			       : "acc, hyper, scale, loss disagree";
 	case FO_OP_adamw:
 		return same(&a[0], &a[1]) && same(&a[0], &a[2]) && same(&a[0], &a[5]) &&
 				       (o->n < 7 || same(&a[0], &a[6])) && is(&a[3], 1, FO_HYPER_COUNT) &&

@@ -141,6 +141,7 @@ enum fo_hyper {
 	FO_HYPER_CORR2, /* 1 - beta1^t, 1 - beta2^t */
 	FO_HYPER_CLIP,
 	FO_HYPER_INV_TOKENS, /* global-norm bound (0: none); 1 / targets of the global batch */
+	FO_HYPER_LOSS_LIMIT, /* a step whose loss is above it is refused (0: none) */
 	FO_HYPER_COUNT
 };
 

@@ -9,6 +9,8 @@
 enum fo_schedule { FO_SCHEDULE_COSINE, FO_SCHEDULE_LINEAR, FO_SCHEDULE_WSD, FO_SCHEDULE_CONSTANT };
 
 enum fo_verify_at_start { FO_VERIFY_AT_START_OFF, FO_VERIFY_AT_START_SHORT, FO_VERIFY_AT_START_FULL };
+enum fo_nonfinite { FO_NONFINITE_STOP, FO_NONFINITE_SKIP };
+enum fo_spike { FO_SPIKE_OFF, FO_SPIKE_WARN, FO_SPIKE_SKIP, FO_SPIKE_REWIND };
 
 struct fo_run {
 	const char *model, *weights; /* weights: a Hugging Face folder to start from; "": random */
@@ -26,6 +28,10 @@ struct fo_run {
 	int schedule;
 	int64_t warmup;
 	int64_t eval_every, eval_batches, ckpt_every, ckpt_keep, log_every;
+	int ckpt_async;                  /* 0 yes, 1 no */
+	int guard_nonfinite, guard_spike; /* enum fo_nonfinite, fo_spike */
+	double guard_spike_z;
+	int64_t guard_spike_window, guard_limit;
 	const char *prompt;
 	int64_t sample_tokens;
 	const char *program_file;
@@ -36,7 +42,7 @@ extern const struct fo_opt fo_run_options[];
 
 /* A command's own flags behind the run's: fills `rows` (FO_RUN_ROWS_MAX of them) with fo_run_options and then `extra`. The
  * command's struct begins with a struct fo_run. */
-enum { FO_RUN_ROWS_MAX = 64 };
+enum { FO_RUN_ROWS_MAX = 96 };
 void fo_run_options_with(struct fo_opt *rows, const struct fo_opt *extra);
 /* What spans several keys; all mistakes at once, as fo_opt_finish. */
 FO_CHECKED fo_status fo_run_check(struct fo_opt_set *s, const struct fo_run *r);

@@ -72,9 +72,9 @@ void fo_profile_add_step(struct fo_profile *f, const struct fo_timeline *t, cons
 			continue; /* spans read from a file may belong to another program */
 		const struct fo_op *o = fo_instance_op(p, u, id);
 		enum fo_part part = part_of_category(fo_op_info(o->kind)->category);
-		/* A wait for a compute operation of another lane is idle time by dependency, not compute. */
+		/* A wait for a compute operation of another lane is idle time by dependency: neither compute nor communication. */
 		if (s->instance < 0 && part < FO_PART_COMMUNICATION)
-			part = FO_PART_COMMUNICATION;
+			part = FO_PART_UNATTRIBUTED;
 		f->part_ns[part] += d;
 		covered += d;
 	}

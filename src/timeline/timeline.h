@@ -52,7 +52,7 @@ enum fo_part {
 	FO_PART_OPTIMIZER,
 	FO_PART_COMMUNICATION, /* exposed: the compute lane waited for a communication lane */
 	FO_PART_DATA,          /* waited for the loader or the host lane */
-	FO_PART_UNATTRIBUTED,  /* dispatch between operations: step time that no span covers */
+	FO_PART_UNATTRIBUTED,  /* dispatch between operations, which no span covers; waiting for another lane's compute */
 	FO_PART_COUNT
 };
 extern const char *const fo_part_name[FO_PART_COUNT];

@@ -2,8 +2,10 @@
 #include "base/clock.h"
 #include "base/mem.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -221,6 +223,120 @@ fo_status fo_exec_step_in_order(struct fo_exec *e, const int *order)
 	/* Each with the threads and workspace of its own lane: that is what was asked for its kernel. */
 	for (int i = 0; i < e->u.n; i++)
 		FO_TRY(run_instance(e, &e->lane[fo_instance_op(e->p, &e->u, order[i])->lane], order[i]));
+	return FO_OK;
+}
+
+/* ---- looking for the first number that is not finite ---- */
+
+static bool find_nonfinite(const struct fo_tensor *t, struct fo_exec_fault *f)
+{
+	if (t->dtype == FO_I32)
+		return false;
+	for (int64_t r = 0; r < t->rows; r++)
+		for (int64_t c = 0; c < t->cols; c++) {
+			int64_t at = r * t->ld + c;
+			double v = t->dtype == FO_F64    ? ((const double *)t->data)[at]
+				   : t->dtype == FO_BF16 ? (double)fo_bf16_to_f32(((const uint16_t *)t->data)[at])
+							 : (double)((const float *)t->data)[at];
+			if (isfinite(v))
+				continue;
+			f->row = r;
+			f->col = c;
+			f->value = v;
+			return true;
+		}
+	return false;
+}
+
+/* "weight 'model.layers.3.mlp.up_proj.weight'" for a parameter's buffers, else "gate". */
+static void name_operand(const struct fo_exec *e, const struct fo_op *o, int operand, int layer, char *out, size_t size)
+{
+	static const char *const role[] = { "weight", "master weight", "first moment", "second moment" };
+	int buf = o->arg[operand].buf;
+	for (int q = 0; q < e->p->nparam; q++) {
+		const struct fo_param *pr = &e->p->param[q];
+		const int16_t have[] = { pr->weight, pr->master, pr->m, pr->v };
+		for (int k = 0; k < 4; k++) {
+			if (have[k] != buf)
+				continue;
+			const char *brace = strstr(pr->name, "{}");
+			if (brace)
+				snprintf(out, size, "the %s '%.*s%d%s'", role[k], (int)(brace - pr->name), pr->name,
+					 layer, brace + 2);
+			else
+				snprintf(out, size, "the %s '%s'", role[k], pr->name);
+			return;
+		}
+	}
+	snprintf(out, size, "'%s'", e->p->buf[buf].name);
+}
+
+static void describe_fault(const struct fo_exec *e, struct fo_exec_fault *f)
+{
+	const struct fo_slot *s = &e->p->slot[e->u.slot[f->instance]];
+	const struct fo_block *b = &e->p->block[s->block];
+	const struct fo_op *o = &b->op[e->u.op[f->instance]];
+	const struct fo_life *l = &e->u.life[e->u.life_of[e->u.arg_begin[f->instance] + f->operand]];
+	char where[96], what[112];
+	if (b->unit == FO_UNIT_LAYER)
+		snprintf(where, sizeof where, "layer %d", s->layer);
+	else
+		snprintf(where, sizeof where, "the %s", b->unit == FO_UNIT_EMBED ? "embedding"
+							: b->unit == FO_UNIT_HEAD ? "head" : "step");
+	if (b->role != FO_ROLE_OPTIMIZER && b->unit != FO_UNIT_STEP)
+		snprintf(where + strlen(where), sizeof where - strlen(where), " (%s, micro-batch %d)",
+			 fo_phase_name[o->phase], s->mb + 1);
+	name_operand(e, o, f->operand, l->layer, what, sizeof what);
+	snprintf(f->text, sizeof f->text,
+		 f->read ? "%s of %s read the first value that is not finite: %s[row %lld, column %lld] = %g"
+			 : "%s of %s made the first value that is not finite: %s[row %lld, column %lld] = %g; all it read "
+			   "was finite",
+		 fo_op_info(o->kind)->name, where, what, (long long)f->row, (long long)f->col, f->value);
+}
+
+/* The operands' rectangles as run_instance gives them to a kernel. */
+static struct fo_tensor operand_of(const struct fo_exec *e, int id, const struct fo_op *o, int i)
+{
+	const struct fo_operand *a = &o->arg[i];
+	const struct fo_buffer *b = &e->p->buf[a->buf];
+	struct fo_tensor t = { .rows = a->nr, .cols = a->nc, .ld = b->cols, .dtype = b->dtype };
+	t.data = (unsigned char *)e->data[e->u.life_of[e->u.arg_begin[id] + i]] +
+		 (a->r0 * b->cols + a->c0) * (int64_t)fo_dtype_bytes(b->dtype);
+	return t;
+}
+
+fo_status fo_exec_find_fault(struct fo_exec *e, struct fo_exec_fault *out)
+{
+	*out = (struct fo_exec_fault){ .instance = -1 };
+	for (int id = 0; id < e->u.n; id++) {
+		const struct fo_op *o = fo_instance_op(e->p, &e->u, id);
+		bool changes = false;
+		for (int i = 0; i < o->n; i++)
+			changes |= fo_access_writes(o->arg[i].access) && fo_home_persists(e->p->buf[o->arg[i].buf].home);
+		if (changes)
+			continue;
+		/* What it adds to is its own output's past: looked at when it was made. */
+		for (int i = 0; i < o->n; i++) {
+			struct fo_tensor t = operand_of(e, id, o, i);
+			if (fo_access_reads(o->arg[i].access) && find_nonfinite(&t, out)) {
+				out->read = true;
+				out->operand = i;
+				out->instance = id;
+				describe_fault(e, out);
+				return FO_OK;
+			}
+		}
+		FO_TRY(run_instance(e, &e->lane[o->lane], id));
+		for (int i = 0; i < o->n; i++) {
+			struct fo_tensor t = operand_of(e, id, o, i);
+			if (fo_access_writes(o->arg[i].access) && find_nonfinite(&t, out)) {
+				out->operand = i;
+				out->instance = id;
+				describe_fault(e, out);
+				return FO_OK;
+			}
+		}
+	}
 	return FO_OK;
 }
 

@@ -20,6 +20,8 @@ FO_CHECKED fo_status fo_store_new(struct fo_store **out, const struct fo_program
 FO_CHECKED fo_status fo_store_add(struct fo_store *s, const struct fo_program *p);
 void fo_store_free(struct fo_store *s);
 int64_t fo_store_bytes(const struct fo_store *s);
+/* The one piece of memory that all of the program it was made for lies in; what fo_store_add added lies elsewhere. */
+const unsigned char *fo_store_memory(const struct fo_store *s, int64_t *bytes);
 /* Memory of a buffer's layer instance by buffer name; NULL when there is none. Row-major, *b describes it. */
 void *fo_store_find(const struct fo_store *s, const char *buffer, int layer, const struct fo_buffer **b);
 /* Weights from the parameter list: N(0, init_std) by counter (seed, parameter, global element), norm weights 1; the same
@@ -63,6 +65,20 @@ void fo_exec_free(struct fo_exec *e);
 FO_CHECKED fo_status fo_exec_step(struct fo_exec *e, int32_t step);
 /* Runs the instances in this order (a permutation) on the calling thread, ignoring waits: how tests prove that waits matter. */
 FO_CHECKED fo_status fo_exec_step_in_order(struct fo_exec *e, const int *order);
+
+/* Where numbers first went wrong. */
+struct fo_exec_fault {
+	int instance;      /* -1: every value of the step is finite */
+	int operand;       /* of its operation, which holds the value */
+	bool read;         /* the operation found the value in what it read (a weight, say); else it made it */
+	int64_t row, col;  /* within the operand's rectangle */
+	double value;
+	char text[320];    /* "matmul of layer 7 (forward, micro-batch 2) made ...", for people */
+};
+/* Repeats the step that was just refused (the ports serve the same batch), on the calling thread in issue order, and looks at
+ * every number that an operation reads and writes until one is not finite. Kernels are deterministic, so these are the
+ * step's own bits; instances that would write what persists are not run. Slow: two more passes over memory. */
+FO_CHECKED fo_status fo_exec_find_fault(struct fo_exec *e, struct fo_exec_fault *out);
 
 const struct fo_unrolled *fo_exec_unrolled(const struct fo_exec *e);
 struct fo_timeline *fo_exec_timeline(struct fo_exec *e);

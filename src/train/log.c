@@ -1,39 +1,101 @@
 #include "train/train_int.h"
-#include "base/json.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+/* Lines that wait for room on the disk: at some 400 bytes a step, 40,000 steps. */
+#define PENDING_BYTES ((size_t)16 << 20)
+
+/* A machine that lost its power in the middle of a line leaves half of it; what follows must not be glued to that. */
+static fo_status cut_torn_line(int fd, const char *path)
+{
+	struct stat st;
+	char text[4096];
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode))
+		return FO_OK;
+	off_t end = st.st_size;
+	while (end > 0) {
+		size_t n = end < (off_t)sizeof text ? (size_t)end : sizeof text;
+		if (pread(fd, text, n, end - (off_t)n) != (ssize_t)n)
+			return fo_fail(FO_EIO, "cannot read '%s': %s", path, strerror(errno));
+		size_t k = n;
+		while (k && text[k - 1] != '\n')
+			k--;
+		end -= (off_t)(n - k);
+		if (k)
+			break;
+	}
+	if (end < st.st_size && ftruncate(fd, end))
+		return fo_fail(FO_EIO, "cannot write '%s': %s", path, strerror(errno));
+	return FO_OK;
+}
 
 fo_status fo_session_log_open(struct fo_session *s)
 {
 	s->log_path = fo_arena_printf(&s->arena, "%s/log.jsonl", s->r->dir);
-	s->log = fopen(s->log_path, "ae");
-	return s->log ? FO_OK : fo_fail(FO_EIO, "cannot open '%s': %s", s->log_path, strerror(errno));
+	s->log = open(s->log_path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+	if (s->log < 0)
+		return fo_fail(FO_EIO, "cannot open '%s': %s", s->log_path, strerror(errno));
+	return cut_torn_line(s->log, s->log_path);
 }
 
-static void begin(struct fo_session *s, struct fo_json *j, const char *event, int64_t step)
+void fo_session_log_begin(struct fo_session *s, struct fo_json *j, const char *event, int64_t step)
 {
-	s->line.len = 0;
 	fo_json_begin(j, &s->line, false);
 	fo_json_object(j, NULL);
 	fo_json_text(j, "event", event);
 	fo_json_int(j, "step", step);
 }
 
-static fo_status end(struct fo_session *s, struct fo_json *j)
+/* Writes what waits; what could not be written goes on waiting, from the byte where it stopped. Returns an errno value. */
+static int flush_lines(struct fo_session *s)
+{
+	size_t done = 0;
+	int error = 0;
+	while (done < s->line.len && !error) {
+		ssize_t n = write(s->log, s->line.data + done, s->line.len - done);
+		if (n > 0)
+			done += (size_t)n;
+		else if (n == 0 || errno != EINTR)
+			error = n < 0 ? errno : ENOSPC;
+	}
+	if (done)
+		memmove(s->line.data, s->line.data + done, s->line.len - done);
+	s->line.len -= done;
+	return error;
+}
+
+/* A log that cannot be written for a while is no reason to stop training. */
+fo_status fo_session_log_end(struct fo_session *s, struct fo_json *j)
 {
 	fo_json_close(j);
 	fo_str_puts(&s->line, "\n");
-	if (fwrite(s->line.data, 1, s->line.len, s->log) != s->line.len || fflush(s->log))
-		return fo_fail(FO_EIO, "cannot write '%s': %s", s->log_path, strerror(errno));
+	int error = flush_lines(s);
+	if (error && s->line.len > PENDING_BYTES)
+		return fo_fail(FO_EIO, "cannot write '%s': %s", s->log_path, strerror(error));
+	if (error && !s->log_failed)
+		fo_session_warn(s, "cannot write '%s': %s; its lines are kept in memory until it can be written",
+				s->log_path, strerror(error));
+	s->log_failed = error != 0;
 	return FO_OK;
+}
+
+fo_status fo_session_log_close(struct fo_session *s)
+{
+	int error = s->log < 0 ? 0 : flush_lines(s);
+	return error ? fo_hint(fo_fail(FO_EIO, "cannot write '%s': %s", s->log_path, strerror(error)),
+			       "the training itself is saved; what the log lacks are its last lines")
+		     : FO_OK;
 }
 
 fo_status fo_session_log_step(struct fo_session *s, const struct fo_train_step *t)
 {
 	struct fo_json j;
-	begin(s, &j, "step", t->step);
+	fo_session_log_begin(s, &j, "step", t->step);
 	fo_json_real(&j, "loss", t->loss);
 	fo_json_real(&j, "grad_norm", t->grad_norm);
 	fo_json_real(&j, "lr", t->lr);
@@ -46,32 +108,34 @@ fo_status fo_session_log_step(struct fo_session *s, const struct fo_train_step *
 	fo_json_real(&j, "mfu_document", t->mfu.mfu_document);
 	fo_json_real(&j, "mfu_6n", t->mfu.mfu_6n);
 	fo_json_real(&j, "hfu", t->mfu.hfu);
-	return end(s, &j);
+	return fo_session_log_end(s, &j);
 }
 
 fo_status fo_session_log_eval(struct fo_session *s, int64_t step, double loss)
 {
 	struct fo_json j;
-	begin(s, &j, "eval", step);
+	fo_session_log_begin(s, &j, "eval", step);
 	fo_json_real(&j, "loss", loss);
-	return end(s, &j);
+	return fo_session_log_end(s, &j);
 }
 
-fo_status fo_session_log_checkpoint(struct fo_session *s, int64_t step, const char *path, double seconds)
+fo_status fo_session_log_checkpoint(struct fo_session *s, int64_t step, const char *path, double seconds,
+				    double blocked)
 {
 	struct fo_json j;
-	begin(s, &j, "checkpoint", step);
+	fo_session_log_begin(s, &j, "checkpoint", step);
 	fo_json_text(&j, "path", path);
 	fo_json_real(&j, "seconds", seconds);
-	return end(s, &j);
+	fo_json_real(&j, "blocked_seconds", blocked);
+	return fo_session_log_end(s, &j);
 }
 
 fo_status fo_session_log_machine(struct fo_session *s, const struct fo_state_use *u)
 {
 	struct fo_json j;
-	begin(s, &j, "machine", s->meta.step);
+	fo_session_log_begin(s, &j, "machine", s->meta.step);
 	fo_state_use_json(u, &j);
-	return end(s, &j);
+	return fo_session_log_end(s, &j);
 }
 
 /* "Name:   123 kB" in a /proc file, in bytes; 0 when it is not there. */

@@ -1,5 +1,4 @@
 #include "train/train_int.h"
-#include "base/clock.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -27,31 +26,14 @@ static fo_status collect(void *ctx, const struct fo_store_tensor *t)
 
 fo_status fo_session_tensors(struct fo_session *s) { return fo_store_visit(s->store, &s->program, collect, s); }
 
-fo_status fo_session_save(struct fo_session *s, char *path, size_t size)
+static void damaged(void *ctx, const char *why, const char *instead)
 {
-	struct fo_ckpt_content c = {
-		.model = &s->model,
-		.weight_dtype = s->program.run.precision == FO_PRECISION_BF16 ? "bfloat16" : "float32",
-		.tokenizer = s->corpus.tokenizer,
-		.weight = s->weight,
-		.weights = s->weights,
-		.state = s->state,
-		.states = s->states,
-		.run_config_json = s->run_json,
-	};
-	int64_t t0 = fo_now_ns();
-	FO_TRY(fo_ckpt_save(s->ckpt_dir, &c, &s->meta, (int)s->r->ckpt_keep));
-	double seconds = (double)(fo_now_ns() - t0) * 1e-9;
-	snprintf(path, size, "%s/step-%08lld", s->ckpt_dir, (long long)s->meta.step);
-	if (s->h->checkpoint)
-		s->h->checkpoint(s->h->ctx, s->meta.step, path, seconds);
-	return fo_session_log_checkpoint(s, s->meta.step, path, seconds);
+	fo_session_warn(ctx, "%s; going on from '%s' instead", why, instead);
 }
 
 fo_status fo_session_find(struct fo_session *s)
 {
-	FO_TRY(fo_ckpt_latest(&s->arena, s->ckpt_dir, &s->found_path));
-	fo_status st = s->found_path ? fo_ckpt_open(s->found_path, &s->found) : FO_OK;
+	fo_status st = fo_ckpt_pick(&s->arena, s->ckpt_dir, 0, damaged, s, &s->found_path, &s->found);
 	if (st != FO_OK) {
 		fo_err_save(&s->found_error, st);
 		s->found = (struct fo_ckpt_meta){ 0 };
@@ -68,10 +50,10 @@ fo_status fo_session_resume(struct fo_session *s)
 {
 	const char *path = s->found_path;
 	const struct fo_ckpt_meta m = s->found;
-	if (!path)
-		return FO_OK;
 	if (s->found_error.st != FO_OK)
 		return fo_err_raise(&s->found_error);
+	if (!path)
+		return FO_OK;
 	if (strcmp(m.precision, s->meta.precision))
 		return fo_hint(fo_fail(FO_EARG, "checkpoint '%s' was trained in %s, this run asks for %s", path,
 				       m.precision, s->meta.precision),

@@ -141,6 +141,12 @@ int64_t fo_store_bytes(const struct fo_store *s)
 	return bytes;
 }
 
+const unsigned char *fo_store_memory(const struct fo_store *s, int64_t *bytes)
+{
+	*bytes = s->block[0].bytes;
+	return s->block[0].memory;
+}
+
 void *fo_store_find(const struct fo_store *s, const char *buffer, int layer, const struct fo_buffer **b)
 {
 	int i = find_entry(s, buffer);

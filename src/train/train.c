@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -58,7 +59,7 @@ static fo_status make_executors(struct fo_session *s)
 	return st;
 }
 
-static struct fo_batch_shape batch_shape(const struct fo_session *s, int64_t micro_batches)
+struct fo_batch_shape fo_session_shape(const struct fo_session *s, int64_t micro_batches)
 {
 	return (struct fo_batch_shape){ .seq = s->r->seq,
 					.rows = s->r->rows,
@@ -74,12 +75,19 @@ static int64_t other_bytes(const struct fo_session *s)
 	int64_t step = s->program.tokens * s->program.run.micro_batches * 16,
 		eval = s->eval_program.tokens * 16 * s->eval_batches;
 	struct fo_memory m = fo_exec_memory(s->exec), e = fo_exec_memory(s->eval);
-	struct fo_batch_shape shape = batch_shape(s, s->program.run.micro_batches);
+	struct fo_batch_shape shape = fo_session_shape(s, s->program.run.micro_batches);
 	int64_t order = fo_loader_order_bytes(&s->corpus.train, &shape);
 	return (int64_t)fo_pages_size((size_t)(3 * step + order)) + eval +
 	       (int64_t)fo_pages_size(fo_exec_timeline(s->exec)->bytes) +
 	       (int64_t)fo_pages_size(fo_exec_timeline(s->eval)->bytes) + (e.arena > m.arena ? e.arena : 0) +
 	       e.workspace;
+}
+
+/* A copy is worth its memory only where a checkpoint is written while steps remain. */
+static bool copies_checkpoints(const struct fo_session *s)
+{
+	int64_t every = s->r->ckpt_every, last = s->r->steps - 1;
+	return s->r->ckpt_async == 0 && every && last / every > s->found.step / every;
 }
 
 static fo_status announce(struct fo_session *s)
@@ -99,12 +107,20 @@ static fo_status announce(struct fo_session *s)
 		.params = fo_model_params(&s->model),
 	};
 	fo_exec_kernels(s->exec, p.kernels);
-	if (s->h->plan)
-		s->h->plan(s->h->ctx, &p);
 	int64_t need = p.memory.arena + p.memory.persistent + p.memory.workspace + p.memory_other,
 		have = p.memory_available;
 	if (s->r->memory_limit && (s->r->memory_limit < have || !have))
 		have = s->r->memory_limit;
+	/* Where the copy does not fit, training waits for its checkpoints. */
+	s->async = copies_checkpoints(s) && (!have || need + p.memory.persistent <= have);
+	p.memory_checkpoint = fo_saver_bytes(s);
+	if (s->h->plan)
+		s->h->plan(s->h->ctx, &p);
+	if (copies_checkpoints(s) && !s->async && need <= have) {
+		char copy[32];
+		fo_session_warn(s, "no memory for a copy of the state (%s): training waits while a checkpoint is written",
+				fo_str_bytes(copy, (double)p.memory.persistent));
+	}
 	if (!have || need <= have)
 		return FO_OK;
 	char a[32], b[32], c[32];
@@ -122,7 +138,7 @@ static fo_status announce(struct fo_session *s)
 /* Evaluation reads the same held-out micro-batches each time: copied once, so that evaluating allocates nothing. */
 static fo_status load_eval_batches(struct fo_session *s)
 {
-	struct fo_batch_shape shape = batch_shape(s, 1);
+	struct fo_batch_shape shape = fo_session_shape(s, 1);
 	struct fo_loader_state state = { .seed = FO_EVAL_SEED, .shard_checksum = s->corpus.val.checksum };
 	struct fo_loader *l;
 	int64_t T = s->eval_program.tokens, wait;
@@ -192,6 +208,13 @@ static fo_status check_weights(struct fo_session *s)
 	return found ? FO_OK : fo_weights_check(&s->program, s->r->weights);
 }
 
+fo_status fo_session_open_loader(struct fo_session *s)
+{
+	struct fo_batch_shape shape = fo_session_shape(s, s->r->micro_batches);
+	return fo_loader_open(&s->loader, &s->corpus.train, &shape, &s->meta.loader,
+			      fo_tokenizer_eos(s->corpus.tokenizer));
+}
+
 static fo_status open_session(struct fo_session *s)
 {
 	s->ckpt_dir = fo_arena_printf(&s->arena, "%s/checkpoints", s->r->dir);
@@ -234,9 +257,8 @@ static fo_status open_session(struct fo_session *s)
 	else
 		fo_store_init(s->store, &s->program, (uint64_t)s->r->seed);
 	FO_TRY(fo_session_resume(s));
-	struct fo_batch_shape shape = batch_shape(s, s->r->micro_batches);
-	FO_TRY(fo_loader_open(&s->loader, &s->corpus.train, &shape, &s->meta.loader,
-			      fo_tokenizer_eos(s->corpus.tokenizer)));
+	FO_TRY(fo_session_open_loader(s));
+	FO_TRY(fo_saver_open(s));
 	int64_t steps = s->r->steps > s->meta.step ? s->r->steps - s->meta.step : 0;
 	s->steps_kept = steps < MEDIAN_STEPS ? steps + 1 : MEDIAN_STEPS;
 	s->step_seconds = fo_arena_alloc(&s->arena, (size_t)s->steps_kept * sizeof(double));
@@ -246,6 +268,7 @@ static fo_status open_session(struct fo_session *s)
 
 static void close_session(struct fo_session *s)
 {
+	fo_saver_close(s);
 	fo_loader_close(s->loader);
 	fo_exec_free(s->eval);
 	fo_exec_free(s->exec);
@@ -253,8 +276,8 @@ static void close_session(struct fo_session *s)
 	fo_corpus_close(&s->corpus);
 	fo_program_fini(&s->eval_program);
 	fo_program_fini(&s->program);
-	if (s->log)
-		fclose(s->log);
+	if (s->log >= 0)
+		close(s->log);
 	fo_str_fini(&s->line);
 	free(s->weight);
 	free(s->state);
@@ -321,7 +344,8 @@ static fo_status write_run_files(struct fo_session *s)
 static void set_hyper(struct fo_session *s, const struct fo_batch *b)
 {
 	const struct fo_run *r = s->r;
-	double t = (double)(s->meta.step + 1), *h = s->ports.hyper;
+	/* Steps that the moments saw, this one included. */
+	double t = (double)(s->meta.step + 1 - s->meta.skipped), *h = s->ports.hyper, median, deviation;
 	h[FO_HYPER_LR] = fo_run_lr(r, s->meta.step);
 	h[FO_HYPER_BETA1] = r->beta1;
 	h[FO_HYPER_BETA2] = r->beta2;
@@ -331,9 +355,22 @@ static void set_hyper(struct fo_session *s, const struct fo_batch *b)
 	h[FO_HYPER_CORR2] = 1 - pow(r->beta2, t);
 	h[FO_HYPER_CLIP] = r->clip;
 	h[FO_HYPER_INV_TOKENS] = b->loss_tokens > 0 ? 1.0 / (double)b->loss_tokens : 0;
+	/* What only warns is taken. */
+	h[FO_HYPER_LOSS_LIMIT] = r->guard_spike >= FO_SPIKE_SKIP ? fo_guard_limit(r, &s->meta, &median, &deviation) : 0;
 }
 
-static fo_status one_step(struct fo_session *s, struct fo_train_result *out)
+/* Time and tokens of a step that ran, taken or not. */
+static void count_step(struct fo_session *s, const struct fo_batch *b, const struct fo_train_step *t, int64_t pairs)
+{
+	s->step_seconds[s->steps_here % s->steps_kept] = t->seconds;
+	s->step_tokens[s->steps_here++ % s->steps_kept] = t->tokens_per_second;
+	s->stepped_tokens += t->tokens;
+	s->real_tokens += b->real_tokens;
+	s->truncated += b->truncated;
+	s->pairs += pairs;
+}
+
+static fo_status one_step(struct fo_session *s, struct fo_train_result *out, enum fo_verdict *verdict)
 {
 	const struct fo_batch *b;
 	int64_t wait_ns = 0, pairs = 0;
@@ -343,8 +380,10 @@ static fo_status one_step(struct fo_session *s, struct fo_train_result *out)
 	int64_t t0 = s->mark_ns;
 	fo_status st = fo_exec_step(s->exec, (int32_t)s->meta.step);
 	int64_t t1 = s->mark_ns = fo_now_ns();
-	if (st != FO_OK)
+	if (st != FO_OK) {
+		s->torn = true;
 		return fo_wrap(st, "step %lld", (long long)s->meta.step + 1);
+	}
 	fo_profile_add_step(&out->profile, fo_exec_timeline(s->exec), &s->program, fo_exec_unrolled(s->exec),
 			    (int32_t)s->meta.step, t0, t1, wait_ns);
 	for (int64_t m = 0; m < s->r->micro_batches; m++)
@@ -361,25 +400,18 @@ static fo_status one_step(struct fo_session *s, struct fo_train_result *out)
 	/* Padding is not useful work: MFU counts real tokens only. */
 	t.mfu = fo_mfu_of_step(&s->program, (double)b->real_tokens, (double)pairs, t.seconds,
 			       s->peak.flop_s > 0 ? s->peak.flop_s : NAN);
-	if (!isfinite(t.loss) || !isfinite(t.grad_norm))
-		return fo_hint(
-			fo_fail(FO_ENUMERIC, "step %lld: the loss is %g and the gradient norm %g", (long long)t.step,
-				t.loss, t.grad_norm),
-			"nothing was saved since the last checkpoint in '%s'; lower optim.lr or lengthen optim.warmup",
-			s->ckpt_dir);
+	/* A step that goes back loses its batch: what is counted of it is taken first. */
+	count_step(s, b, &t, pairs);
+	FO_TRY(fo_guard_judge(s, &t, verdict));
+	if (*verdict != FO_STEP_TAKEN)
+		return FO_OK;
 	s->meta.step++;
 	s->meta.tokens += t.loss_tokens;
 	s->meta.loss = t.loss;
 	s->meta.loader = fo_loader_state(s->loader);
-	s->step_seconds[s->steps_here % s->steps_kept] = t.seconds;
-	s->step_tokens[s->steps_here++ % s->steps_kept] = t.tokens_per_second;
-	s->stepped_tokens += t.tokens;
-	s->real_tokens += b->real_tokens;
-	s->truncated += b->truncated;
-	s->pairs += pairs;
 	/* The running mean is enough for an ETA; the median is taken once, at the end. */
 	t.eta_seconds = out->profile.total_ns * 1e-9 / (double)out->profile.steps * (double)(t.steps - t.step);
-	if (s->steps_here == 1)
+	if (!out->loss_tokens)
 		out->first_loss = t.loss;
 	out->last_loss = t.loss;
 	out->loss_tokens += t.loss_tokens;
@@ -412,18 +444,34 @@ static fo_status run_loop(struct fo_session *s, struct fo_train_result *out)
 	fo_session_watch_start(s);
 	s->mark_ns = fo_now_ns();
 	while (s->meta.step < s->r->steps && !stopped) {
-		FO_TRY(one_step(s, out));
-		FO_TRY(fo_session_watch(s, false));
-		bool last = s->meta.step == s->r->steps;
+		enum fo_verdict verdict;
+		fo_status st = one_step(s, out, &verdict);
+		fo_session_save_poll(s);
+		if (st == FO_OK)
+			st = fo_session_watch(s, false);
+		if (st != FO_OK)
+			return s->torn ? st : fo_session_rescue(s, st);
 		stopped = s->h->stop && *s->h->stop;
+		if (verdict == FO_STEP_REWOUND) {
+			s->tail_loss = 0, s->tail_steps = 0; /* those steps come again */
+			s->mark_ns = fo_now_ns();
+			if (!stopped)
+				continue;
+		}
+		bool last = s->meta.step == s->r->steps;
 		bool eval = s->eval_batches && !stopped && (last || s->meta.step % s->r->eval_every == 0);
-		bool save = last || stopped || (s->r->ckpt_every && s->meta.step % s->r->ckpt_every == 0);
-		if (eval)
-			FO_TRY(evaluate(s, &out->val_loss));
-		if (save)
-			FO_TRY(fo_session_save(s, out->checkpoint, sizeof out->checkpoint));
+		bool save = s->r->ckpt_every && s->meta.step % s->r->ckpt_every == 0;
+		if (eval) {
+			st = evaluate(s, &out->val_loss);
+			if (st != FO_OK)
+				return fo_session_rescue(s, st);
+		}
+		if (last || stopped)
+			FO_TRY(fo_session_save(s, (int)s->r->ckpt_keep));
+		else if (save)
+			fo_session_save_begin(s);
 		/* Between evaluations and checkpoints nothing is allocated, so memory need not be looked at. */
-		if (eval || save || s->steps_here <= TIMELINE_STEPS) {
+		if (eval || save || last || stopped || s->steps_here <= TIMELINE_STEPS) {
 			int64_t rss = fo_memory_resident();
 			if (rss > s->rss_peak)
 				s->rss_peak = rss;
@@ -432,6 +480,7 @@ static fo_status run_loop(struct fo_session *s, struct fo_train_result *out)
 	}
 	if (s->steps_here)
 		FO_TRY(fo_session_watch(s, true));
+	fo_session_saved(s, out->checkpoint, sizeof out->checkpoint);
 	if (stopped && s->meta.step < s->r->steps)
 		return fo_hint(fo_fail(FO_EINTERRUPT, "stopped after step %lld of %lld; the state is saved in '%s'",
 				       (long long)s->meta.step, (long long)s->r->steps, out->checkpoint),
@@ -446,7 +495,10 @@ static void summarise(struct fo_session *s, struct fo_train_result *out)
 	out->tokens = s->stepped_tokens;
 	out->seconds = out->profile.total_ns * 1e-9;
 	out->peak = s->peak;
-	out->planned_bytes = m.arena + m.persistent + m.workspace + other_bytes(s);
+	out->planned_bytes = m.arena + m.persistent + m.workspace + other_bytes(s) + fo_saver_bytes(s);
+	fo_session_saved(s, out->checkpoint, sizeof out->checkpoint);
+	out->skipped = s->meta.skipped;
+	out->rewinds = s->meta.rewinds;
 	out->measured_bytes = s->rss_peak - s->rss_before;
 	out->machine = fo_state_watch_total(&s->watch);
 	out->joules_per_token = out->loss_tokens ? out->machine.joules / (double)out->loss_tokens : NAN;
@@ -466,7 +518,7 @@ static void summarise(struct fo_session *s, struct fo_train_result *out)
 
 fo_status fo_train(const struct fo_run *r, const struct fo_train_hooks *h, struct fo_train_result *out)
 {
-	struct fo_session s = { .r = r, .h = h, .lock = -1 };
+	struct fo_session s = { .r = r, .h = h, .lock = -1, .log = -1 };
 	fo_status st;
 	*out = (struct fo_train_result){ .val_loss = NAN, .bigram_loss = NAN };
 	st = open_session(
@@ -481,6 +533,8 @@ fo_status fo_train(const struct fo_run *r, const struct fo_train_hooks *h, struc
 							 fo_arena_printf(&s.arena, "%s/timeline.fot", r->dir));
 			st = st == FO_OK ? wt : st;
 		}
+		if (st == FO_OK)
+			st = fo_session_log_close(&s);
 		if (st == FO_OK && r->sample_tokens)
 			st = fo_session_sample(&s, &out->sample);
 	}

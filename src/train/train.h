@@ -25,6 +25,7 @@ struct fo_train_plan {
 	const struct fo_program *program;
 	struct fo_memory memory; /* of the training step */
 	int64_t memory_other;    /* evaluation's arena beyond the step's, loader, recorder */
+	int64_t memory_checkpoint; /* the copy that is written while training goes on; 0: checkpoints are waited for */
 	int64_t memory_available;
 	struct fo_peak peak; /* flop_s 0: unknown, see peak.source */
 	enum fo_isa isa;
@@ -50,7 +51,9 @@ struct fo_train_hooks {
 	void (*plan)(void *ctx, const struct fo_train_plan *p); /* before anything is allocated for good */
 	void (*step)(void *ctx, const struct fo_train_step *s);
 	void (*eval)(void *ctx, int64_t step, double loss);
-	void (*checkpoint)(void *ctx, int64_t step, const char *path, double seconds);
+	/* A checkpoint is whole on the disk: seconds of writing, of which training waited `blocked`. Called between steps. */
+	void (*checkpoint)(void *ctx, int64_t step, const char *path, double seconds, double blocked);
+	void (*warn)(void *ctx, const char *text); /* one sentence: the run goes on, but its owner should know */
 	volatile sig_atomic_t *stop; /* not 0: checkpoint and return FO_EINTERRUPT */
 	bool dry_run;                /* return after plan() */
 	const char *run_json;        /* JSON that goes into run.json: options, version; may be NULL */
@@ -65,6 +68,7 @@ struct fo_train_result {
 	struct fo_mfu mfu;                       /* mean tokens of a step over the median step's time */
 	struct fo_profile profile;
 	struct fo_peak peak;
+	int64_t skipped, rewinds; /* steps refused by a guard; times the run went back */
 	int64_t planned_bytes,
 		measured_bytes; /* peak resident memory: promised and seen, both beyond what the process had before */
 	struct fo_state_use machine; /* of the loop: evaluations and checkpoints included; NAN where not readable */

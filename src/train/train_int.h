@@ -2,12 +2,12 @@
 #ifndef FO_TRAIN_TRAIN_INT_H
 #define FO_TRAIN_TRAIN_INT_H
 
+#include "base/json.h"
 #include "ckpt/ckpt.h"
 #include "kernel/place.h"
 #include "train/ports.h"
 #include "train/train.h"
 
-#include <stdio.h>
 
 struct fo_session {
 	const struct fo_run *r;
@@ -26,14 +26,19 @@ struct fo_session {
 	struct fo_peak peak;
 	struct fo_calibration calibration;
 	struct fo_ckpt_meta meta;
-	char *found_path;                 /* the newest checkpoint; NULL: none */
-	struct fo_ckpt_meta found;        /* its meta; zero when there is none or it is damaged */
+	char *found_path;                 /* the newest whole checkpoint; NULL: none */
+	struct fo_ckpt_meta found;        /* its meta; zero when there is none or none is whole */
 	struct fo_err found_error;        /* st FO_OK, or why it cannot be resumed from */
 	struct fo_st_tensor *weight, *state;
 	size_t weights, states, weight_cap, state_cap;
 	char *ckpt_dir, *log_path, *run_json;
-	FILE *log;
-	struct fo_str line;   /* one log line; grows once */
+	struct fo_saver *saver; /* NULL until the run begins */
+	bool async;             /* periodic checkpoints are copied and written by the saver's thread */
+	int log;                /* descriptor; -1: not open */
+	struct fo_str line;     /* what the log still lacks; one line, more only while its disk is full */
+	bool log_failed;        /* and was reported */
+	int64_t refused_in_row, rewinds_in_row;
+	bool torn; /* the weights are of no single moment: not to be saved */
 	double *step_seconds; /* of this process, for the median */
 	double *step_tokens;
 	int64_t steps_here, steps_kept; /* the arrays are rings of steps_kept */
@@ -53,20 +58,61 @@ struct fo_session {
 FO_CHECKED fo_status fo_session_sample(struct fo_session *s, char **text);
 /* src/train/state.c: tensors of the store by name, checkpoint and resume. */
 FO_CHECKED fo_status fo_session_tensors(struct fo_session *s);
-FO_CHECKED fo_status fo_session_save(struct fo_session *s, char *path, size_t size);
-/* Looks up and checks the newest checkpoint, once: its files are hashed. What is wrong with it is told by fo_session_resume,
- * after the plan was announced. */
+/* Looks up and checks the newest checkpoint, once: its files are hashed. A damaged one is passed over with a warning; that none is
+ * whole is told by fo_session_resume, after the plan was announced. */
 FO_CHECKED fo_status fo_session_find(struct fo_session *s);
 FO_CHECKED fo_status fo_session_resume(struct fo_session *s);
 /* src/train/machine.c: watches the machine from here on; looks at it when it is time to (or `last`) and logs what it saw. */
 void fo_session_watch_start(struct fo_session *s);
 FO_CHECKED fo_status fo_session_watch(struct fo_session *s, bool last);
+
+/* src/train/save.c: writing checkpoints, in a thread of their own where memory allows.
+ * One checkpoint is under way at most. Its state is a copy of the store, so training changes nothing that is being written; the
+ * copy is all that a step waits for, unless the one before is not done yet. */
+FO_CHECKED fo_status fo_saver_open(struct fo_session *s);
+void fo_saver_close(struct fo_session *s); /* waits for what is under way */
+int64_t fo_saver_bytes(const struct fo_session *s); /* of the copy; 0 without one */
+/* Begins a checkpoint of the session's state. What goes wrong from here on is a warning: the run goes on, older checkpoints stay. */
+void fo_session_save_begin(struct fo_session *s);
+/* Reports a checkpoint that has been finished, or failed, since the last call. Cheap: once a step. */
+void fo_session_save_poll(struct fo_session *s);
+/* Writes a checkpoint and waits: at the end, and when the run must stop. keep 0: removes no older one. */
+FO_CHECKED fo_status fo_session_save(struct fo_session *s, int keep);
+/* Waits for what is under way and saves what is not saved yet, because the run must end with `why`; returns why, with where the
+ * state lies as its hint. */
+fo_status fo_session_rescue(struct fo_session *s, fo_status why);
+/* Fills store and meta from the newest whole checkpoint, of a multiple of checkpoint.every where there is one, and removes those
+ * after it. *found false: there is none, nothing was changed. */
+FO_CHECKED fo_status fo_session_go_back(struct fo_session *s, bool *found);
+/* "checkpoints/step-00000100" of the newest checkpoint that is known to be whole; "": none. */
+void fo_session_saved(const struct fo_session *s, char *path, size_t size);
+
+/* src/train/guard.c: steps that must not be taken. */
+enum fo_verdict { FO_STEP_TAKEN, FO_STEP_SKIPPED, FO_STEP_REWOUND };
+/* The loss above which the coming step is a spike, 0 while there is too little to compare with:
+ *   median + z max(1.4826 MAD, 2^-8 median) of the last guard.spike-window losses that were taken
+ * MAD is the median of |loss - median|; 1.4826 = 1 / 0.6745 makes it the standard deviation of a normal distribution. A loss's
+ * resolution in bf16 (2^-8) is the least deviation: losses that hardly differ would else make noise a spike. */
+double fo_guard_limit(const struct fo_run *r, const struct fo_ckpt_meta *m, double *median, double *deviation);
+void fo_guard_remember(const struct fo_run *r, struct fo_ckpt_meta *m, double loss);
+/* After the step ran: was it taken? Warns, logs, goes back to a checkpoint. FO_ENUMERIC: the run has to stop. */
+FO_CHECKED fo_status fo_guard_judge(struct fo_session *s, const struct fo_train_step *t, enum fo_verdict *out);
+void fo_session_warn(struct fo_session *s, const char *fmt, ...) FO_PRINTF(2, 3);
+/* src/train/train.c: a step's batch, or an evaluation's of one micro-batch; the loader, from the state in s->meta on. */
+struct fo_batch_shape fo_session_shape(const struct fo_session *s, int64_t micro_batches);
+FO_CHECKED fo_status fo_session_open_loader(struct fo_session *s);
 /* src/train/log.c */
 FO_CHECKED fo_status fo_session_log_open(struct fo_session *s);
 FO_CHECKED fo_status fo_session_log_step(struct fo_session *s, const struct fo_train_step *t);
 FO_CHECKED fo_status fo_session_log_eval(struct fo_session *s, int64_t step, double loss);
-FO_CHECKED fo_status fo_session_log_checkpoint(struct fo_session *s, int64_t step, const char *path, double seconds);
 FO_CHECKED fo_status fo_session_log_machine(struct fo_session *s, const struct fo_state_use *u);
+FO_CHECKED fo_status fo_session_log_checkpoint(struct fo_session *s, int64_t step, const char *path, double seconds,
+					       double blocked);
+/* Other events: begin, add fields to the object, end. */
+void fo_session_log_begin(struct fo_session *s, struct fo_json *j, const char *event, int64_t step);
+FO_CHECKED fo_status fo_session_log_end(struct fo_session *s, struct fo_json *j);
+/* Whether all lines are in the file; tries once more. */
+FO_CHECKED fo_status fo_session_log_close(struct fo_session *s);
 /* Anonymous resident memory of this process in bytes; 0 where the system does not tell. */
 int64_t fo_memory_resident(void);
 /* Memory that this process may still take: free memory or the container's limit, whichever is less. */

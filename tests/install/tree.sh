@@ -10,9 +10,10 @@ for file in bin/flatout include/flatout.h "$libdir/libflatout.so" "$libdir/libfl
 	share/bash-completion/completions/flatout share/zsh/site-functions/_flatout share/fish/vendor_completions.d/flatout.fish; do
 	[ -s "$FLATOUT_STAGE/$file" ] || wrong "no '$file'"
 done
-# A page for flatout and for each command, nothing else.
+# A page for flatout, for each command and for a command's own ("data prepare"), nothing else.
 "$FLATOUT_STAGE/bin/flatout" --help | awk '/^[A-Z][a-z]*:$/ { on = 1; next } /^$/ { on = 0 } on { print "flatout-" $1 }' >"$tmp/want"
 echo flatout >>"$tmp/want"
+"$FLATOUT_STAGE/bin/flatout" help data | sed -n 's/^  flatout data \([a-z-]*\) .*/flatout-data-\1/p' >>"$tmp/want"
 for page in "$FLATOUT_STAGE"/share/man/man1/*; do
 	basename "$page" | sed 's/\.1\(\.gz\)*$//'
 done | sort >"$tmp/got"

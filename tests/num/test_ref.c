@@ -571,7 +571,28 @@ static void test_norm_and_clip(void **state)
 	assert_true(numbers(&k, 2)[0] == 2 / (norm + 1e-6));
 	numbers(&k, 0)[0] = NAN;
 	assert_true(fo_num_run(ref(FO_OP_clip), &k, 1));
-	assert_true(isnan(numbers(&k, 2)[0])); /* a broken gradient must not look like a small one */
+	assert_true(numbers(&k, 2)[0] == -1 && isnan(numbers(&k, 2)[1])); /* a broken gradient must not look like a small one */
+	numbers(&k, 0)[0] = INFINITY;
+	assert_true(fo_num_run(ref(FO_OP_clip), &k, 1));
+	assert_true(numbers(&k, 2)[0] == -1);
+	/* With the loss as fourth operand: not finite, above the limit, at the limit, no limit. */
+	struct fo_num_case with = c;
+	struct fo_num_data l;
+	fo_num_case_arg(&with, FO_F64, 1, 1, FO_READ, FO_NUM_POSITIVE, 1, 0);
+	fo_num_data_new(&l, &with, 1, true);
+	static const struct {
+		double loss, limit;
+		bool refused;
+	} step[] = { { NAN, 0, true }, { INFINITY, 0, true }, { 3.5, 3.4, true }, { 3.4, 3.4, false }, { 1e9, 0, false } };
+	for (size_t i = 0; i < sizeof step / sizeof *step; i++) {
+		numbers(&l, 0)[0] = 0.25;
+		numbers(&l, 1)[FO_HYPER_CLIP] = 1;
+		numbers(&l, 1)[FO_HYPER_LOSS_LIMIT] = step[i].limit;
+		numbers(&l, 3)[0] = step[i].loss;
+		assert_true(fo_num_run(ref(FO_OP_clip), &l, 1));
+		assert_true(numbers(&l, 2)[0] == (step[i].refused ? -1 : 1) && numbers(&l, 2)[1] == 0.5);
+	}
+	fo_num_data_free(&l);
 	fo_num_data_free(&s);
 	fo_num_data_free(&k);
 }

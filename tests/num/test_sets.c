@@ -1,6 +1,7 @@
 /* Every kernel of every set that this machine can run, against double precision: the contract of kernel.h. */
 #include "audit/engine/num.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -61,6 +62,36 @@ static void test_f64(void **state)
 {
 	(void)state;
 	check_dtype(FO_F64);
+}
+
+/* A refused step (scale -1): not a bit of moments, weights and master copies changes, in any set, whatever the gradient holds. */
+static void test_refused_step(void **state)
+{
+	(void)state;
+	struct fo_num_case *list = calloc(CASES, sizeof *list);
+	assert_non_null(list);
+	for (int s = 0; s < FO_ISA_COUNT && fo_kernel_sets[s]; s++)
+		for (int dtype = 0; dtype < 3 && fo_isa_have(fo_kernel_sets[s]->isa); dtype++) {
+			size_t n = fo_num_case_list(dtype, list, CASES);
+			for (size_t i = 0; i < n; i++) {
+				const struct fo_kernel *k = &fo_kernel_sets[s]->kernel[FO_OP_adamw];
+				struct fo_num_data before, after;
+				if (list[i].call.kind != FO_OP_adamw || !takes(k, &list[i]))
+					continue;
+				fo_num_data_new(&before, &list[i], i, i % 2);
+				fo_num_set(&before.call.arg[4], 0, 0, -1);
+				fo_num_set(&before.call.arg[2], 0, 0, NAN);
+				fo_num_data_copy(&after, &before);
+				assert_true(fo_num_run(k, &after, 2));
+				for (int a = 0; a < list[i].call.n; a++)
+					if (memcmp(before.block[a], after.block[a], before.bytes[a]))
+						fail_msg("set %s: %s changed operand %d of a refused step",
+							 fo_kernel_sets[s]->name, list[i].name, a);
+				fo_num_data_free(&before);
+				fo_num_data_free(&after);
+			}
+		}
+	free(list);
 }
 
 /* Larger products, where faster sets split the depth or use more than one block, in the three forms of training. */
@@ -178,6 +209,7 @@ int main(void)
 		cmocka_unit_test(test_f32),
 		cmocka_unit_test(test_bf16),
 		cmocka_unit_test(test_f64),
+		cmocka_unit_test(test_refused_step),
 		cmocka_unit_test(test_long_products),
 		cmocka_unit_test(test_null),
 		cmocka_unit_test(test_peak_burst),

@@ -226,6 +226,42 @@ static void test_refusals(void **state)
 	fo_opt_fini(&s.options);
 }
 
+/* Checkpoints that are written beside training: the bits of those that are waited for, as many as are asked for, and a copy that
+ * the memory plan has promised. Without memory for the copy training waits. */
+static void test_async(void **state)
+{
+	(void)state;
+	struct setup s[3];
+	struct watch w[3] = { 0 };
+	static const char *const name[] = { "beside", "waited", "narrow" };
+	for (int i = 0; i < 3; i++) {
+		char path[700];
+		setup(&s[i], name[i]);
+		s[i].run.ckpt_every = 1; /* each waits for the one before it */
+		s[i].run.ckpt_keep = 2;
+		s[i].run.ckpt_async = i == 1;
+		if (i == 2) { /* room for the run, not for the copy */
+			const struct fo_train_plan *p = &w[1].plan;
+			s[i].run.memory_limit = p->memory.arena + p->memory.persistent + p->memory.workspace + p->memory_other;
+		}
+		train_all(&s[i], &w[i]);
+		assert_true((w[i].plan.memory_checkpoint > 0) == (i == 0));
+		assert_true(i || w[i].plan.memory_checkpoint == w[i].plan.memory.persistent);
+		for (int step = 1; step <= STEPS; step++) {
+			snprintf(path, sizeof path, "%s/checkpoints/step-%08d", s[i].dir, step);
+			assert_true(fo_fs_exists(path) == (step > STEPS - 2));
+		}
+		if (i) {
+			assert_same_run(&s[0], &w[0], &s[i], &w[i]);
+			assert_same_file(&s[0], &s[i], "checkpoints/step-00000007/model.safetensors");
+			assert_same_file(&s[0], &s[i], "checkpoints/step-00000007/state.safetensors");
+			assert_same_file(&s[0], &s[i], "checkpoints/step-00000007/training.json");
+		}
+	}
+	for (int i = 0; i < 3; i++)
+		fo_opt_fini(&s[i].options);
+}
+
 /* ---- damaged tensors ---- */
 
 /* The manifest catches accidents; whoever edits it as well must still not reach memory that is not his. Bytes of the header are
@@ -258,7 +294,7 @@ static void test_hostile_tensors(void **state)
 			copy[i] = k < 64 ? (unsigned char)(1u << k % 8 | copy[i])
 					 : (unsigned char)evil[fo_rng_u64(5, (uint64_t)k + i) % (sizeof evil - 1)];
 		size_t len = k % 11 == 0 ? fo_rng_u64(6, (uint64_t)k) % good.len : good.len;
-		must(fo_fs_write_atomic(bad, copy, len));
+		must(fo_fs_write_new(bad, copy, len));
 		struct fo_st_file f;
 		fo_err_clear();
 		if (fo_st_open(&f, bad) != FO_OK) {
@@ -515,7 +551,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_resume),
-		cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_async), cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_no_allocation),
 		cmocka_unit_test(test_memory_limit),
 		cmocka_unit_test(test_reloaded_program),

@@ -2,6 +2,7 @@
 #define _DEFAULT_SOURCE
 #include "base/fs.h"
 
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -190,6 +191,60 @@ static void test_map(void **state)
 	assert_failed(fo_map_open(&m, "/dev/null"), FO_EIO, "not a regular file");
 }
 
+static fo_status touch_all(void *ctx)
+{
+	const struct fo_map *m = ctx;
+	unsigned sum = 0;
+	for (size_t i = 0; i < m->len; i++)
+		sum += m->data[i];
+	return sum ? FO_OK : fo_fail(FO_EBUG, "nothing was read");
+}
+
+static fo_status touch_guarded(void *ctx)
+{
+	assert_int_equal(fo_map_guard(touch_all, ctx), FO_EIO);
+	return FO_OK;
+}
+
+/* A mapped file that is cut, written to or removed while it is in use. */
+static void test_map_guard(void **state)
+{
+	(void)state;
+	enum { SIZE = 3 * 65536 }; /* several pages, whatever their size */
+	static char text[SIZE + 1];
+	struct fo_map m, other;
+	memset(text, 'x', SIZE);
+	put("cut", text);
+	put("other", "text");
+	assert_int_equal(fo_map_open(&other, in("other")), FO_OK);
+	assert_int_equal(fo_map_open(&m, in("cut")), FO_OK);
+	assert_int_equal(fo_map_guard(touch_all, &m), FO_OK);
+	assert_int_equal(fo_map_check(m.data), FO_OK);
+	assert_int_equal(truncate(in("cut"), 65536), 0);
+	assert_failed(fo_map_guard(touch_all, &m), FO_EIO, "cut' at byte 65536");
+	assert_failed(fo_map_check(m.data), FO_EIO, "has 65536 bytes now, 196608 when it was opened");
+	assert_int_equal(fo_map_guard(touch_guarded, &m), FO_OK); /* the inner one is left, not the outer */
+	assert_int_equal(fo_map_guard(touch_all, &other), FO_OK);
+	fo_map_close(&m);
+	assert_int_equal(fo_map_check(m.data), FO_OK); /* nothing that is open */
+
+	/* The same size, other bytes. */
+	int fd = open(in("other"), O_WRONLY);
+	struct timespec times[2] = { { .tv_sec = 1 }, { .tv_sec = 1 } };
+	assert_int_equal(pwrite(fd, "T", 1, 0), 1);
+	assert_int_equal(futimens(fd, times), 0); /* two writes within one tick of the clock are not the point here */
+	close(fd);
+	assert_failed(fo_map_check(other.data), FO_EIO, "other' was written to while it was in use");
+	fo_map_close(&other);
+
+	put("gone", "text");
+	assert_int_equal(fo_map_open(&other, in("gone")), FO_OK);
+	assert_int_equal(unlink(in("gone")), 0);
+	assert_int_equal(fo_map_check(other.data), FO_OK);
+	assert_int_equal(fo_map_guard(touch_all, &other), FO_OK);
+	fo_map_close(&other);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -200,6 +255,7 @@ int main(void)
 		cmocka_unit_test(test_remove_tree),
 		cmocka_unit_test(test_list),
 		cmocka_unit_test(test_map),
+		cmocka_unit_test(test_map_guard),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);
 }

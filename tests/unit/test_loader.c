@@ -410,6 +410,46 @@ static void test_open_and_close_at_any_moment(void **state)
 	drop_shard(&s);
 }
 
+struct naming {
+	const struct fo_shard *s;
+	const struct fo_batch_shape *shape;
+	const struct fo_batch *b;
+	int64_t tokens;
+	int64_t row, to; /* where the next piece must begin */
+};
+
+static void check_piece(void *ctx, const struct fo_piece *p)
+{
+	struct naming *n = ctx;
+	int64_t row = p->micro_batch * n->shape->rows + p->row;
+	if (row != n->row)
+		n->row = row, n->to = 0;
+	assert_true(p->doc >= 0 && p->doc < n->s->docs && p->tokens > 0 && p->from >= 0);
+	assert_true(n->s->doc_at[p->doc] + p->from + p->tokens <= n->s->doc_at[p->doc + 1]);
+	/* An id is its token's place in the shard: the batch itself says whose it is. */
+	for (int64_t i = 0; i < p->tokens; i++)
+		assert_int_equal(n->b->token[row * n->shape->seq + n->to + i], n->s->doc_at[p->doc] + p->from + i + 1);
+	n->to += p->tokens;
+	n->tokens += p->tokens;
+}
+
+static void test_pieces_name_the_documents_of_a_batch(void **state)
+{
+	(void)state;
+	struct fo_shard s = make_shard(30, 40, 5);
+	for (int packing = 0; packing < FO_PACK_COUNT; packing++) {
+		struct fo_batch_shape shape = { .seq = 16, .rows = 3, .micro_batches = 2, .packing = (enum fo_packing)packing };
+		struct fo_loader *l = open_at(&s, shape, 0, 9);
+		for (int64_t step = 0; step < 40; step++) { /* several epochs */
+			struct naming n = { .s = &s, .shape = &shape, .b = next(l), .row = -1 };
+			ok(fo_batch_pieces(&s, &shape, 9, step, check_piece, &n));
+			assert_int_equal(n.tokens, n.b->real_tokens);
+		}
+		fo_loader_close(l);
+	}
+	drop_shard(&s);
+}
+
 static void test_an_error_in_the_thread_reaches_the_caller(void **state)
 {
 	(void)state;
@@ -483,6 +523,7 @@ int main(void)
 		cmocka_unit_test(test_order_depends_on_seed_and_epoch),
 		cmocka_unit_test(test_a_batch_stays_until_the_next_call),
 		cmocka_unit_test(test_open_and_close_at_any_moment),
+		cmocka_unit_test(test_pieces_name_the_documents_of_a_batch),
 		cmocka_unit_test(test_an_error_in_the_thread_reaches_the_caller),
 		cmocka_unit_test(test_bad_arguments),
 	};

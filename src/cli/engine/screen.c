@@ -136,11 +136,13 @@ static void plan_json(const struct fo_train_plan *p, struct fo_str *out)
 	fo_json_text(&j, "precision", fo_numerics_name[g->run.precision]);
 	fo_json_int(&j, "slots", g->nslot);
 	fo_json_object(&j, "memory");
-	fo_json_int(&j, "total_bytes", p->memory.arena + p->memory.persistent + p->memory.workspace + p->memory_other);
+	fo_json_int(&j, "total_bytes", p->memory.arena + p->memory.persistent + p->memory.workspace + p->memory_other +
+						  p->memory_checkpoint);
 	fo_json_int(&j, "arena_bytes", p->memory.arena);
 	fo_json_int(&j, "persistent_bytes", p->memory.persistent);
 	fo_json_int(&j, "workspace_bytes", p->memory.workspace);
 	fo_json_int(&j, "other_bytes", p->memory_other);
+	fo_json_int(&j, "checkpoint_bytes", p->memory_checkpoint);
 	fo_json_int(&j, "available_bytes", p->memory_available);
 	fo_json_close(&j);
 	fo_json_text(&j, "isa", fo_isa_name[p->isa]);
@@ -160,7 +162,7 @@ static void on_plan(void *ctx, const struct fo_train_plan *p)
 {
 	struct fo_screen *s = ctx;
 	FILE *f = s->out;
-	char a[32], b[32], c[32], d[32], e[32], g[32];
+	char a[32], b[32], c[32], d[32], e[32], g[32], h[32];
 	const struct fo_model *m = &p->program->model;
 	long long mb = (long long)p->program->run.micro_batches, rows = (long long)p->program->run.rows,
 		  seq = (long long)p->program->run.seq;
@@ -178,11 +180,13 @@ static void on_plan(void *ctx, const struct fo_train_plan *p)
 		   fo_cli_plural(mb, "micro-batch", "micro-batches"), rows, fo_cli_plural(rows, "row", "rows"), seq,
 		   fo_numerics_name[p->program->run.precision], p->program->nslot);
 	fo_cli_put(f, "memory   ", LEAD,
-		   "%s: activations and gradients %s, weights and optimizer %s, workspace %s, other %s; %s available",
-		   fo_str_bytes(
-			   a, (double)(p->memory.arena + p->memory.persistent + p->memory.workspace + p->memory_other)),
+		   "%s: activations and gradients %s, weights and optimizer %s, workspace %s, other %s%s%s; %s available",
+		   fo_str_bytes(a, (double)(p->memory.arena + p->memory.persistent + p->memory.workspace +
+					    p->memory_other + p->memory_checkpoint)),
 		   fo_str_bytes(b, (double)p->memory.arena), fo_str_bytes(c, (double)p->memory.persistent),
 		   fo_str_bytes(d, (double)p->memory.workspace), fo_str_bytes(e, (double)p->memory_other),
+		   p->memory_checkpoint ? ", copy for checkpoints " : "",
+		   p->memory_checkpoint ? fo_str_bytes(h, (double)p->memory_checkpoint) : "",
 		   fo_str_bytes(g, (double)p->memory_available));
 	struct fo_str sets = { 0 };
 	for (int i = 0; i < FO_ISA_COUNT; i++)
@@ -229,13 +233,27 @@ static void on_eval(void *ctx, int64_t step, double loss)
 	fflush(s->out);
 }
 
-static void on_checkpoint(void *ctx, int64_t step, const char *path, double seconds)
+static void on_checkpoint(void *ctx, int64_t step, const char *path, double seconds, double blocked)
 {
 	struct fo_screen *s = ctx;
 	(void)step;
 	fo_screen_end_line(s);
-	fprintf(s->out, "checkpoint %s (%.1f s)\n", path, seconds);
+	if (blocked != seconds) /* written while training went on */
+		fprintf(s->out, "checkpoint %s (%.1f s; training waited %.3f s)\n", path, seconds, blocked);
+	else
+		fprintf(s->out, "checkpoint %s (%.1f s)\n", path, seconds);
 	fflush(s->out);
+}
+
+/* On standard error, like errors: who sends the progress away still sees it. */
+static void on_warn(void *ctx, const char *text)
+{
+	struct fo_screen *s = ctx;
+	char shown[8192];
+	fo_screen_end_line(s);
+	fflush(s->out);
+	fprintf(stderr, "warning: %s\n", fo_str_visible(shown, sizeof shown, text));
+	fflush(stderr);
 }
 
 void fo_screen_hooks(struct fo_screen *s, struct fo_train_hooks *h)
@@ -246,6 +264,7 @@ void fo_screen_hooks(struct fo_screen *s, struct fo_train_hooks *h)
 				      .step = on_step,
 				      .eval = on_eval,
 				      .checkpoint = on_checkpoint,
+				      .warn = on_warn,
 				      .stop = &fo_stop_requested };
 }
 
@@ -372,6 +391,10 @@ static void print_figures(FILE *f, const struct fo_train_result *r)
 		100 * ((double)r->measured_bytes / (double)r->planned_bytes - 1));
 	print_machine(f, r);
 	fprintf(f, "padding  %.1f %% of the tokens; truncated %.1f %%\n", 100 * r->waste, 100 * r->truncated);
+	if (r->skipped || r->rewinds)
+		fprintf(f, "guards   %lld %s skipped, went back %lld %s (whole run)\n", (long long)r->skipped,
+			fo_cli_plural(r->skipped, "step", "steps"), (long long)r->rewinds,
+			fo_cli_plural(r->rewinds, "time", "times"));
 	if (*r->checkpoint)
 		fprintf(f, "saved    %s\n", r->checkpoint);
 }
@@ -434,6 +457,8 @@ void fo_screen_summary_json(const struct fo_train_result *r, struct fo_str *out)
 	fo_json_real(&j, "joules_per_token", r->joules_per_token);
 	fo_json_real(&j, "huge_page_share", r->huge_share);
 	fo_json_close(&j);
+	fo_json_int(&j, "skipped", r->skipped);
+	fo_json_int(&j, "rewinds", r->rewinds);
 	fo_json_text(&j, "checkpoint", *r->checkpoint ? r->checkpoint : NULL);
 	fo_json_text(&j, "sample", r->sample);
 	fo_json_close(&j);

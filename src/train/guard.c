@@ -1,0 +1,287 @@
+/* Guards: a step whose loss or gradient is not finite, and a step whose loss is far above the last ones.
+ *
+ * Whether a step is taken is decided inside the program, by the operation that knows loss and norm before any weight is touched
+ * (clip, ops.def): the limit is part of the step's numbers, so no lane waits for the host. Here the decision is prepared and,
+ * afterwards, explained. */
+#include "train/train_int.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* A standard normal's upper quartile is 0.6745: MAD x 1 / 0.6745 estimates the standard deviation. */
+#define MAD_TO_DEVIATION 1.4826
+#define LOSS_RESOLUTION 0x1p-8 /* of bf16, relative */
+
+enum { NAMED = 8, LISTED = 64 }; /* documents on the terminal; in the log */
+
+void fo_session_warn(struct fo_session *s, const char *fmt, ...)
+{
+	char text[4096];
+	va_list ap;
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof text, fmt, ap);
+	va_end(ap);
+	if (s->h->warn)
+		s->h->warn(s->h->ctx, text);
+}
+
+/* ---- how high is too high ---- */
+
+/* Sorts by insertion: at most FO_CKPT_LOSSES numbers, and nothing is allocated. */
+static double median_of(double *v, int64_t n)
+{
+	for (int64_t i = 1; i < n; i++) {
+		double x = v[i];
+		int64_t k = i;
+		for (; k && v[k - 1] > x; k--)
+			v[k] = v[k - 1];
+		v[k] = x;
+	}
+	return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
+}
+
+double fo_guard_limit(const struct fo_run *r, const struct fo_ckpt_meta *m, double *median, double *deviation)
+{
+	double v[FO_CKPT_LOSSES];
+	int64_t n = m->losses < r->guard_spike_window ? m->losses : r->guard_spike_window;
+	const double *recent = m->recent_loss + (m->losses - n);
+	/* Half a window is the least: the median of a handful is noise itself. */
+	if (r->guard_spike == FO_SPIKE_OFF || n < r->guard_spike_window / 2)
+		return 0;
+	memcpy(v, recent, (size_t)n * sizeof *v);
+	*median = median_of(v, n);
+	for (int64_t i = 0; i < n; i++)
+		v[i] = fabs(recent[i] - *median);
+	*deviation = fmax(MAD_TO_DEVIATION * median_of(v, n), LOSS_RESOLUTION * fabs(*median));
+	return *median + r->guard_spike_z * *deviation;
+}
+
+void fo_guard_remember(const struct fo_run *r, struct fo_ckpt_meta *m, double loss)
+{
+	int64_t keep = r->guard_spike_window - 1;
+	if (r->guard_spike == FO_SPIKE_OFF) {
+		m->losses = 0;
+		return;
+	}
+	if (m->losses > keep) {
+		memmove(m->recent_loss, m->recent_loss + (m->losses - keep), (size_t)keep * sizeof *m->recent_loss);
+		m->losses = keep;
+	}
+	m->recent_loss[m->losses++] = loss;
+}
+
+/* ---- what the batch was made of ---- */
+
+struct documents {
+	int64_t doc[LISTED], n; /* n: how many different ones, of which the first LISTED are kept */
+};
+
+static void note_document(void *ctx, const struct fo_piece *p)
+{
+	struct documents *d = ctx;
+	for (int64_t i = 0; i < d->n && i < LISTED; i++)
+		if (d->doc[i] == p->doc)
+			return;
+	if (d->n < LISTED)
+		d->doc[d->n] = p->doc;
+	d->n++;
+}
+
+static fo_status list_documents(struct fo_session *s, int64_t data_step, struct documents *d)
+{
+	struct fo_batch_shape shape = fo_session_shape(s, s->r->micro_batches);
+	*d = (struct documents){ 0 };
+	return fo_batch_pieces(&s->corpus.train, &shape, s->meta.loader.seed, data_step, note_document, d);
+}
+
+/* " (books/a.jsonl line 7)"; "" where the shard does not know. */
+static void say_source(const struct fo_shard_sources *o, int64_t doc, char *out, size_t size)
+{
+	struct fo_doc_source from;
+	*out = 0;
+	if (!o->docs || fo_shard_source(o, doc, &from) != FO_OK)
+		return;
+	if (from.line)
+		snprintf(out, size, " (%s line %lld)", from.path, (long long)from.line);
+	else
+		snprintf(out, size, " (%s)", from.path);
+}
+
+/* Where the documents came from, if that can be read: naming them is worth a try, no more. */
+static void open_sources(struct fo_session *s, struct fo_shard_sources *o)
+{
+	*o = (struct fo_shard_sources){ 0 };
+	if (fo_shard_sources_open(o, &s->corpus.train, fo_arena_printf(&s->arena, "%s/data/train.shard", s->r->dir)) != FO_OK)
+		*o = (struct fo_shard_sources){ 0 };
+}
+
+/* "documents 17 (books/a.txt), 3 (books/b.txt) and 9 more of 'run/data/train.shard'" */
+static void say_documents(struct fo_session *s, const struct documents *d, char *out, size_t size)
+{
+	struct fo_shard_sources o;
+	char source[160];
+	open_sources(s, &o);
+	size_t n = (size_t)snprintf(out, size, "%s", d->n == 1 ? "document" : "documents");
+	for (int64_t i = 0; i < d->n && i < NAMED; i++) {
+		say_source(&o, d->doc[i], source, sizeof source);
+		n += (size_t)snprintf(out + n, size - n, "%s %lld%s", i ? "," : "", (long long)d->doc[i], source);
+	}
+	if (d->n > NAMED)
+		n += (size_t)snprintf(out + n, size - n, " and %lld more", (long long)(d->n - NAMED));
+	snprintf(out + n, size - n, " of '%.256s/data/train.shard'", s->r->dir);
+	fo_shard_sources_close(&o);
+}
+
+static void log_documents(struct fo_session *s, struct fo_json *j, int64_t data_step, const struct documents *d)
+{
+	struct fo_shard_sources o;
+	struct fo_doc_source from;
+	open_sources(s, &o);
+	fo_json_int(j, "data_step", data_step);
+	fo_json_array(j, "documents");
+	for (int64_t i = 0; i < d->n && i < LISTED; i++) {
+		bool known = o.docs && fo_shard_source(&o, d->doc[i], &from) == FO_OK;
+		fo_json_object(j, NULL);
+		fo_json_int(j, "document", d->doc[i]);
+		fo_json_text(j, "path", known ? from.path : NULL);
+		fo_json_int(j, "line", known ? from.line : 0);
+		fo_json_close(j);
+	}
+	fo_json_close(j);
+	fo_shard_sources_close(&o);
+}
+
+/* ---- verdicts ---- */
+
+/* The step counts, the optimizer's corrections do not: its moments saw nothing. */
+static fo_status skip_step(struct fo_session *s, const struct fo_train_step *t, enum fo_verdict *out)
+{
+	s->meta.step++;
+	s->meta.skipped++;
+	s->meta.loader = fo_loader_state(s->loader);
+	*out = FO_STEP_SKIPPED;
+	if (++s->refused_in_row < s->r->guard_limit)
+		return FO_OK;
+	return fo_hint(fo_fail(FO_ENUMERIC, "step %lld: %lld steps in a row were skipped", (long long)t->step,
+			       (long long)s->refused_in_row),
+		       "lower optim.lr, or look at the data that the warnings name");
+}
+
+static fo_status judge_nonfinite(struct fo_session *s, const struct fo_train_step *t, enum fo_verdict *out)
+{
+	bool skip = s->r->guard_nonfinite == FO_NONFINITE_SKIP;
+	int64_t data_step = fo_loader_state(s->loader).next_step - 1;
+	struct fo_exec_fault fault;
+	struct documents d;
+	struct fo_json j;
+	char named[2048];
+	/* Weights and batch are as they were: the same step again, looking at every number. */
+	FO_TRY(fo_exec_find_fault(s->exec, &fault));
+	FO_TRY(list_documents(s, data_step, &d));
+	say_documents(s, &d, named, sizeof named);
+	const char *where = fault.instance >= 0
+				    ? fault.text
+				    : "the step repeated has only finite values: memory or processor made a mistake";
+	fo_session_log_begin(s, &j, "nonfinite", t->step);
+	fo_json_text(&j, "action", skip ? "skip" : "stop");
+	fo_json_real(&j, "loss", t->loss);
+	fo_json_real(&j, "grad_norm", t->grad_norm);
+	fo_json_text(&j, "where", where);
+	log_documents(s, &j, data_step, &d);
+	FO_TRY(fo_session_log_end(s, &j));
+	if (!skip)
+		return fo_hint(fo_fail(FO_ENUMERIC, "step %lld: the loss is %g and the gradient norm %g: %s; the batch was %s",
+				       (long long)t->step, t->loss, t->grad_norm, where, named),
+			       "lower optim.lr, and if it comes again remove that checkpoint to go on from the one before; "
+			       "guard.nonfinite=skip goes on without the step");
+	fo_session_warn(s, "step %lld skipped: the loss is %g and the gradient norm %g: %s; the batch was %s",
+			(long long)t->step, t->loss, t->grad_norm, where, named);
+	return skip_step(s, t, out);
+}
+
+/* Goes back to a checkpoint and on with the data behind this batch. */
+static fo_status rewind_run(struct fo_session *s, int64_t data_step, bool *done)
+{
+	int64_t rewinds = s->meta.rewinds;
+	FO_TRY(fo_session_go_back(s, done));
+	if (!*done)
+		return FO_OK;
+	s->meta.rewinds = rewinds + 1;
+	s->meta.loader.next_step = data_step + 1;
+	fo_loader_close(s->loader);
+	s->loader = NULL;
+	s->ports.batch = NULL;
+	return fo_session_open_loader(s);
+}
+
+static fo_status judge_spike(struct fo_session *s, const struct fo_train_step *t, double median, double deviation,
+			     enum fo_verdict *out)
+{
+	static const char *const action[] = { "off", "warn", "skip", "rewind" };
+	int64_t data_step = fo_loader_state(s->loader).next_step - 1;
+	int mode = s->r->guard_spike;
+	bool back = false;
+	struct documents d;
+	struct fo_json j;
+	char named[2048], what[512];
+	FO_TRY(list_documents(s, data_step, &d));
+	say_documents(s, &d, named, sizeof named);
+	snprintf(what, sizeof what, "the loss %.4f is %.1f deviations above %.4f, the median of the last steps", t->loss,
+		 (t->loss - median) / deviation, median);
+	if (mode == FO_SPIKE_REWIND)
+		FO_TRY(rewind_run(s, data_step, &back));
+	if (mode == FO_SPIKE_REWIND && !back)
+		mode = FO_SPIKE_SKIP; /* no checkpoint yet */
+	fo_session_log_begin(s, &j, "spike", t->step);
+	fo_json_text(&j, "action", action[mode]);
+	fo_json_real(&j, "loss", t->loss);
+	fo_json_real(&j, "median", median);
+	fo_json_real(&j, "deviation", deviation);
+	fo_json_real(&j, "z", (t->loss - median) / deviation);
+	if (back)
+		fo_json_int(&j, "back_to", s->meta.step);
+	log_documents(s, &j, data_step, &d);
+	FO_TRY(fo_session_log_end(s, &j));
+	if (mode == FO_SPIKE_WARN) {
+		fo_session_warn(s, "step %lld: %s; the batch was %s", (long long)t->step, what, named);
+		return FO_OK;
+	}
+	if (!back) {
+		fo_session_warn(s, "step %lld skipped: %s; the batch was %s", (long long)t->step, what, named);
+		return skip_step(s, t, out);
+	}
+	fo_session_warn(s, "step %lld: %s; the batch was %s; going back to step %lld and on with the data behind it",
+			(long long)t->step, what, named, (long long)s->meta.step);
+	*out = FO_STEP_REWOUND;
+	if (++s->rewinds_in_row < s->r->guard_limit)
+		return FO_OK;
+	return fo_hint(fo_fail(FO_ENUMERIC, "step %lld: went back to step %lld %lld times", (long long)t->step,
+			       (long long)s->meta.step, (long long)s->rewinds_in_row),
+		       "lower optim.lr, or look at the data that the warnings name");
+}
+
+fo_status fo_guard_judge(struct fo_session *s, const struct fo_train_step *t, enum fo_verdict *out)
+{
+	bool refused = s->ports.scale[0] < 0;
+	double median = 0, deviation = 1, limit = fo_guard_limit(s->r, &s->meta, &median, &deviation);
+	*out = FO_STEP_TAKEN;
+	if (!isfinite(t->loss) || !isfinite(t->grad_norm)) {
+		if (refused)
+			return judge_nonfinite(s, t, out);
+		s->torn = true;
+		return fo_hint(fo_fail(FO_ENUMERIC,
+				       "step %lld: the loss is %g and the gradient norm %g, and the program of "
+				       "program.file does not refuse such a step",
+				       (long long)t->step, t->loss, t->grad_norm),
+			       "nothing was saved since the last checkpoint in '%s'", s->ckpt_dir);
+	}
+	if (limit > 0 && t->loss > limit)
+		FO_TRY(judge_spike(s, t, median, deviation, out));
+	if (*out == FO_STEP_TAKEN) {
+		s->refused_in_row = 0;
+		fo_guard_remember(s->r, &s->meta, t->loss);
+	}
+	return FO_OK;
+}

@@ -1,0 +1,299 @@
+#define _GNU_SOURCE /* gettid, SYS_gettid */
+#include "train/train_int.h"
+#include "base/clock.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* The writer yields to the threads that compute: weight 110 against their 1024 in Linux's fair scheduler (nice 10 against 0), so
+ * that it takes a tenth of one core while all are busy and still ends. */
+#define WRITER_NICE 10
+/* Pieces in which threads copy the state: large against a page, small against the state. */
+#define COPY_BYTES ((int64_t)4 << 20)
+
+struct fo_saver {
+	pthread_t thread;
+	bool started;
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	bool busy, quit, finished; /* guarded by lock; finished: done and not reported yet */
+	/* The job: the caller's while not busy, the thread's while busy. */
+	struct fo_ckpt_content content;
+	struct fo_ckpt_meta meta;
+	int keep;
+	void *copy;
+	int64_t copy_bytes;
+	struct fo_st_tensor *weight, *state; /* of the copy */
+	struct fo_err error;
+	double seconds, blocked;
+	/* The caller's alone. */
+	int64_t saved_step; /* the newest checkpoint that is known to be whole; -1: none */
+};
+
+static struct fo_ckpt_content content_of(struct fo_session *s)
+{
+	return (struct fo_ckpt_content){
+		.model = &s->model,
+		.weight_dtype = s->program.run.precision == FO_PRECISION_BF16 ? "bfloat16" : "float32",
+		.tokenizer = s->corpus.tokenizer,
+		.weight = s->weight,
+		.weights = s->weights,
+		.state = s->state,
+		.states = s->states,
+		.run_config_json = s->run_json,
+	};
+}
+
+/* The log reaches the disk before the checkpoint that it leads to. A log that cannot is no reason to lose the checkpoint. */
+static fo_status write_checkpoint(struct fo_session *s, const struct fo_ckpt_content *c,
+				  const struct fo_ckpt_meta *meta, int keep)
+{
+	if (s->log >= 0)
+		(void)!fdatasync(s->log);
+	return fo_ckpt_save(s->ckpt_dir, c, meta, keep);
+}
+
+/* ---- the writer ---- */
+
+static void *writer(void *arg)
+{
+	struct fo_session *s = arg;
+	struct fo_saver *v = s->saver;
+	setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), WRITER_NICE); /* without it: merely slower training */
+	/* The system hands out the copy's pages here, not while a step waits for the first copy. */
+	memset(v->copy, 0, (size_t)v->copy_bytes);
+	pthread_mutex_lock(&v->lock);
+	v->busy = false;
+	pthread_cond_broadcast(&v->changed);
+	for (;;) {
+		while (!v->busy && !v->quit)
+			pthread_cond_wait(&v->changed, &v->lock);
+		if (!v->busy)
+			break;
+		pthread_mutex_unlock(&v->lock);
+		int64_t t0 = fo_now_ns();
+		fo_status st = write_checkpoint(s, &v->content, &v->meta, v->keep);
+		pthread_mutex_lock(&v->lock);
+		v->seconds = (double)(fo_now_ns() - t0) * 1e-9;
+		if (st == FO_OK)
+			v->error.st = FO_OK;
+		else
+			fo_err_save(&v->error, st);
+		v->busy = false;
+		v->finished = true;
+		pthread_cond_broadcast(&v->changed);
+	}
+	pthread_mutex_unlock(&v->lock);
+	return NULL;
+}
+
+/* Tensors whose data lies in the copy where it lies in the store. */
+static struct fo_st_tensor *moved(const struct fo_session *s, const struct fo_st_tensor *t, size_t n, void *copy)
+{
+	struct fo_st_tensor *m = fo_xmalloc((n + 1) * sizeof *m);
+	int64_t bytes;
+	const unsigned char *from = fo_store_memory(s->store, &bytes);
+	for (size_t i = 0; i < n; i++) {
+		m[i] = t[i];
+		m[i].data = (unsigned char *)copy + ((const unsigned char *)t[i].data - from);
+	}
+	return m;
+}
+
+static fo_status start_writer(struct fo_session *s)
+{
+	struct fo_saver *v = s->saver;
+	sigset_t all, before;
+	fo_store_memory(s->store, &v->copy_bytes);
+	fo_status st = fo_pages_new((size_t)v->copy_bytes, &v->copy);
+	if (st != FO_OK)
+		return fo_wrap(st, "cannot hold the copy that checkpoints are written from");
+	v->weight = moved(s, s->weight, s->weights, v->copy);
+	v->state = moved(s, s->state, s->states, v->copy);
+	v->busy = true; /* until the thread is ready */
+	/* Signals are for the main thread, but for the one that a mapped file may raise here. */
+	sigfillset(&all);
+	sigdelset(&all, SIGBUS);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	int error = pthread_create(&v->thread, NULL, writer, s);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (error)
+		return fo_fail(FO_ENOMEM, "cannot start the thread that writes checkpoints: %s", strerror(error));
+	v->started = true;
+	return FO_OK;
+}
+
+fo_status fo_saver_open(struct fo_session *s)
+{
+	struct fo_saver *v = s->saver = fo_xmalloc(sizeof *v);
+	pthread_mutex_init(&v->lock, NULL);
+	pthread_cond_init(&v->changed, NULL);
+	v->saved_step = s->found_path ? s->found.step : -1;
+	return s->async ? start_writer(s) : FO_OK;
+}
+
+void fo_saver_close(struct fo_session *s)
+{
+	struct fo_saver *v = s->saver;
+	if (!v)
+		return;
+	if (v->started) {
+		pthread_mutex_lock(&v->lock);
+		v->quit = true;
+		pthread_cond_broadcast(&v->changed);
+		pthread_mutex_unlock(&v->lock);
+		pthread_join(v->thread, NULL);
+	}
+	fo_pages_free(v->copy, (size_t)v->copy_bytes);
+	free(v->weight);
+	free(v->state);
+	pthread_cond_destroy(&v->changed);
+	pthread_mutex_destroy(&v->lock);
+	free(v);
+	s->saver = NULL;
+}
+
+int64_t fo_saver_bytes(const struct fo_session *s)
+{
+	int64_t bytes;
+	fo_store_memory(s->store, &bytes);
+	return s->async ? (int64_t)fo_pages_size((size_t)bytes) : 0;
+}
+
+/* ---- the loop's side ---- */
+
+void fo_session_saved(const struct fo_session *s, char *path, size_t size)
+{
+	if (!s->saver || s->saver->saved_step < 0)
+		snprintf(path, size, "%s", "");
+	else
+		snprintf(path, size, "%s/step-%08lld", s->ckpt_dir, (long long)s->saver->saved_step);
+}
+
+/* The hook and the log line of a checkpoint that is whole. */
+static void report(struct fo_session *s, int64_t step, double seconds, double blocked)
+{
+	char path[512];
+	s->saver->saved_step = step;
+	s->rewinds_in_row = 0;
+	fo_session_saved(s, path, sizeof path);
+	if (s->h->checkpoint)
+		s->h->checkpoint(s->h->ctx, step, path, seconds, blocked);
+	if (fo_session_log_checkpoint(s, step, path, seconds, blocked) != FO_OK)
+		fo_session_warn(s, "%s", fo_err_text());
+}
+
+static void settle(struct fo_session *s, bool wait)
+{
+	struct fo_saver *v = s->saver;
+	if (!v->started)
+		return;
+	pthread_mutex_lock(&v->lock);
+	while (wait && v->busy)
+		pthread_cond_wait(&v->changed, &v->lock);
+	bool finished = v->finished;
+	v->finished = false;
+	pthread_mutex_unlock(&v->lock);
+	if (!finished)
+		return;
+	if (v->error.st == FO_OK)
+		report(s, v->meta.step, v->seconds, v->blocked);
+	else
+		fo_session_warn(s, "%s; training goes on, and the checkpoints before it stay", v->error.text);
+}
+
+void fo_session_save_poll(struct fo_session *s) { settle(s, false); }
+
+static void copy_store(struct fo_session *s)
+{
+	int64_t n;
+	const unsigned char *from = fo_store_memory(s->store, &n);
+	unsigned char *to = s->saver->copy;
+#pragma omp parallel for schedule(static) num_threads(s->options.threads)
+	for (int64_t at = 0; at < n; at += COPY_BYTES)
+		memcpy(to + at, from + at, (size_t)(n - at < COPY_BYTES ? n - at : COPY_BYTES));
+}
+
+void fo_session_save_begin(struct fo_session *s)
+{
+	struct fo_saver *v = s->saver;
+	if (!v->started) {
+		if (fo_session_save(s, (int)s->r->ckpt_keep) != FO_OK)
+			fo_session_warn(s, "%s; training goes on, and the checkpoints before it stay", fo_err_text());
+		return;
+	}
+	int64_t t0 = fo_now_ns();
+	settle(s, true);
+	copy_store(s);
+	v->content = content_of(s);
+	v->content.weight = v->weight;
+	v->content.state = v->state;
+	v->meta = s->meta;
+	v->keep = (int)s->r->ckpt_keep;
+	v->blocked = (double)(fo_now_ns() - t0) * 1e-9;
+	pthread_mutex_lock(&v->lock);
+	v->busy = true;
+	pthread_cond_broadcast(&v->changed);
+	pthread_mutex_unlock(&v->lock);
+}
+
+fo_status fo_session_save(struct fo_session *s, int keep)
+{
+	struct fo_ckpt_content c = content_of(s);
+	int64_t t0 = fo_now_ns();
+	settle(s, true);
+	FO_TRY(write_checkpoint(s, &c, &s->meta, keep));
+	double seconds = (double)(fo_now_ns() - t0) * 1e-9;
+	report(s, s->meta.step, seconds, seconds);
+	return FO_OK;
+}
+
+fo_status fo_session_rescue(struct fo_session *s, fo_status why)
+{
+	struct fo_err cause;
+	char path[512];
+	fo_err_save(&cause, why);
+	settle(s, true);
+	if (s->meta.step > s->saver->saved_step && s->meta.step > 0 && fo_session_save(s, 0) != FO_OK)
+		fo_session_warn(s, "%s", fo_err_text());
+	fo_session_saved(s, path, sizeof path);
+	fo_err_raise(&cause);
+	if (!*path)
+		return why;
+	if (cause.hint[0])
+		return fo_hint(why, "the state after step %lld is saved in '%s'; %s", (long long)s->saver->saved_step, path,
+			       cause.hint);
+	return fo_hint(why, "the state after step %lld is saved in '%s'; the same command goes on from there",
+		       (long long)s->saver->saved_step, path);
+}
+
+fo_status fo_session_go_back(struct fo_session *s, bool *found)
+{
+	struct fo_arena a = { 0 };
+	struct fo_ckpt_meta m;
+	char *path;
+	settle(s, true);
+	/* A checkpoint that an interruption left does not count where there is a periodic one: a run that nobody stopped would go
+	 * back further, and the two must stay the same. */
+	fo_status st = fo_ckpt_pick(&a, s->ckpt_dir, s->r->ckpt_every, NULL, NULL, &path, &m);
+	if (st == FO_OK && !path)
+		st = fo_ckpt_pick(&a, s->ckpt_dir, 0, NULL, NULL, &path, &m);
+	*found = st == FO_OK && path;
+	if (*found) {
+		st = fo_ckpt_read(path, s->weight, s->weights, s->state, s->states);
+		s->torn = st != FO_OK; /* weights of two moments */
+	}
+	if (*found && st == FO_OK) {
+		st = fo_ckpt_forget(s->ckpt_dir, m.step);
+		s->meta = m;
+		s->saver->saved_step = m.step;
+	}
+	fo_arena_fini(&a);
+	return st;
+}
