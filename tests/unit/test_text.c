@@ -423,6 +423,11 @@ static void test_bombs_and_large_windows(void **state)
 	all_fini(&a);
 	ok(read_one(put("mild", bomb.data, frame.len * 60), NULL, &a)); /* below 64 MiB nothing is suspicious */
 	all_fini(&a);
+	frame.len = bomb.len = 0;
+	gz(&frame, line, 1 << 20);
+	for (int i = 0; i < 70; i++)
+		fo_str_append(&bomb, frame.data, frame.len);
+	expect(put("gzip bomb", bomb.data, bomb.len), NULL, FO_EFORMAT, "more than 200 times");
 	ZSTD_CCtx *c = ZSTD_createCCtx(); /* a window of 256 MiB, declared in the header */
 	ZSTD_CCtx_setParameter(c, ZSTD_c_windowLog, 28);
 	ZSTD_inBuffer in = { line, 1000, 0 };
