@@ -237,6 +237,24 @@ static void test_pick(void **state)
 	must(fo_fs_remove_tree(dir));
 }
 
+/* Who reads a live run leaves the checkpoint that is being written; who trains clears away what killed runs left. */
+static void test_readers_remove_nothing(void **state)
+{
+	(void)state;
+	struct fo_arena a = { 0 };
+	char *path, writing[128];
+	must(save(10, 0));
+	snprintf(writing, sizeof writing, "%s/.tmp-step-00000020", dir);
+	must(fo_fs_mkdirs(writing));
+	must(fo_ckpt_newest(&a, dir, &path));
+	assert_non_null(strstr(path, "step-00000010"));
+	assert_int_equal(count(".tmp"), 1);
+	must(fo_ckpt_latest(&a, dir, &path));
+	assert_int_equal(count(".tmp"), 0);
+	fo_arena_fini(&a);
+	must(fo_fs_remove_tree(dir));
+}
+
 static void test_forget(void **state)
 {
 	(void)state;
@@ -388,7 +406,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_round_trip), cmocka_unit_test(test_keep), cmocka_unit_test(test_damaged), cmocka_unit_test(test_hostile_json),
-		cmocka_unit_test(test_pick), cmocka_unit_test(test_forget), cmocka_unit_test(test_manifest_is_of_what_was_written),
+		cmocka_unit_test(test_pick), cmocka_unit_test(test_readers_remove_nothing), cmocka_unit_test(test_forget), cmocka_unit_test(test_manifest_is_of_what_was_written),
 		cmocka_unit_test(test_refused), cmocka_unit_test(test_killed),
 	};
 	return cmocka_run_group_tests(tests, make_dir, remove_dir);
