@@ -48,9 +48,10 @@ endforeach()
 # Waiting threads sleep: several tests share the cores, and a spinning barrier would starve the others.
 set(FO_TEST_ENV "FLATOUT_SOURCE=${CMAKE_CURRENT_SOURCE_DIR}" OMP_WAIT_POLICY=passive LC_ALL=C.UTF-8
 	ASAN_OPTIONS=allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1)
-set(FO_TEST_TIMEOUT 120)
+# Against hangs, not for speed: a busy machine takes many times as long.
+set(FO_TEST_TIMEOUT 300)
 if(FLATOUT_SANITIZE)
-	set(FO_TEST_TIMEOUT 300)
+	set(FO_TEST_TIMEOUT 600)
 elseif(CMAKE_CROSSCOMPILING)
 	set(FO_TEST_TIMEOUT 480) # an emulated program takes five times as long, most of it to start
 endif()
