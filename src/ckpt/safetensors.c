@@ -206,20 +206,22 @@ static fo_status read_header(struct fo_st_file *f, const char *path, json_t *roo
 	return FO_OK;
 }
 
-fo_status fo_st_open(struct fo_st_file *f, const char *path)
+struct opening {
+	struct fo_st_file *f;
+	const char *path;
+};
+
+static fo_status open_mapped(void *ctx)
 {
-	*f = (struct fo_st_file){ 0 };
-	FO_TRY(fo_map_open(&f->map, path));
+	struct fo_st_file *f = ((struct opening *)ctx)->f;
+	const char *path = ((struct opening *)ctx)->path;
 	uint64_t len = 0;
 	if (f->map.len >= 8)
 		memcpy(&len, f->map.data, 8);
-	if (f->map.len < 8 || len > MAX_HEADER || len > f->map.len - 8) {
-		size_t have = f->map.len;
-		fo_map_close(&f->map);
+	if (f->map.len < 8 || len > MAX_HEADER || len > f->map.len - 8)
 		return fo_fail(FO_EFORMAT,
 			       "'%s' is not a safetensors file: it has %zu bytes and its header claims %llu", path,
-			       have, (unsigned long long)len);
-	}
+			       f->map.len, (unsigned long long)len);
 	json_error_t err;
 	json_t *root = json_loadb((const char *)f->map.data + 8, (size_t)len, JSON_REJECT_DUPLICATES, &err);
 	f->data = f->map.data + 8 + len;
@@ -228,6 +230,14 @@ fo_status fo_st_open(struct fo_st_file *f, const char *path)
 			    : fo_fail(FO_EFORMAT, "'%s': the safetensors header is not JSON: %s", path,
 				      fo_str_visible(seen, sizeof seen, err.text));
 	json_decref(root);
+	return st;
+}
+
+fo_status fo_st_open(struct fo_st_file *f, const char *path)
+{
+	*f = (struct fo_st_file){ 0 };
+	FO_TRY(fo_map_open(&f->map, path));
+	fo_status st = fo_map_guard(open_mapped, &(struct opening){ f, path });
 	if (st != FO_OK)
 		fo_st_close(f);
 	return st;
@@ -312,6 +322,30 @@ static int element_type(const struct fo_st_entry *e)
 	return strcmp(e->dtype, "F16") ? -1 : F16;
 }
 
+struct copying {
+	const struct fo_st_tensor *t;
+	const unsigned char *src; /* in the map */
+	int from;
+};
+
+static fo_status copy_rows(void *ctx)
+{
+	const struct copying *c = ctx;
+	const struct fo_st_tensor *t = c->t;
+	const unsigned char *src = c->src;
+	int from = c->from;
+	size_t fs = from == F16 ? 2 : fo_dtype_bytes(from), ts = fo_dtype_bytes(t->dtype);
+	for (int64_t r = 0; r < t->rows; r++, src += (size_t)t->cols * fs) {
+		unsigned char *dst = (unsigned char *)t->data + (size_t)(r * t->ld) * ts;
+		if (from == t->dtype)
+			memcpy(dst, src, (size_t)t->cols * ts);
+		else
+			for (int64_t c = 0; c < t->cols; c++)
+				store_element(dst + (size_t)c * ts, t->dtype, load_element(src + (size_t)c * fs, from));
+	}
+	return FO_OK;
+}
+
 fo_status fo_st_copy_entry(const struct fo_st_file *f, const char *path, const struct fo_st_entry *e,
 			   const struct fo_st_tensor *t)
 {
@@ -322,17 +356,7 @@ fo_status fo_st_copy_entry(const struct fo_st_file *f, const char *path, const s
 	if (from < 0 || (from == FO_I32) != (t->dtype == FO_I32))
 		return fo_fail(FO_EUNSUPPORTED, "'%s': tensor '%s' is %s, expected F32, BF16, F16 or F64", path,
 			       t->name, e->dtype);
-	size_t fs = from == F16 ? 2 : fo_dtype_bytes(from), ts = fo_dtype_bytes(t->dtype);
-	const unsigned char *src = f->data + e->begin;
-	for (int64_t r = 0; r < t->rows; r++, src += (size_t)t->cols * fs) {
-		unsigned char *dst = (unsigned char *)t->data + (size_t)(r * t->ld) * ts;
-		if (from == t->dtype)
-			memcpy(dst, src, (size_t)t->cols * ts);
-		else
-			for (int64_t c = 0; c < t->cols; c++)
-				store_element(dst + (size_t)c * ts, t->dtype, load_element(src + (size_t)c * fs, from));
-	}
-	return FO_OK;
+	return fo_map_guard(copy_rows, &(struct copying){ t, f->data + e->begin, from });
 }
 
 fo_status fo_st_copy(const struct fo_st_file *f, const char *path, const struct fo_st_tensor *t)

@@ -218,6 +218,32 @@ static void print_overhead(const struct fo_limits *m)
 	printf("  collectives   not measured: no ranks\n");
 }
 
+/* In what state the machine was measured. */
+static void print_state(const struct fo_limits_state *s)
+{
+	const struct fo_state_use *u = &s->use;
+	struct fo_str line = { 0 };
+	const struct {
+		double v;
+		const char *form;
+	} part[] = { { u->clock_hz * 1e-9, "clock %.2f GHz" },
+		     { 100 * u->steal, "steal %.1f %%" },
+		     { u->throttles, "%.0f thermal events" },
+		     { u->limited_s > 0 ? u->limited_s : NAN, "held back %.1f s by the cgroup" },
+		     { u->joules / u->seconds, "%.1f W" },
+		     { u->load, "load %.1f" } };
+	for (size_t i = 0; i < sizeof part / sizeof *part; i++)
+		if (!isnan(part[i].v)) {
+			fo_str_puts(&line, line.len ? ", " : "");
+			fo_str_printf(&line, part[i].form, part[i].v);
+		}
+	if (*s->governor)
+		fo_str_printf(&line, "%sgovernor %s", line.len ? ", " : "", s->governor);
+	if (u->seconds > 0)
+		fo_cli_put(stdout, "machine meanwhile: ", "  ", "%s", line.len ? line.data : "not readable");
+	fo_str_fini(&line);
+}
+
 static void print_profile(const struct fo_limits *m, const struct fo_roofline *f, bool all)
 {
 	struct fo_arena a = { 0 };
@@ -227,6 +253,7 @@ static void print_profile(const struct fo_limits *m, const struct fo_roofline *f
 	if (*m->date)
 		printf("kernels up to %s, %d thread%s, calibrated %s\n", m->isa, f->threads, f->threads == 1 ? "" : "s",
 		       m->date);
+	print_state(&m->state);
 	printf("\n");
 	fo_roofline_text(f, speaks_utf8(), wants_colour(), &picture);
 	fputs(picture.data, stdout);

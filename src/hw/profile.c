@@ -87,7 +87,7 @@ void fo_limits_peak_raise(struct fo_limits *m, const struct fo_limits_peak *p)
 /* ---- reading: every value is checked, the first that is wrong is named ---- */
 
 struct reader {
-	const char *where, *list; /* file; "peaks", "rows" or "" */
+	const char *where, *list; /* file; "peaks", "rows", "state" or "" */
 	size_t at;                /* entry of the list */
 	fo_status st;
 };
@@ -96,7 +96,9 @@ static void bad(struct reader *r, const char *key, const char *expected)
 {
 	if (r->st != FO_OK)
 		return;
-	if (*r->list)
+	if (!strcmp(r->list, "state"))
+		r->st = fo_fail(FO_EFORMAT, "'%s': state.%s: expected %s", r->where, key, expected);
+	else if (*r->list)
 		r->st = fo_fail(FO_EFORMAT, "'%s': %s[%zu].%s: expected %s", r->where, r->list, r->at, key, expected);
 	else
 		r->st = fo_fail(FO_EFORMAT, "'%s': %s: expected %s", r->where, key, expected);
@@ -226,6 +228,26 @@ static void read_lists(struct reader *r, const json_t *j, struct fo_limits *m)
 	}
 }
 
+/* Absent in the profiles of versions that did not record it. */
+static void read_state(struct reader *r, const json_t *root, struct fo_limits_state *s)
+{
+	const json_t *j = json_object_get(root, "state");
+	struct fo_state_use *u = &s->use;
+	if (!j)
+		return;
+	r->list = "state";
+	if (!json_is_null(json_object_get(j, "governor")))
+		read_text(r, j, "governor", false, s->governor, sizeof s->governor);
+	u->seconds = read_real(r, j, "seconds", SECONDS_LO, SECONDS_HI, false);
+	u->steal = read_real(r, j, "steal", 0, 1, true);
+	u->clock_hz = read_real(r, j, "clock_hz", 0, RATE_HI, true);
+	u->throttles = read_real(r, j, "throttles", 0, WORK_HI, true);
+	u->limited_s = read_real(r, j, "limited_seconds", 0, WORK_HI, true);
+	u->joules = read_real(r, j, "joules", 0, WORK_HI, true);
+	u->load = read_real(r, j, "load", 0, WORK_HI, true);
+	r->list = "";
+}
+
 fo_status fo_limits_parse(const char *text, size_t len, const char *where, struct fo_limits *m)
 {
 	json_error_t e;
@@ -248,6 +270,7 @@ fo_status fo_limits_parse(const char *text, size_t len, const char *where, struc
 		read_text(&r, j, "date", false, got.date, sizeof got.date);
 		read_text(&r, j, "method", false, got.method, sizeof got.method);
 		got.cache_bytes = read_int(&r, json_object_get(j, "cache_bytes"), "cache_bytes", 0, (int64_t)1 << 50);
+		read_state(&r, j, &got.state);
 		read_lists(&r, j, &got);
 	}
 	json_decref(j);
@@ -322,6 +345,12 @@ void fo_limits_json(const struct fo_limits *m, struct fo_str *out)
 	fo_json_int(&j, "cache_bytes", m->cache_bytes);
 	fo_json_text(&j, "date", m->date);
 	fo_json_text(&j, "method", m->method);
+	if (m->state.use.seconds > 0) {
+		fo_json_object(&j, "state");
+		fo_state_use_json(&m->state.use, &j);
+		fo_json_text(&j, "governor", *m->state.governor ? m->state.governor : NULL);
+		fo_json_close(&j);
+	}
 	fo_json_array(&j, "peaks");
 	for (size_t i = 0; i < m->peaks; i++)
 		peak_json(&j, &m->peak[i]);

@@ -19,6 +19,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "hw/quiet.h"
+#include "hw/state.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -43,9 +44,15 @@ struct fo_limits_row {
 	double flop, bytes;           /* of one span: executed, moved at least (each operand once) */
 	struct fo_quiet_stats time;
 };
+/* What the machine did while the rows were measured: hw/state.h. seconds 0: not recorded. */
+struct fo_limits_state {
+	struct fo_state_use use;
+	char governor[32]; /* of cpufreq, at the end; "": not readable */
+};
 struct fo_limits {
 	char cpu[80], isa[8], date[32], method[240]; /* isa, date, method of the newest calibration; "" before the first */
 	int64_t cache_bytes;                         /* all caches of the last level; 0: not known */
+	struct fo_limits_state state;                /* of the newest calibration */
 	struct fo_limits_peak *peak;
 	struct fo_limits_row *row;
 	size_t peaks, rows, peak_cap, row_cap;

@@ -344,10 +344,10 @@ static double energy_between(const struct fo_state *a, const struct fo_state *b)
 
 struct fo_state_use fo_state_between(const struct fo_state *a, const struct fo_state *b)
 {
-	double ticks = grown(a->cpu_ticks, b->cpu_ticks);
+	double ticks = grown(a->cpu_ticks, b->cpu_ticks), stolen = grown(a->steal_ticks, b->steal_ticks);
 	return (struct fo_state_use){
 		.seconds = (double)(b->when_ns - a->when_ns) * 1e-9,
-		.steal = ticks > 0 ? grown(a->steal_ticks, b->steal_ticks) / ticks : NAN,
+		.steal = ticks > 0 && stolen <= ticks ? stolen / ticks : NAN, /* idle and iowait may go back */
 		.clock_hz = (a->clock_hz + b->clock_hz) / 2,
 		.throttles = grown(a->throttles, b->throttles),
 		.limited_s = grown(a->limited_s, b->limited_s),
@@ -359,7 +359,8 @@ struct fo_state_use fo_state_between(const struct fo_state *a, const struct fo_s
 void fo_state_watch_start(struct fo_state_watch *w, const char *root)
 {
 	*w = (struct fo_state_watch){ .root = root };
-	fo_state_read(&w->last, root);
+	fo_state_read(&w->first, root);
+	w->last = w->first;
 }
 
 struct fo_state_use fo_state_watch_sample(struct fo_state_watch *w)
@@ -371,7 +372,6 @@ struct fo_state_use fo_state_watch_sample(struct fo_state_watch *w)
 	w->parts++;
 	/* One part that could not be read makes its sum unreadable: NAN stays. */
 	s->seconds += u.seconds;
-	s->steal += u.steal * u.seconds;
 	s->clock_hz += u.clock_hz * u.seconds;
 	s->throttles += u.throttles;
 	s->limited_s += u.limited_s;
@@ -385,7 +385,8 @@ struct fo_state_use fo_state_watch_total(const struct fo_state_watch *w)
 	struct fo_state_use u = w->sum;
 	if (!w->parts || !(u.seconds > 0))
 		return (struct fo_state_use){ 0, NAN, NAN, NAN, NAN, NAN, NAN };
-	u.steal /= u.seconds;
+	/* Not summed from parts: of a part shorter than the clock's tick (10 ms) nothing is known, of the whole it is. */
+	u.steal = fo_state_between(&w->first, &w->last).steal;
 	u.clock_hz /= u.seconds;
 	return u;
 }

@@ -58,7 +58,7 @@ struct fo_state_use fo_state_between(const struct fo_state *a, const struct fo_s
 /* A run watched by snapshots: energy counters wrap within minutes, clocks move, so two are not enough for long. */
 struct fo_state_watch {
 	const char *root;
-	struct fo_state last;
+	struct fo_state first, last;
 	struct fo_state_use sum; /* clock_hz: time-weighted sum of the parts */
 	int parts;
 };

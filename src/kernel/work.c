@@ -95,6 +95,10 @@ void fo_work_of_op(struct fo_work *w, enum fo_isa isa, const struct fo_program *
 	finish(w, isa, threads);
 	w->flop = cost.exec;
 	w->bytes = cost.bytes;
+	/* Rows are added to in every micro-batch; the first one clears the whole table before. */
+	if (o->kind == FO_OP_embed_bwd)
+		w->bytes += (double)w->call.arg[2].rows * (double)w->call.arg[2].cols *
+			    (double)fo_dtype_bytes(w->call.arg[2].dtype);
 }
 
 /* ---- memory ---- */

@@ -4,6 +4,7 @@
 #include "kernel/calibrate.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static fo_status open_tokenizer(struct fo_arena *a, struct fo_corpus *c, const struct fo_run *r, const char *dir,
@@ -117,6 +118,7 @@ static fo_status open_all(struct fo_arena *a, struct fo_corpus *c, const struct 
 	bool prepared = *r->data && is_prepared(a, r->data);
 	char *dir = prepared ? fo_arena_strdup(a, r->data) : fo_arena_printf(a, "%s/data", r->dir),
 	     *train = fo_arena_printf(a, "%s/train.shard", dir), *val = fo_arena_printf(a, "%s/val.shard", dir);
+	c->dir = fo_xstrdup(dir);
 	if (!*r->data && !fo_fs_exists(train))
 		return fo_hint(fo_fail(FO_EARG, "data.path is empty and '%s' holds no shards", dir),
 			       "say what to train on: --data.path=FILE_OR_FOLDER");
@@ -165,5 +167,6 @@ void fo_corpus_close(struct fo_corpus *c)
 		fo_shard_close(&c->val);
 	fo_shard_sources_close(&c->train_sources);
 	fo_tokenizer_free(c->tokenizer);
+	free(c->dir);
 	*c = (struct fo_corpus){ 0 };
 }

@@ -61,8 +61,8 @@ fo_status fo_session_resume(struct fo_session *s)
 	if (m.tokenizer_checksum != s->meta.tokenizer_checksum || m.loader.shard_checksum != s->corpus.train.checksum)
 		return fo_hint(fo_fail(FO_EARG,
 				       "checkpoint '%s' was trained on other data or with another tokenizer than "
-				       "'%s/data' holds",
-				       path, s->r->dir),
+				       "'%s' holds",
+				       path, s->corpus.dir),
 			       "restore that folder or choose another run.dir");
 	/* The batch of a step depends on the shape: another one would go on in the middle of other text. */
 	if (m.seq != s->meta.seq || m.rows_per_step != s->meta.rows_per_step || m.packing != s->meta.packing)

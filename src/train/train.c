@@ -535,6 +535,7 @@ fo_status fo_train(const struct fo_run *r, const struct fo_train_hooks *h, struc
 		}
 		if (st == FO_OK)
 			st = fo_session_log_close(&s);
+		fo_place_undo(&s.place); /* the sample's lanes would inherit the one processor that this thread computes on */
 		if (st == FO_OK && r->sample_tokens)
 			st = fo_session_sample(&s, &out->sample);
 	}

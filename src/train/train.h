@@ -95,6 +95,7 @@ FO_CHECKED fo_status fo_weights_check(const struct fo_program *p, const char *di
 /* Opens the run's tokenizer and shards: those of data.path when that is a folder that `flatout data prepare` made, else those
  * of DIR/data, which are made once, from data.path, and kept. stop as with fo_tokenizer_train. */
 struct fo_corpus {
+	char *dir; /* that holds the shards */
 	struct fo_tokenizer *tokenizer;
 	struct fo_shard train, val;
 	struct fo_shard_sources train_sources; /* docs 0: not known */

@@ -1,13 +1,15 @@
 /* Guards: a step that must not be taken changes nothing, its cause is named, and going on is the same with and without an
  * interruption. */
-#define _XOPEN_SOURCE 700 /* mkdtemp, setenv */
+#define _GNU_SOURCE /* sched_getaffinity; mkdtemp, setenv */
 
 #include "support/step.h"
 #include "base/clock.h"
 #include "base/fs.h"
 #include "train/train_int.h"
 
+#include <dirent.h>
 #include <math.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -194,14 +196,32 @@ struct watch {
 	int steps, warnings, spikes;
 	int64_t stop_after;
 	volatile sig_atomic_t stop;
+	int cpu, bound; /* the most threads seen that may use this processor only; */
 	char warning[2048];
 };
+
+/* Threads of this process that may use this processor only. */
+static int bound_threads(int cpu)
+{
+	int n = 0;
+	DIR *d = opendir("/proc/self/task");
+	assert_non_null(d);
+	for (struct dirent *e; (e = readdir(d));) {
+		cpu_set_t set;
+		int id = atoi(e->d_name);
+		n += id > 0 && !sched_getaffinity(id, sizeof set, &set) && CPU_COUNT(&set) == 1 && CPU_ISSET(cpu, &set);
+	}
+	closedir(d);
+	return n;
+}
 
 static void on_step(void *ctx, const struct fo_train_step *s)
 {
 	struct watch *w = ctx;
 	w->loss[s->step] = s->loss;
 	w->steps++;
+	int bound = bound_threads(w->cpu);
+	w->bound = bound > w->bound ? bound : w->bound;
 	w->stop = s->step == w->stop_after;
 }
 
@@ -352,6 +372,59 @@ static void test_spikes(void **state)
 	}
 }
 
+/* A spike in a folder that was prepared beforehand: its documents' files are named all the same, and where the shard lies. */
+static void test_prepared_documents(void **state)
+{
+	(void)state;
+	struct setup first, s;
+	struct watch w = { 0 };
+	struct fo_train_result r;
+	char data[700], says[800];
+	setup(&first, "prepares", "spiky");
+	first.run.steps = 1;
+	must(train(&first, &w, &r));
+	fo_train_result_fini(&r);
+	setup(&s, "prepared", "spiky");
+	snprintf(data, sizeof data, "%s/data", first.dir);
+	snprintf(says, sizeof says, " of '%s/train.shard'", data);
+	s.run.data = data;
+	s.run.guard_spike = FO_SPIKE_WARN;
+	must(train(&s, &w, &r));
+	if (!names_document(w.warning, garbage_document(&first), "spiky/17.txt") || !strstr(w.warning, says))
+		fail_msg("document %lld%s not named: %s", (long long)garbage_document(&first), says, w.warning);
+	fo_train_result_fini(&r);
+	fo_opt_fini(&s.options);
+	fo_opt_fini(&first.options);
+}
+
+/* One thread computes on one processor: nothing that is started beside it is bound with it, not even by a rewind. */
+static void test_rewind_leaves_others_free(void **state)
+{
+	(void)state;
+	cpu_set_t allowed;
+	int cpu = 0;
+	char list[16];
+	assert_int_equal(sched_getaffinity(0, sizeof allowed, &allowed), 0);
+	if (CPU_COUNT(&allowed) < 2)
+		skip();
+	while (!CPU_ISSET(cpu, &allowed))
+		cpu++;
+	struct setup s;
+	struct watch w = { 0 };
+	struct fo_train_result r;
+	snprintf(list, sizeof list, "%d", cpu);
+	w.cpu = cpu;
+	setup(&s, "bound", "spiky");
+	s.run.affinity = list;
+	s.run.guard_spike = FO_SPIKE_REWIND;
+	must(train(&s, &w, &r));
+	assert_true(r.rewinds > 0);
+	assert_int_equal(w.bound, 1);
+	assert_int_equal(bound_threads(cpu), 0);
+	fo_train_result_fini(&r);
+	fo_opt_fini(&s.options);
+}
+
 /* A rate at which weight decay multiplies the weights by -99 each step: fp32 overflows within twenty. */
 static void test_nonfinite(void **state)
 {
@@ -439,7 +512,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_first_fault), cmocka_unit_test(test_overflow_is_named), cmocka_unit_test(test_loss_limit),
-		cmocka_unit_test(test_limit_formula), cmocka_unit_test(test_spikes), cmocka_unit_test(test_nonfinite),
+		cmocka_unit_test(test_limit_formula), cmocka_unit_test(test_spikes), cmocka_unit_test(test_prepared_documents),
+		cmocka_unit_test(test_rewind_leaves_others_free), cmocka_unit_test(test_nonfinite),
 	};
 	return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

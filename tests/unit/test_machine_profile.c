@@ -110,6 +110,30 @@ static void test_round_trip(void **state)
 	fo_limits_fini(&again);
 }
 
+/* The machine's state: what was known comes back, what was not stays unknown, a profile without it has none. */
+static void test_state(void **state)
+{
+	(void)state;
+	struct fo_limits m, again;
+	struct fo_str text = { 0 };
+	load(&m);
+	assert_true(m.state.use.seconds == 0);
+	m.state = (struct fo_limits_state){
+		.use = { .seconds = 10, .steal = 0.25, .clock_hz = 3e9, .throttles = NAN, .limited_s = NAN, .joules = NAN, .load = 2 },
+		.governor = "performance"
+	};
+	fo_limits_json(&m, &text);
+	if (fo_limits_parse(text.data, text.len, "written", &again))
+		fail_msg("%s", fo_err_text());
+	const struct fo_state_use *u = &again.state.use;
+	assert_true(u->seconds == 10 && u->steal == 0.25 && u->clock_hz == 3e9 && u->load == 2);
+	assert_true(isnan(u->throttles) && isnan(u->limited_s) && isnan(u->joules));
+	assert_string_equal(again.state.governor, "performance");
+	fo_limits_fini(&again);
+	fo_limits_fini(&m);
+	fo_str_fini(&text);
+}
+
 /* Replaces the first `from` of a good profile; what comes out must be refused with this sentence. */
 static void refused(const char *from, const char *to, const char *why)
 {
@@ -150,6 +174,9 @@ static void test_refusals(void **state)
 	refused("\"bytes\": ", "\"bytes\": 1e-300, \"x\": ", "bytes: expected 0 or a number of at least 1");
 	refused("\"rows\": [", "\"rows\": {}, \"r\": [", "rows: expected a list");
 	refused("\"date\"", "\"isa\"", "line"); /* the same key twice */
+	refused("\"cache_bytes\"", "\"state\": 1, \"cache_bytes\"", "state.governor: expected a short text");
+	refused("\"cache_bytes\"", "\"state\": {\"governor\": null, \"seconds\": 1, \"steal\": 2}, \"cache_bytes\"",
+		"state.steal: expected a number in its range");
 	struct fo_limits m;
 	assert_int_equal(fo_limits_parse("[]", 2, "file", &m), FO_EFORMAT);
 	assert_int_equal(fo_limits_parse("", 0, "file", &m), FO_EFORMAT);
@@ -373,7 +400,7 @@ static void test_text(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_quiet),     cmocka_unit_test(test_round_trip),
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_quiet),     cmocka_unit_test(test_round_trip), cmocka_unit_test(test_state),
 					    cmocka_unit_test(test_refusals),  cmocka_unit_test(test_lookup),
 					    cmocka_unit_test(test_update),    cmocka_unit_test(test_svg),
 					    cmocka_unit_test(test_text),      cmocka_unit_test(test_raise) };

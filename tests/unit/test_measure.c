@@ -134,9 +134,39 @@ static void test_traffic(void **state)
 	assert_true(fo_cache_bytes() >= 0);
 }
 
+/* What the first micro-batch does: the embedding's gradient is cleared as a whole and 64 rows of it are added to. */
+static void test_embedding_bytes(void **state)
+{
+	(void)state;
+	struct fo_model m;
+	struct fo_program p;
+	int seen = 0;
+	assert_int_equal(fo_model_load("flatout-134m", &m), FO_OK);
+	m.layers = 1;
+	assert_int_equal(fo_program_lower(&p, &m, &(struct fo_lowering){ .seq = 64, .rows = 1, .micro_batches = 1 }), FO_OK);
+	for (int b = 0; b < p.nblock; b++)
+		for (int i = 0; i < p.block[b].n; i++) {
+			struct fo_work w;
+			const struct fo_op *o = &p.block[b].op[i];
+			if (o->kind != FO_OP_embed && o->kind != FO_OP_embed_bwd)
+				continue;
+			fo_work_of_op(&w, FO_ISA_REF, &p, o, 1);
+			double wide = (double)m.hidden * (double)fo_dtype_bytes(w.call.arg[o->kind == FO_OP_embed ? 2 : 1].dtype),
+			       table = (double)m.hidden * (double)fo_dtype_bytes(w.call.arg[o->kind == FO_OP_embed ? 1 : 2].dtype);
+			/* ids, the rows of x, and of the table: read once; or cleared whole, then 64 read and written */
+			double bytes = 64 * 4 + 64 * wide +
+				       (o->kind == FO_OP_embed ? 64 : (double)m.vocab + 2 * 64) * table;
+			assert_true(fabs(w.bytes / bytes - 1) < 1e-12);
+			seen++;
+		}
+	assert_int_equal(seen, 2);
+	fo_program_fini(&p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(test_share), cmocka_unit_test(test_meter),
-					    cmocka_unit_test(test_work), cmocka_unit_test(test_traffic) };
+					    cmocka_unit_test(test_work), cmocka_unit_test(test_traffic),
+					    cmocka_unit_test(test_embedding_bytes) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

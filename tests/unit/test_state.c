@@ -168,6 +168,12 @@ static void test_watch(void **state)
 	near(u.joules, 1500e-6);
 	assert_true(u.seconds >= 3 && u.seconds < 10);
 	near(u.clock_hz, 3e9);
+	/* A part without a tick of the clock does not hide the steal of the whole. */
+	assert_true(isnan(u.steal));
+	put("/proc/stat", "cpu0 0 0 0 0 0 0 0 0\ncpu1 50 0 10 80 0 0 0 60\ncpu2 100 0 0 0 0 0 0 0\ncpu3 200 0 0 0 0 0 0 0\n");
+	fo_state_watch_sample(&w);
+	assert_true(isnan(fo_state_watch_sample(&w).steal));
+	near(fo_state_watch_total(&w).steal, 0.25);
 	put("/sys/class/powercap/intel-rapl:0/energy_uj", "?\n");
 	fo_state_watch_sample(&w);
 	assert_true(isnan(fo_state_watch_total(&w).joules)); /* a hole is not a zero */

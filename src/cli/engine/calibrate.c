@@ -12,12 +12,18 @@
 struct screen {
 	bool live;
 	int64_t last_ns;
+	struct fo_state_watch watch;
 };
+
+/* Counters of energy wrap within a minute or so (hw/state.c). */
+#define SAMPLE_NS 5000000000
 
 static void progress(void *ctx, const char *what, double share)
 {
 	struct screen *s = ctx;
 	int64_t now = fo_now_ns();
+	if (now - s->watch.last.when_ns > SAMPLE_NS)
+		fo_state_watch_sample(&s->watch);
 	if (!s->live || now - s->last_ns < 200000000) /* five times a second is all an eye wants */
 		return;
 	s->last_ns = now;
@@ -35,6 +41,7 @@ static void take(struct fo_limits *m, void *ctx)
 	memcpy(m->date, n->date, sizeof m->date);
 	memcpy(m->method, n->method, sizeof m->method);
 	m->cache_bytes = n->cache_bytes;
+	m->state = n->state;
 	m->rows = 0;
 	for (size_t i = 0; i < n->rows; i++)
 		fo_limits_row_add(m, &n->row[i]);
@@ -66,6 +73,15 @@ static fo_status measure(struct fo_limits *m, struct fo_ceilings_options *o)
 	return FO_OK;
 }
 
+static void record_state(struct screen *s, struct fo_limits_state *out)
+{
+	struct fo_machine now;
+	fo_state_watch_sample(&s->watch);
+	fo_machine_read(&now, "");
+	out->use = fo_state_watch_total(&s->watch);
+	memcpy(out->governor, now.governor, sizeof out->governor);
+}
+
 fo_status fo_cli_calibrate(const char *path, int threads, double seconds, bool quick, bool json)
 {
 	struct screen s = { .live = isatty(STDERR_FILENO) && !json };
@@ -86,7 +102,9 @@ fo_status fo_cli_calibrate(const char *path, int threads, double seconds, bool q
 					 .ctx = &s };
 	if (!s.live)
 		fprintf(stderr, "calibrating: about %.0f s\n", seconds);
+	fo_state_watch_start(&s.watch, "");
 	fo_status st = measure(&m, &o);
+	record_state(&s, &m.state);
 	if (s.live)
 		fprintf(stderr, "\r%60s\r", "");
 	if (st == FO_OK)
