@@ -93,7 +93,7 @@ static void ceilings(const struct fo_roofline *r, struct fo_str *out)
 		fo_str_printf(out, "<path class=\"roof\" d=\"M%.1f %.1fH%d\"/>\n", across(r, from), down(r, peak), X1);
 		snprintf(label, sizeof label, "%s%s", two ? (d ? "bf16 " : "f32 ") : "peak ", fo_str_si(si, peak, "FLOP/s"));
 		fo_str_printf(out, "<text class=\"end\" x=\"%d\" y=\"%.1f\">%s", X1, down(r, peak) - 9,
-			      r->unsure ? "<tspan class=\"wide\">busy machine, </tspan>may be low: " : "");
+			      r->unsure ? "<tspan class=\"wide\">busy machine,</tspan> may be low: " : "");
 		fo_str_xml(out, label);
 		fo_str_puts(out, "</text>\n");
 	}
