@@ -23,6 +23,7 @@ struct session {
 	const struct fo_eval_options *o;
 	struct fo_eval_result *out;
 	struct fo_arena arena;
+	const char *prepared;       /* data.path of the run; NULL: not known */
 	struct fo_shard shard;      /* opened or made */
 	struct fo_documents text;   /* where it was made of text */
 	struct fo_program program;
@@ -33,11 +34,15 @@ struct session {
 	double sum, count, pairs;
 };
 
+static json_t *option_value(json_t *root, const char *key)
+{
+	return json_object_get(json_object_get(json_object_get(json_object_get(root, "run"), "options"), key), "value");
+}
+
 /* Option `key` of run.json as a whole number; `missing` when there is none. */
 static int64_t option(json_t *root, const char *key, int64_t missing)
 {
-	json_t *v = json_object_get(
-		json_object_get(json_object_get(json_object_get(root, "run"), "options"), key), "value");
+	json_t *v = option_value(root, key);
 	if (json_is_string(v))
 		return !strcmp(json_string_value(v), "padded");
 	return json_is_integer(v) ? json_integer_value(v) : missing;
@@ -52,6 +57,8 @@ static void read_run(struct session *s, struct run_values *r)
 	r->rows = option(root, "train.rows", 0);
 	r->batches = option(root, "eval.batches", 0);
 	r->packing = option(root, "data.packing", 0);
+	const char *path = json_string_value(option_value(root, "data.path"));
+	s->prepared = path ? fo_arena_strdup(&s->arena, path) : NULL;
 	json_decref(root);
 	/* What a folder says is believed only where a run may say so (fo_run_options). */
 	if (r->rows < 1 || r->rows > 65536 || r->batches < 1 || r->batches > 1000000)
@@ -68,6 +75,10 @@ static fo_status open_data(struct session *s)
 		return fo_hint(fo_fail(FO_EARG, "'%s' does not belong to a run that held text out", s->p->dir),
 			       "say what to read: --data=FILE_OR_FOLDER");
 	char *val = fo_arena_printf(&s->arena, "%s/%s", data ? data : s->p->run_dir, data ? "val.shard" : "data/val.shard");
+	/* A run on a folder that was prepared before it has no shards of its own. */
+	if (!data && !fo_fs_exists(val) && s->prepared &&
+	    fo_fs_exists(fo_arena_printf(&s->arena, "%s/val.shard", s->prepared)))
+		val = fo_arena_printf(&s->arena, "%s/val.shard", s->prepared);
 	size_t n = data ? strlen(data) : 0;
 	bool shard = n > 6 && !strcmp(data + n - 6, ".shard");
 	if (!data || fo_fs_exists(val) || shard) {

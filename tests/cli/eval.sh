@@ -30,6 +30,12 @@ run 0 eval run --data run/data --json
 [ "$(value out loss_tokens)" = "$all" ] || wrong "the prepared folder has other tokens than the run"
 run 0 eval run --data run/data/val.shard --batches 1 --json
 says '"batches": 1'
+# A run on a folder that was prepared before it: its held-out text lies there.
+run 0 train --run.dir=onfolder $tiny --data.path=run/data
+run 0 eval onfolder --threads 1
+says "^text .*run/data/val.shard" "^logged .*: the same"
+run 0 eval "$(checkpoint onfolder 6)" --threads 1
+says "^text .*run/data/val.shard" "^logged .*: the same"
 # Text: its bytes are all counted, and bits per byte are what loss, tokens and bytes say.
 run 0 eval run --data text/doc03.txt --json
 [ "$(value out bytes)" = "$(wc -c <text/doc03.txt | tr -d ' ')" ] || wrong "$(value out bytes) bytes counted"
