@@ -330,10 +330,10 @@ struct copying {
 
 static fo_status copy_rows(void *ctx)
 {
-	const struct copying *c = ctx;
-	const struct fo_st_tensor *t = c->t;
-	const unsigned char *src = c->src;
-	int from = c->from;
+	const struct copying *how = ctx;
+	const struct fo_st_tensor *t = how->t;
+	const unsigned char *src = how->src;
+	int from = how->from;
 	size_t fs = from == F16 ? 2 : fo_dtype_bytes(from), ts = fo_dtype_bytes(t->dtype);
 	for (int64_t r = 0; r < t->rows; r++, src += (size_t)t->cols * fs) {
 		unsigned char *dst = (unsigned char *)t->data + (size_t)(r * t->ld) * ts;
