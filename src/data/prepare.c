@@ -682,6 +682,8 @@ fo_status fo_data_prepare(const struct fo_prepare *p, struct fo_prepare_stats *s
 	struct fo_text_options o = p->text;
 	o.cut = tok_text_cut;
 	o.cut_ctx = p->tokenizer;
+	if (!o.leave_out)
+		o.leave_out = p->dir;
 	struct job *j = fo_xmalloc(sizeof *j);
 	j->p = p;
 	j->folder = -1;
