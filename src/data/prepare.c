@@ -661,7 +661,11 @@ static fo_status run(struct job *j)
 	if (st != FO_OK) {
 		struct fo_err e;
 		fo_err_save(&e, st);
-		if (save(j) != FO_OK) /* what was done is not lost; the first error is the one to tell */
+		/* What was done is not lost; the first error is the one to tell. With nothing done, nothing must keep whoever
+		 * mends the input from beginning anew. */
+		if (!j->now.mark[0].docs && !j->now.mark[1].docs)
+			remove_all(j->p->dir);
+		else if (save(j) != FO_OK)
 			fo_err_clear();
 		return fo_err_raise(&e);
 	}
