@@ -92,7 +92,7 @@ struct fo_prepare {
 	size_t n;
 	const char *dir;     /* made if needed */
 	const struct fo_tokenizer *tokenizer;
-	struct fo_text_options text; /* its cut is set here */
+	struct fo_text_options text; /* its cut is set here; leave_out NULL: dir */
 	int64_t holdout_every;
 	int threads;          /* that encode; at least 1 */
 	int64_t save_every_ns; /* 0: 5 s */

@@ -36,8 +36,6 @@ struct split_cursor {
 };
 /* The next piece, *piece_len = 0 at the end. Fails only when a foreign pattern exceeds its match limit. */
 FO_CHECKED fo_status split_next(struct split *s, struct split_cursor *c, const char **piece, size_t *piece_len);
-/* Length of the valid UTF-8 sequence at s[0..n), 0 if broken; n >= 1. */
-size_t utf8_sequence(const unsigned char *s, size_t n);
 /* The code point of the valid sequence at s; its length. */
 static inline size_t utf8_char(const unsigned char *s, uint32_t *c)
 {

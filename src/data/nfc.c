@@ -232,7 +232,7 @@ bool nfc_may_change(const char *text, size_t len)
 			if (!(word & 0x8080808080808080u))
 				continue;
 		}
-		n = utf8_sequence(s + at, len - at);
+		n = fo_utf8_decode(s + at, len - at, NULL);
 		if (n > 1) {
 			utf8_char(s + at, &c);
 			if (f[c] & UNI_NORMAL)
@@ -250,7 +250,7 @@ void nfc_append(const char *text, size_t len, struct fo_str *out)
 	struct run r = { 0 };
 	for (size_t at = 0, n; at < len; at += n) {
 		uint32_t c;
-		n = utf8_sequence(s + at, len - at);
+		n = fo_utf8_decode(s + at, len - at, NULL);
 		if (!n) {
 			flush(&r, out);
 			fo_str_append(out, s + at, n = 1);

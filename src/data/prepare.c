@@ -661,7 +661,11 @@ static fo_status run(struct job *j)
 	if (st != FO_OK) {
 		struct fo_err e;
 		fo_err_save(&e, st);
-		if (save(j) != FO_OK) /* what was done is not lost; the first error is the one to tell */
+		/* What was done is not lost; the first error is the one to tell. With nothing done, nothing must keep whoever
+		 * mends the input from beginning anew. */
+		if (!j->now.mark[0].docs && !j->now.mark[1].docs)
+			remove_all(j->p->dir);
+		else if (save(j) != FO_OK)
 			fo_err_clear();
 		return fo_err_raise(&e);
 	}
@@ -682,6 +686,8 @@ fo_status fo_data_prepare(const struct fo_prepare *p, struct fo_prepare_stats *s
 	struct fo_text_options o = p->text;
 	o.cut = tok_text_cut;
 	o.cut_ctx = p->tokenizer;
+	if (!o.leave_out)
+		o.leave_out = p->dir;
 	struct job *j = fo_xmalloc(sizeof *j);
 	j->p = p;
 	j->folder = -1;

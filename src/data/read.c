@@ -62,16 +62,45 @@ static fo_status add_file(struct fo_text *t, const char *path)
 	return FO_OK;
 }
 
+/* Does `path` lie in `folder`? *rest: what follows the folder in it, "" for the folder itself. Both are resolved. */
+static bool lies_in(const char *path, const char *folder, const char **rest)
+{
+	size_t n = strlen(folder);
+	n -= n && folder[n - 1] == '/'; /* the root */
+	*rest = path + n;
+	return !strncmp(path, folder, n) && (!path[n] || path[n] == '/');
+}
+
+/* What a folder that is being read calls the output inside it; "": it is the output or lies in it; NULL: they have nothing in
+ * common. */
+static char *output_below(const struct fo_text *t, struct fo_arena *a, const char *path)
+{
+	const char *rest;
+	char *out = t->o.leave_out ? realpath(t->o.leave_out, NULL) : NULL, *in = out ? realpath(path, NULL) : NULL, *name = NULL;
+	size_t n = strlen(path);
+	if (in && lies_in(in, out, &rest))
+		name = "";
+	else if (in && lies_in(out, in, &rest))
+		name = fo_arena_printf(a, "%.*s%s/", (int)(n - (n && path[n - 1] == '/')), path, rest);
+	free(in);
+	free(out);
+	return name;
+}
+
 static fo_status add_path(struct fo_text *t, const char *path)
 {
 	struct fo_arena scratch = { 0 };
 	char **found;
-	size_t n;
+	size_t n = 0;
 	if (!strcmp(path, "-") || !fo_fs_is_dir(path))
 		return add_file(t, path);
-	fo_status st = fo_fs_list(&scratch, path, FO_TEXT_MAX_FILES, &found, &n);
+	const char *output = output_below(t, &scratch, path);
+	fo_status st = FO_OK;
+	if (!output || *output)
+		st = fo_fs_list(&scratch, path, FO_TEXT_MAX_FILES, &found, &n);
 	for (size_t i = 0; i < n && st == FO_OK; i++)
-		st = add_file(t, found[i]);
+		if (!output || strncmp(found[i], output, strlen(output)) != 0)
+			st = add_file(t, found[i]);
 	fo_arena_fini(&scratch);
 	return st;
 }
@@ -106,8 +135,10 @@ fo_status fo_text_open(struct fo_text **out, char *const *inputs, size_t n, cons
 		st = fo_fail(FO_ENOMEM, "cannot allocate a checksum state");
 	for (size_t i = 0; i < n && st == FO_OK; i++)
 		st = add_input(t, inputs[i]);
+	t->o.leave_out = NULL; /* the caller's, and not needed any more */
 	if (st == FO_OK && !t->files)
-		st = fo_fail(FO_EARG, n ? "'%s' holds no files" : "no input is named%s", n ? inputs[0] : "");
+		st = fo_fail(FO_EARG, n ? "'%s' holds no files%s" : "no input is named%s%s", n ? inputs[0] : "",
+			     n && o->leave_out ? " but our own output" : "");
 	if (st == FO_OK)
 		*out = t;
 	else

@@ -10,7 +10,7 @@
 /* The character at s[0..len), U+2581 and space alike as ' '; its length, 0 at a byte that is not UTF-8. */
 static size_t read_char(const char *s, size_t len, uint32_t *c)
 {
-	size_t n = len ? utf8_sequence((const unsigned char *)s, len) : 0;
+	size_t n = len ? fo_utf8_decode(s, len, NULL) : 0;
 	if (!n)
 		return 0;
 	utf8_char((const unsigned char *)s, c);
@@ -24,7 +24,7 @@ size_t tok_sentence_piece(const struct fo_tokenizer *t, const char *text, size_t
 	uint32_t a, b;
 	size_t at = read_char(text, len, &a), n;
 	if (!at) {
-		while (at < len && at < TOK_MAX_PIECE && !utf8_sequence((const unsigned char *)text + at, len - at))
+		while (at < len && at < TOK_MAX_PIECE && !fo_utf8_decode(text + at, len - at, NULL))
 			at++;
 		return at;
 	}

@@ -173,34 +173,13 @@ void split_free(struct split *s)
 	free(s);
 }
 
-size_t utf8_sequence(const unsigned char *s, size_t n)
-{
-	unsigned char c = s[0];
-	if (c < 0x80)
-		return 1;
-	/* Unicode 15, table 3-7: the second byte's range depends on the first, later ones are 80..BF. */
-	unsigned char low = c == 0xe0   ? 0xa0
-			    : c == 0xf0 ? 0x90
-					: 0x80,
-		      high = c == 0xed   ? 0x9f
-			     : c == 0xf4 ? 0x8f
-					 : 0xbf;
-	size_t len = c >= 0xc2 && c <= 0xdf ? 2 : (c & 0xf0) == 0xe0 ? 3 : c >= 0xf0 && c <= 0xf4 ? 4 : 0;
-	if (!len || n < len || s[1] < low || s[1] > high)
-		return 0;
-	for (size_t i = 2; i < len; i++)
-		if ((s[i] & 0xc0) != 0x80)
-			return 0;
-	return len;
-}
-
 /* Sets the run of valid UTF-8, or of bytes that belong to none, that begins at c->pos. */
 static void find_run(struct split_cursor *c)
 {
 	const unsigned char *s = (const unsigned char *)c->text;
 	size_t i = c->pos, n;
 	c->run_start = i;
-	c->valid_run = utf8_sequence(s + i, c->len - i) != 0;
+	c->valid_run = fo_utf8_decode(s + i, c->len - i, NULL) != 0;
 	while (i < c->len) {
 		uint64_t word;
 		if (c->valid_run && c->len - i >= sizeof word) {
@@ -210,7 +189,7 @@ static void find_run(struct split_cursor *c)
 				continue;
 			}
 		}
-		n = utf8_sequence(s + i, c->len - i);
+		n = fo_utf8_decode(s + i, c->len - i, NULL);
 		if ((n != 0) != c->valid_run)
 			break;
 		i += n ? n : 1;

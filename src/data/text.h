@@ -24,6 +24,7 @@ struct fo_text_options {
 	bool skip_bad;        /* a bad line or damaged file is counted and left out; else it is an error */
 	int64_t max_document; /* bytes of a JSON line; 0: 64 MiB */
 	double max_expand;    /* what a compressed file may grow by, once it passes 64 MiB; 0: 200 */
+	const char *leave_out; /* a folder, whether there or not: nothing in it is read, it is our own output; NULL: none */
 	/* Where a part may end: a place in (at, len], len when there is none; NULL: behind a line end. */
 	size_t (*cut)(const void *ctx, const char *text, size_t len, size_t at);
 	const void *cut_ctx;

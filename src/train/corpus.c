@@ -17,7 +17,8 @@ static fo_status open_tokenizer(struct fo_arena *a, struct fo_corpus *c, const s
 	if (fo_fs_exists(own))
 		return fo_tokenizer_load(own, &c->tokenizer);
 	char *input = fo_arena_strdup(a, r->data);
-	fo_status st = fo_tokenizer_train(&input, 1, NULL, r->tokenizer_vocab ? r->tokenizer_vocab : vocab,
+	const struct fo_text_options o = { .leave_out = r->dir };
+	fo_status st = fo_tokenizer_train(&input, 1, &o, r->tokenizer_vocab ? r->tokenizer_vocab : vocab,
 					  FO_TOKENIZER_SAMPLE_BYTES, progress, ctx, stop, &c->tokenizer);
 	if (st != FO_OK && st != FO_EINTERRUPT)
 		return fo_wrap(st, "cannot train a tokenizer on '%s'", r->data);
@@ -94,6 +95,7 @@ static fo_status make_shards(struct fo_arena *a, const struct fo_corpus *c, cons
 						     .n = 1,
 						     .dir = dir,
 						     .tokenizer = c->tokenizer,
+						     .text = { .leave_out = r->dir }, /* log and checkpoints too */
 						     .holdout_every = r->holdout,
 						     .threads = r->threads ? (int)r->threads : fo_cpu_threads(),
 						     .replace = true,

@@ -15,7 +15,10 @@
 
 /* What a run says about its evaluation. */
 struct run_values {
-	int64_t seq, rows, batches, packing;
+	int64_t seq, rows, batches;
+	enum fo_packing packing;
+	char *data;         /* data.path; "": unknown */
+	char val_sum[17];   /* of the shard of held-out text, in hexadecimal; "": unknown */
 };
 
 struct session {
@@ -23,7 +26,6 @@ struct session {
 	const struct fo_eval_options *o;
 	struct fo_eval_result *out;
 	struct fo_arena arena;
-	const char *prepared;       /* data.path of the run; NULL: not known */
 	struct fo_shard shard;      /* opened or made */
 	struct fo_documents text;   /* where it was made of text */
 	struct fo_program program;
@@ -34,31 +36,27 @@ struct session {
 	double sum, count, pairs;
 };
 
-static json_t *option_value(json_t *root, const char *key)
+/* The value of option `key` in run.json, NULL when there is none. */
+static const json_t *option(const json_t *root, const char *key)
 {
 	return json_object_get(json_object_get(json_object_get(json_object_get(root, "run"), "options"), key), "value");
 }
 
-/* Option `key` of run.json as a whole number; `missing` when there is none. */
-static int64_t option(json_t *root, const char *key, int64_t missing)
-{
-	json_t *v = option_value(root, key);
-	if (json_is_string(v))
-		return !strcmp(json_string_value(v), "padded");
-	return json_is_integer(v) ? json_integer_value(v) : missing;
-}
-
 static void read_run(struct session *s, struct run_values *r)
 {
-	*r = (struct run_values){ .seq = s->p->seq };
+	*r = (struct run_values){ .seq = s->p->seq, .data = "" };
 	if (s->p->step < 0)
 		return;
 	json_t *root = json_load_file(fo_arena_printf(&s->arena, "%s/run.json", s->p->dir), 0, NULL);
-	r->rows = option(root, "train.rows", 0);
-	r->batches = option(root, "eval.batches", 0);
-	r->packing = option(root, "data.packing", 0);
-	const char *path = json_string_value(option_value(root, "data.path"));
-	s->prepared = path ? fo_arena_strdup(&s->arena, path) : NULL;
+	r->rows = json_integer_value(option(root, "train.rows"));
+	r->batches = json_integer_value(option(root, "eval.batches"));
+	const char *packing = json_string_value(option(root, "data.packing")), *data = json_string_value(option(root, "data.path")),
+		   *sum = json_string_value(json_object_get(root, "val_shard_checksum"));
+	for (int i = 0; packing && i < FO_PACK_COUNT; i++)
+		if (!strcmp(packing, fo_packing_name[i]))
+			r->packing = (enum fo_packing)i;
+	r->data = fo_arena_strdup(&s->arena, data ? data : "");
+	snprintf(r->val_sum, sizeof r->val_sum, "%s", sum ? sum : "");
 	json_decref(root);
 	/* What a folder says is believed only where a run may say so (fo_run_options). */
 	if (r->rows < 1 || r->rows > 65536 || r->batches < 1 || r->batches > 1000000)
@@ -67,36 +65,55 @@ static void read_run(struct session *s, struct run_values *r)
 
 /* ---- data ---- */
 
-static fo_status open_data(struct session *s)
+static fo_status open_shard(struct session *s, const char *path)
 {
-	const char *data = s->o->data;
-	struct fo_eval_result *out = s->out;
-	if (!data && !s->p->run_dir)
+	snprintf(s->out->data, sizeof s->out->data, "%s", path);
+	FO_TRY(fo_shard_open(&s->shard, path));
+	if (s->p->tokenizer && s->shard.tokenizer_checksum != fo_tokenizer_checksum(s->p->tokenizer))
+		return fo_fail(FO_EARG, "'%s' was made with another tokenizer than the one in '%s'", path, s->p->dir);
+	return FO_OK;
+}
+
+/* What the run held out: in its own folder, or in the prepared one that data.path named. */
+static fo_status open_held_out(struct session *s, const struct run_values *r)
+{
+	char sum[17];
+	if (!s->p->run_dir)
 		return fo_hint(fo_fail(FO_EARG, "'%s' does not belong to a run that held text out", s->p->dir),
 			       "say what to read: --data=FILE_OR_FOLDER");
-	char *val = fo_arena_printf(&s->arena, "%s/%s", data ? data : s->p->run_dir, data ? "val.shard" : "data/val.shard");
-	/* A run on a folder that was prepared before it has no shards of its own. */
-	if (!data && !fo_fs_exists(val) && s->prepared &&
-	    fo_fs_exists(fo_arena_printf(&s->arena, "%s/val.shard", s->prepared)))
-		val = fo_arena_printf(&s->arena, "%s/val.shard", s->prepared);
-	size_t n = data ? strlen(data) : 0;
-	bool shard = n > 6 && !strcmp(data + n - 6, ".shard");
-	if (!data || fo_fs_exists(val) || shard) {
-		const char *path = shard ? data : val;
-		snprintf(out->data, sizeof out->data, "%s", path);
-		FO_TRY(fo_shard_open(&s->shard, path));
-		if (s->p->tokenizer && s->shard.tokenizer_checksum != fo_tokenizer_checksum(s->p->tokenizer))
-			return fo_fail(FO_EARG, "'%s' was made with another tokenizer than the one in '%s'", path, s->p->dir);
+	char *path = fo_arena_printf(&s->arena, "%s/data/val.shard", s->p->run_dir);
+	if (!fo_fs_exists(path) && *r->data)
+		path = fo_arena_printf(&s->arena, "%s/val.shard", r->data);
+	fo_status st = open_shard(s, path);
+	snprintf(sum, sizeof sum, "%016llx", (unsigned long long)s->shard.checksum);
+	if (st == FO_OK && *r->val_sum && strcmp(sum, r->val_sum) != 0)
+		st = fo_fail(FO_EARG, "'%s' is not what the run in '%s' held out: its checksum is %s, expected %s", path,
+			     s->p->run_dir, sum, r->val_sum);
+	return st == FO_OK ? st : fo_hint(st, "say what to read: --data=FILE_OR_FOLDER");
+}
+
+static fo_status open_data(struct session *s, const struct run_values *r)
+{
+	const char *data = s->o->data;
+	if (!data) {
+		FO_TRY(open_held_out(s, r));
 	} else {
-		snprintf(out->data, sizeof out->data, "%s", data);
-		if (!s->p->tokenizer)
-			return fo_hint(fo_fail(FO_EARG, "'%s' has no tokenizer.json to read text with", s->p->dir),
-				       "give a shard, or put the model's tokenizer.json there");
-		FO_TRY(fo_documents_read(&s->text, data, s->p->tokenizer, s->o->progress, s->o->ctx));
-		s->shard = s->text.shard;
+		char *val = fo_arena_printf(&s->arena, "%s/val.shard", data);
+		size_t n = strlen(data);
+		bool shard = n > 6 && !strcmp(data + n - 6, ".shard");
+		if (shard || fo_fs_exists(val)) {
+			FO_TRY(open_shard(s, shard ? data : val));
+		} else {
+			snprintf(s->out->data, sizeof s->out->data, "%s", data);
+			if (!s->p->tokenizer)
+				return fo_hint(fo_fail(FO_EARG, "'%s' has no tokenizer.json to read text with", s->p->dir),
+					       "give a shard, or put the model's tokenizer.json there");
+			FO_TRY(fo_documents_read(&s->text, data, s->p->tokenizer, s->o->progress, s->o->ctx));
+			s->shard = s->text.shard;
+		}
 	}
 	if (s->shard.vocab > s->p->model.vocab)
-		return fo_fail(FO_EARG, "'%s' has a vocabulary of %lld tokens, the model %lld", out->data,
+		return fo_fail(FO_EARG, "'%s' has a vocabulary of %lld tokens, the model %lld", s->out->data,
 			       (long long)s->shard.vocab, (long long)s->p->model.vocab);
 	return FO_OK;
 }
@@ -187,7 +204,7 @@ static fo_status run_as_trained(struct session *s, const struct run_values *r, i
 	const struct fo_batch_shape shape = { .seq = s->out->seq,
 					      .rows = s->out->rows,
 					      .micro_batches = 1,
-					      .packing = r->packing ? FO_PACK_PADDED : FO_PACK_PACKED,
+					      .packing = r->packing,
 					      .window = s->p->model.sliding_window };
 	const struct fo_loader_state state = { .seed = FO_EVAL_SEED, .shard_checksum = s->shard.checksum };
 	struct fo_loader *l;
@@ -262,7 +279,7 @@ static fo_status evaluate(struct session *s)
 	struct fo_eval_result *out = s->out;
 	int64_t limit = s->p->model.max_position, batches = s->o->batches;
 	read_run(s, &run);
-	FO_TRY(open_data(s));
+	FO_TRY(open_data(s, &run));
 	out->seq = s->o->seq ? s->o->seq : run.seq ? run.seq : limit && limit < DEFAULT_SEQ ? limit : DEFAULT_SEQ;
 	if (limit && out->seq > limit)
 		return fo_fail(FO_EARG, "rows of %lld tokens are longer than the model's %lld positions", (long long)out->seq,

@@ -113,4 +113,24 @@ run 0 train $tiny --data.path=c4.json.gz --run.dir=r2
 same r2/data/train.shard d0/train.shard
 refused 2 "was prepared with 300 tokens, this run asks for 280" train $tiny --data.path=d1 --run.dir=r3 --data.vocab=280
 refused 2 "cannot read its text from standard input" train $tiny --data.path=- --run.dir=r4
+# An output inside the input is not read: neither on going on, nor by a run in the folder of its text.
+mkdir own
+for i in 0 1 2 3; do cp text/doc0$i.txt own; done
+run 0 data prepare own --vocab=290 --out=own/tokens
+mv own/tokens/val.shard held.shard
+run 0 data prepare own --vocab=290 --out=own/tokens --replace
+says "4 files"
+cmp -s held.shard own/tokens/val.shard || wrong "the output was read as text"
+run 0 data prepare own/ 'own/tok*' --vocab=290 --out=own/tokens --replace
+says "4 files"
+refused 2 "holds no files but our own output" data prepare own/tokens --tokenizer=own/tokens/tokenizer.json --out=own/tokens
+rm -r own/tokens
+run 0 train $tiny --data.path=./own/ --run.dir=own/run --data.vocab=290
+run 0 data inspect own/run/data
+says "sources    4 files"
+# Text that failed before anything was done can be mended: nothing has been begun.
+printf '{"text":5}\n' >mended.jsonl
+refused 2 "mended.jsonl':1" data prepare mended.jsonl --tokenizer=t.json --out=mended
+yes '{"text":"a line of text"}' | head -n 60 >mended.jsonl
+run 0 data prepare mended.jsonl --tokenizer=t.json --out=mended
 finish

@@ -22,6 +22,18 @@ says "^logged .*: the same" "^loss .* perplexity" "bits per byte" "forward: a th
 run 0 train $tiny --run.dir=two --data.vocab=290 --checkpoint.every=3
 run 0 eval "$(checkpoint two 3)" --threads 1
 says "at step 3: the same"
+# A run on a prepared folder has its held-out text there; another text in its place is told.
+run 0 data prepare text --vocab=290 --holdout=10 --out=prepared
+run 0 train $tiny --run.dir=three --data.path=prepared --data.packing=bestfit
+[ ! -e three/data ] || wrong "a run on a prepared folder made shards of its own"
+run 0 eval three --threads 1
+says "prepared/val.shard" "at step 6: the same"
+run 0 eval "$(checkpoint three 6)" --threads 1
+says "at step 6: the same"
+run 0 data prepare text --tokenizer=prepared/tokenizer.json --holdout=3 --out=prepared --replace
+refused 2 "is not what the run in 'three' held out" eval three
+mv prepared elsewhere
+refused 3 "prepared/val.shard" eval three
 # Everything, in order: each token of the held-out text once.
 run 0 eval run --batches all --json
 says '"in_order": true'

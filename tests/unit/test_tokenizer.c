@@ -368,7 +368,7 @@ static void test_utf8_sequences(void **state)
 			s[i] = (unsigned char)(0x80 | (c >> 6 * (n - 1 - i) & 0x3f));
 		s[0] = (unsigned char)(n == 1 ? c : (0xf00u >> n & 0xff & ~(0x7fu >> n)) | c >> 6 * (n - 1));
 		bool surrogate = c >= 0xd800 && c < 0xe000;
-		if (utf8_sequence(s, n) != (surrogate ? 0 : n) || (n > 1 && utf8_sequence(s, n - 1) != 0))
+		if (fo_utf8_decode(s, n, NULL) != (surrogate ? 0 : n) || (n > 1 && fo_utf8_decode(s, n - 1, NULL) != 0))
 			fail_msg("code point %x", c);
 	}
 	static const char *const broken[] = { "\x80",
@@ -383,7 +383,7 @@ static void test_utf8_sequences(void **state)
 					      "\xc3(",
 					      "\xe2\x82(" };
 	for (size_t i = 0; i < sizeof broken / sizeof *broken; i++)
-		assert_int_equal(utf8_sequence((const unsigned char *)broken[i], strlen(broken[i])), 0);
+		assert_int_equal(fo_utf8_decode(broken[i], strlen(broken[i]), NULL), 0);
 }
 
 static void test_pieces(void **state)

@@ -1,5 +1,6 @@
 /* flatout data inspect: what is in a shard. */
 #include "cli/engine/data.h"
+#include "cli/engine/textout.h"
 
 #include "base/fs.h"
 
@@ -87,25 +88,6 @@ static fo_status open_view(struct view *v, const char *path)
 
 /* ---- one document ---- */
 
-/* Line ends and tabs as they are, everything else that a terminal might obey made visible. */
-static void put_safely(FILE *f, const char *text, size_t len)
-{
-	for (size_t i = 0; i < len;) {
-		char part[1024], shown[4 * sizeof part + 8];
-		size_t n = 0;
-		/* Not cut inside a character: a part ends in front of a byte that begins one. */
-		while (i + n < len && text[i + n] && text[i + n] != '\n' && text[i + n] != '\t' &&
-		       (n < sizeof part - 5 || ((unsigned char)text[i + n] & 0xc0) == 0x80) && n < sizeof part - 1)
-			n++;
-		memcpy(part, text + i, n);
-		part[n] = 0;
-		fputs(fo_str_visible(shown, sizeof shown, part), f);
-		i += n;
-		for (; i < len && (!text[i] || text[i] == '\n' || text[i] == '\t'); i++)
-			text[i] ? (void)fputc(text[i], f) : (void)fputs("\\x00", f);
-	}
-}
-
 static fo_status decode(const struct view *v, int64_t doc, struct fo_str *out)
 {
 	const struct fo_shard *s = &v->shard;
@@ -158,7 +140,12 @@ static fo_status show_document(const struct view *v)
 		if (from.line)
 			printf(":%lld", (long long)from.line);
 		printf("\n\n");
-		put_safely(stdout, text.data ? text.data : "", text.len);
+		struct fo_textout screen = { 0 };
+		struct fo_str safe = { 0 };
+		fo_textout_put(&screen, text.data ? text.data : "", text.len, &safe);
+		fo_textout_end(&screen, &safe);
+		fwrite(safe.data, 1, safe.len, stdout);
+		fo_str_fini(&safe);
 		printf("\n");
 	}
 	fo_str_fini(&text);

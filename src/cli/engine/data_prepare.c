@@ -63,6 +63,7 @@ static fo_status tokenizer_of(const struct prepare *in, int argc, char **argv, s
 	if (!in->replace && is_begun(a, in->out) && fo_fs_exists(own))
 		return fo_tokenizer_load(own, t);
 	struct fo_text_options o = fo_cli_text_options(&in->texts);
+	o.leave_out = in->out;
 	return fo_tokenizer_train(argv + 1, (size_t)argc - 1, &o, in->vocab, FO_TOKENIZER_SAMPLE_BYTES,
 				  fo_screen_progress, screen, &fo_stop_requested, t);
 }
