@@ -4,6 +4,7 @@
 #include "kernel/calibrate.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static fo_status open_tokenizer(struct fo_arena *a, struct fo_corpus *c, const struct fo_run *r, const char *dir,
@@ -63,8 +64,7 @@ static fo_status check_source(struct fo_arena *a, const struct fo_run *r, const 
 	return fo_fs_write_atomic(path, want, strlen(want));
 }
 
-/* A folder that `flatout data prepare` made. */
-static bool is_prepared(struct fo_arena *a, const char *path)
+bool fo_corpus_prepared(struct fo_arena *a, const char *path)
 {
 	return fo_fs_is_dir(path) && fo_fs_exists(fo_arena_printf(a, "%s/train.shard", path)) &&
 	       fo_fs_exists(fo_arena_printf(a, "%s/val.shard", path)) &&
@@ -114,12 +114,12 @@ static fo_status check_vocab(const struct fo_corpus *c, int64_t vocab)
 static fo_status open_all(struct fo_arena *a, struct fo_corpus *c, const struct fo_run *r, int64_t vocab,
 			  fo_progress_fn *progress, void *ctx, const volatile sig_atomic_t *stop)
 {
-	bool prepared = *r->data && is_prepared(a, r->data);
+	bool prepared = *r->data && fo_corpus_prepared(a, r->data);
 	char *dir = prepared ? fo_arena_strdup(a, r->data) : fo_arena_printf(a, "%s/data", r->dir),
 	     *train = fo_arena_printf(a, "%s/train.shard", dir), *val = fo_arena_printf(a, "%s/val.shard", dir);
 	if (!*r->data && !fo_fs_exists(train))
 		return fo_hint(fo_fail(FO_EARG, "data.path is empty and '%s' holds no shards", dir),
-			       "say what to train on: --data.path=FILE_OR_FOLDER");
+			       "say what to train on: --data.path=FILE_OR_FOLDER, or name a run file: flatout train run.yaml");
 	if (!strcmp(r->data, "-"))
 		return fo_hint(fo_fail(FO_EARG, "a run cannot read its text from standard input: it reads it more than once"),
 			       "flatout data prepare - --out=DIR makes a folder of it that data.path can name");
@@ -133,6 +133,7 @@ static fo_status open_all(struct fo_arena *a, struct fo_corpus *c, const struct 
 	FO_TRY(check_vocab(c, vocab));
 	if (!fo_fs_exists(train) || !fo_fs_exists(val))
 		FO_TRY(make_shards(a, c, r, dir, progress, ctx, stop));
+	c->train_path = fo_xstrdup(train);
 	FO_TRY(fo_shard_open(&c->train, train));
 	FO_TRY(fo_shard_open(&c->val, val));
 	if (c->train.tokenizer_checksum != fo_tokenizer_checksum(c->tokenizer))
@@ -164,6 +165,7 @@ void fo_corpus_close(struct fo_corpus *c)
 	if (c->val.map)
 		fo_shard_close(&c->val);
 	fo_shard_sources_close(&c->train_sources);
+	free(c->train_path);
 	fo_tokenizer_free(c->tokenizer);
 	*c = (struct fo_corpus){ 0 };
 }

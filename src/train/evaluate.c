@@ -15,7 +15,8 @@
 
 /* What a run says about its evaluation. */
 struct run_values {
-	int64_t seq, rows, batches, packing;
+	int64_t seq, rows, batches;
+	enum fo_packing packing;
 };
 
 struct session {
@@ -33,14 +34,25 @@ struct session {
 	double sum, count, pairs;
 };
 
+static json_t *option_of(json_t *root, const char *key)
+{
+	return json_object_get(json_object_get(json_object_get(root, "run"), "options"), key);
+}
+
 /* Option `key` of run.json as a whole number; `missing` when there is none. */
 static int64_t option(json_t *root, const char *key, int64_t missing)
 {
-	json_t *v = json_object_get(
-		json_object_get(json_object_get(json_object_get(root, "run"), "options"), key), "value");
-	if (json_is_string(v))
-		return !strcmp(json_string_value(v), "padded");
+	json_t *v = json_object_get(option_of(root, key), "value");
 	return json_is_integer(v) ? json_integer_value(v) : missing;
+}
+
+static enum fo_packing packing_of(json_t *root)
+{
+	const char *name = json_string_value(json_object_get(option_of(root, "data.packing"), "value"));
+	for (int i = 0; name && i < FO_PACK_COUNT; i++)
+		if (!strcmp(name, fo_packing_name[i]))
+			return (enum fo_packing)i;
+	return FO_PACK_PACKED;
 }
 
 static void read_run(struct session *s, struct run_values *r)
@@ -51,7 +63,7 @@ static void read_run(struct session *s, struct run_values *r)
 	json_t *root = json_load_file(fo_arena_printf(&s->arena, "%s/run.json", s->p->dir), 0, NULL);
 	r->rows = option(root, "train.rows", 0);
 	r->batches = option(root, "eval.batches", 0);
-	r->packing = option(root, "data.packing", 0);
+	r->packing = packing_of(root);
 	json_decref(root);
 	/* What a folder says is believed only where a run may say so (fo_run_options). */
 	if (r->rows < 1 || r->rows > 65536 || r->batches < 1 || r->batches > 1000000)
@@ -60,6 +72,24 @@ static void read_run(struct session *s, struct run_values *r)
 
 /* ---- data ---- */
 
+/* The held-out shard of the run: that of the prepared folder that its data.path names, as in training, else its own. */
+static fo_status find_held_out(struct session *s, char **val)
+{
+	char run[300], seen[300];
+	json_t *root = json_load_file(fo_arena_printf(&s->arena, "%s/run.json", s->p->dir), 0, NULL);
+	const char *value = json_string_value(json_object_get(option_of(root, "data.path"), "value"));
+	char *data = fo_arena_strdup(&s->arena, value ? value : "");
+	json_decref(root);
+	bool prepared = *data && fo_corpus_prepared(&s->arena, data);
+	*val = fo_arena_printf(&s->arena, prepared ? "%s/val.shard" : "%s/data/val.shard", prepared ? data : s->p->run_dir);
+	if (fo_fs_exists(*val))
+		return FO_OK;
+	return fo_hint(fo_fail(FO_EIO, "the text that the run in '%s' held out is not in '%s' (data.path) nor in its folder 'data'",
+			       fo_str_visible(run, sizeof run, s->p->run_dir), fo_str_visible(seen, sizeof seen, data)),
+		       "put it back (a relative path counts from the current folder), or say what to read: "
+		       "--data=FILE_OR_FOLDER");
+}
+
 static fo_status open_data(struct session *s)
 {
 	const char *data = s->o->data;
@@ -67,7 +97,9 @@ static fo_status open_data(struct session *s)
 	if (!data && !s->p->run_dir)
 		return fo_hint(fo_fail(FO_EARG, "'%s' does not belong to a run that held text out", s->p->dir),
 			       "say what to read: --data=FILE_OR_FOLDER");
-	char *val = fo_arena_printf(&s->arena, "%s/%s", data ? data : s->p->run_dir, data ? "val.shard" : "data/val.shard");
+	char *val = data ? fo_arena_printf(&s->arena, "%s/val.shard", data) : NULL;
+	if (!data)
+		FO_TRY(find_held_out(s, &val));
 	size_t n = data ? strlen(data) : 0;
 	bool shard = n > 6 && !strcmp(data + n - 6, ".shard");
 	if (!data || fo_fs_exists(val) || shard) {
@@ -176,7 +208,7 @@ static fo_status run_as_trained(struct session *s, const struct run_values *r, i
 	const struct fo_batch_shape shape = { .seq = s->out->seq,
 					      .rows = s->out->rows,
 					      .micro_batches = 1,
-					      .packing = r->packing ? FO_PACK_PADDED : FO_PACK_PACKED,
+					      .packing = r->packing,
 					      .window = s->p->model.sliding_window };
 	const struct fo_loader_state state = { .seed = FO_EVAL_SEED, .shard_checksum = s->shard.checksum };
 	struct fo_loader *l;

@@ -109,40 +109,28 @@ static void say_source(const struct fo_shard_sources *o, int64_t doc, char *out,
 		snprintf(out, size, " (%s)", from.path);
 }
 
-/* Where the documents came from, if that can be read: naming them is worth a try, no more. */
-static void open_sources(struct fo_session *s, struct fo_shard_sources *o)
-{
-	*o = (struct fo_shard_sources){ 0 };
-	if (fo_shard_sources_open(o, &s->corpus.train, fo_arena_printf(&s->arena, "%s/data/train.shard", s->r->dir)) != FO_OK)
-		*o = (struct fo_shard_sources){ 0 };
-}
-
 /* "documents 17 (books/a.txt), 3 (books/b.txt) and 9 more of 'run/data/train.shard'" */
 static void say_documents(struct fo_session *s, const struct documents *d, char *out, size_t size)
 {
-	struct fo_shard_sources o;
-	char source[160];
-	open_sources(s, &o);
+	char source[160], seen[300];
 	size_t n = (size_t)snprintf(out, size, "%s", d->n == 1 ? "document" : "documents");
 	for (int64_t i = 0; i < d->n && i < NAMED; i++) {
-		say_source(&o, d->doc[i], source, sizeof source);
+		say_source(&s->corpus.train_sources, d->doc[i], source, sizeof source);
 		n += (size_t)snprintf(out + n, size - n, "%s %lld%s", i ? "," : "", (long long)d->doc[i], source);
 	}
 	if (d->n > NAMED)
 		n += (size_t)snprintf(out + n, size - n, " and %lld more", (long long)(d->n - NAMED));
-	snprintf(out + n, size - n, " of '%.256s/data/train.shard'", s->r->dir);
-	fo_shard_sources_close(&o);
+	snprintf(out + n, size - n, " of '%s'", fo_str_visible(seen, sizeof seen, s->corpus.train_path));
 }
 
 static void log_documents(struct fo_session *s, struct fo_json *j, int64_t data_step, const struct documents *d)
 {
-	struct fo_shard_sources o;
+	const struct fo_shard_sources *o = &s->corpus.train_sources;
 	struct fo_doc_source from;
-	open_sources(s, &o);
 	fo_json_int(j, "data_step", data_step);
 	fo_json_array(j, "documents");
 	for (int64_t i = 0; i < d->n && i < LISTED; i++) {
-		bool known = o.docs && fo_shard_source(&o, d->doc[i], &from) == FO_OK;
+		bool known = o->docs && fo_shard_source(o, d->doc[i], &from) == FO_OK;
 		fo_json_object(j, NULL);
 		fo_json_int(j, "document", d->doc[i]);
 		fo_json_text(j, "path", known ? from.path : NULL);
@@ -150,7 +138,6 @@ static void log_documents(struct fo_session *s, struct fo_json *j, int64_t data_
 		fo_json_close(j);
 	}
 	fo_json_close(j);
-	fo_shard_sources_close(&o);
 }
 
 /* ---- verdicts ---- */

@@ -19,7 +19,8 @@ static fo_status resolve(struct fo_pretrained *p, const char *path)
 	if (fo_fs_exists(config)) {
 		char *above = fo_arena_printf(&p->arena, "%s/../..", path);
 		if (fo_fs_exists(fo_arena_printf(&p->arena, "%s/manifest.json", path)) &&
-		    fo_fs_exists(fo_arena_printf(&p->arena, "%s/data/val.shard", above)))
+		    (fo_fs_exists(fo_arena_printf(&p->arena, "%s/data/val.shard", above)) ||
+		     fo_fs_exists(fo_arena_printf(&p->arena, "%s/run.json", above))))
 			p->run_dir = above;
 		return FO_OK;
 	}

@@ -98,6 +98,7 @@ struct fo_corpus {
 	struct fo_tokenizer *tokenizer;
 	struct fo_shard train, val;
 	struct fo_shard_sources train_sources; /* docs 0: not known */
+	char *train_path;                      /* where `train` lies; owned */
 };
 FO_CHECKED fo_status fo_corpus_open(struct fo_corpus *c, const struct fo_run *r, int64_t vocab,
 				    fo_progress_fn *progress, void *ctx, const volatile sig_atomic_t *stop);

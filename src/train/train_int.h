@@ -9,6 +9,9 @@
 #include "train/train.h"
 
 
+/* Is `path` a folder that `flatout data prepare` made? Then a run reads it where it is. a: for paths. */
+bool fo_corpus_prepared(struct fo_arena *a, const char *path);
+
 struct fo_session {
 	const struct fo_run *r;
 	const struct fo_train_hooks *h;
