@@ -428,7 +428,8 @@ static fo_status read_file(const char *dir, const char *file, const struct fo_st
 	if (st == FO_OK) {
 		/* One tensor more would be forgotten at the next save: a tied model over an untied one's checkpoint. */
 		if (f.n != n)
-			st = fo_fail(FO_EFORMAT, "'%s' has %zu tensors, this model has %zu", path, f.n, n);
+			st = fo_hint(fo_fail(FO_EFORMAT, "'%s' has %zu tensors, this model has %zu", path, f.n, n),
+				     "another model needs another run.dir; --model.weights=DIR starts from weights alone");
 		for (size_t i = 0; i < n && st == FO_OK; i++)
 			st = fo_st_copy(&f, path, &t[i]);
 		fo_st_close(&f);

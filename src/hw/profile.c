@@ -258,8 +258,9 @@ fo_status fo_limits_parse(const char *text, size_t len, const char *where, struc
 		return fo_fail(FO_EFORMAT, "'%s': %zu bytes, expected at most %zu", where, len, FO_LIMITS_MAX_BYTES);
 	json_t *j = json_loadb(text, len, JSON_REJECT_DUPLICATES, &e);
 	if (!j)
-		return fo_fail(FO_EFORMAT, "'%s': line %d: %s", where, e.line,
-			       fo_str_visible(shown, sizeof shown, e.text));
+		return fo_hint(fo_fail(FO_EFORMAT, "'%s' is not a machine profile: line %d: %s", where, e.line,
+				       fo_str_visible(shown, sizeof shown, e.text)),
+			       "'flatout calibrate --out=FILE' writes one");
 	int64_t schema = json_integer_value(json_object_get(j, "schema"));
 	if (schema != FO_LIMITS_SCHEMA) {
 		r.st = fo_fail(FO_EFORMAT, "'%s': schema is %lld, expected %d: not a machine profile of this version",

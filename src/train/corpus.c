@@ -65,7 +65,6 @@ static fo_status check_source(struct fo_arena *a, const struct fo_run *r, const 
 	return fo_fs_write_atomic(path, want, strlen(want));
 }
 
-/* A folder that `flatout data prepare` made. */
 static bool is_prepared(struct fo_arena *a, const char *path)
 {
 	return fo_fs_is_dir(path) && fo_fs_exists(fo_arena_printf(a, "%s/train.shard", path)) &&
@@ -123,7 +122,7 @@ static fo_status open_all(struct fo_arena *a, struct fo_corpus *c, const struct 
 	c->dir = fo_xstrdup(dir);
 	if (!*r->data && !fo_fs_exists(train))
 		return fo_hint(fo_fail(FO_EARG, "data.path is empty and '%s' holds no shards", dir),
-			       "say what to train on: --data.path=FILE_OR_FOLDER");
+			       "say what to train on: --data.path=FILE_OR_FOLDER, or name a run file: flatout train run.yaml");
 	if (!strcmp(r->data, "-"))
 		return fo_hint(fo_fail(FO_EARG, "a run cannot read its text from standard input: it reads it more than once"),
 			       "flatout data prepare - --out=DIR makes a folder of it that data.path can name");

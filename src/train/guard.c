@@ -112,7 +112,7 @@ static void say_source(const struct fo_shard_sources *o, int64_t doc, char *out,
 /* "documents 17 (books/a.txt), 3 (books/b.txt) and 9 more of 'run/data/train.shard'" */
 static void say_documents(struct fo_session *s, const struct documents *d, char *out, size_t size)
 {
-	char source[160];
+	char source[160], seen[300];
 	size_t n = (size_t)snprintf(out, size, "%s", d->n == 1 ? "document" : "documents");
 	for (int64_t i = 0; i < d->n && i < NAMED; i++) {
 		say_source(&s->corpus.train_sources, d->doc[i], source, sizeof source);
@@ -120,7 +120,7 @@ static void say_documents(struct fo_session *s, const struct documents *d, char 
 	}
 	if (d->n > NAMED)
 		n += (size_t)snprintf(out + n, size - n, " and %lld more", (long long)(d->n - NAMED));
-	snprintf(out + n, size - n, " of '%.256s/train.shard'", s->corpus.dir);
+	snprintf(out + n, size - n, " of '%s/train.shard'", fo_str_visible(seen, sizeof seen, s->corpus.dir));
 }
 
 static void log_documents(struct fo_session *s, struct fo_json *j, int64_t data_step, const struct documents *d)

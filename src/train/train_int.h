@@ -8,7 +8,6 @@
 #include "train/ports.h"
 #include "train/train.h"
 
-
 struct fo_session {
 	const struct fo_run *r;
 	const struct fo_train_hooks *h;

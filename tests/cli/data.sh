@@ -57,6 +57,7 @@ valid out
 refused 2 "no document 36: the shard has 36" data inspect d1 --doc=36
 refused 2 "no shard is named" data inspect
 refused 3 "no such file" data inspect absent.shard
+refused 2 "'text' holds no train.shard" data inspect text
 refused 2 "needs at least one input" data prepare --out=x --vocab=300
 refused 2 "no folder to write to" data prepare text --vocab=300
 refused 2 "no tokenizer is named" data prepare text --out=x
@@ -109,6 +110,14 @@ done
 run 0 train $tiny --data.path=d1 --run.dir=r1 --data.packing=bestfit --json
 [ ! -e r1/data ] || wrong "the prepared data was copied"
 grep -q '"truncated": 0,' out || wrong "best-fit packing dropped tokens"
+# What reads the run afterwards finds the shards where they are: the held-out text, and the names of documents.
+run 0 eval r1 --threads=1
+says "^text     d1/val.shard" "^logged .*: the same"
+run 0 train $tiny --data.path=d1 --run.dir=r5 --train.steps=40 --guard.spike-window=8 --guard.spike-z=1
+says "documents* [0-9]* (text/doc[0-9]*.txt).* of 'd1/train.shard'"
+mv d1 moved
+refused 3 "held out is not in 'd1'" eval r1 --threads=1
+mv moved d1
 run 0 train $tiny --data.path=c4.json.gz --run.dir=r2
 same r2/data/train.shard d0/train.shard
 refused 2 "was prepared with 300 tokens, this run asks for 280" train $tiny --data.path=d1 --run.dir=r3 --data.vocab=280

@@ -65,11 +65,10 @@ static fo_status measure(struct fo_limits *m, struct fo_ceilings_options *o)
 	fo_overhead_free(overhead);
 	if (st != FO_OK)
 		return st;
-	fprintf(stderr, "measured %d rows in %.0f s: %lld spans, %.0f %% of them quiet", r.rows, r.seconds,
-		(long long)r.spans, r.spans ? 100.0 * (double)r.quiet / (double)r.spans : 0);
+	fprintf(stderr, "measured %d lines in %.0f s, %.0f %% of the time quiet\n", r.rows, r.seconds,
+		r.spans ? 100.0 * (double)r.quiet / (double)r.spans : 0);
 	if (r.left_out)
-		fprintf(stderr, "; %d shapes left out for want of time or memory", r.left_out);
-	fprintf(stderr, "\n");
+		fprintf(stderr, "left out %d shapes: too little time or memory\n", r.left_out);
 	return FO_OK;
 }
 

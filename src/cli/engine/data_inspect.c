@@ -79,6 +79,9 @@ static fo_status open_view(struct view *v, const char *path)
 	v->path = fo_fs_is_dir(path)
 			  ? fo_arena_printf(&v->arena, "%s/%s.shard", path, v->in->split ? "val" : "train")
 			  : fo_arena_strdup(&v->arena, path);
+	if (fo_fs_is_dir(path) && !fo_fs_exists(v->path))
+		return fo_hint(fo_fail(FO_EARG, "'%s' holds no %s.shard", path, v->in->split ? "val" : "train"),
+			       "'flatout data prepare' makes a folder of shards; a run keeps its own in run.dir/data");
 	FO_TRY(fo_shard_open(&v->shard, v->path));
 	FO_TRY(fo_shard_sources_open(&v->sources, &v->shard, v->path));
 	if (v->sources.docs)

@@ -84,7 +84,7 @@ static void print_json(const struct fo_pretrained *p, const struct fo_eval_resul
 
 static void print_text(const struct fo_pretrained *p, const struct fo_eval_result *r)
 {
-	char a[32], seen[1024];
+	char a[32], b[32], seen[1024];
 	fo_cli_put(stdout, "model    ", LEAD, "%s%s, %s", fo_str_visible(seen, sizeof seen, p->dir), p->step < 0 ? "" : " (ours)",
 		   fo_numerics_name[p->precision]);
 	fo_cli_put(stdout, "text     ", LEAD, "%s: %lld tokens with loss in %lld %s of %lld x %lld%s",
@@ -98,7 +98,8 @@ static void print_text(const struct fo_pretrained *p, const struct fo_eval_resul
 	if (isfinite(r->logged))
 		fo_cli_put(stdout, "logged   ", LEAD, "%.6f at step %lld: %s", r->logged, (long long)p->step,
 			   r->logged == r->loss ? "the same" : "not the same (see flatout help eval)");
-	fo_cli_put(stdout, "speed    ", LEAD, "%.4g tokens/s on %d %s, %s", r->tokens_per_second, r->threads,
+	fo_cli_put(stdout, "speed    ", LEAD, "%s/s on %d %s, %s",
+		   fo_str_si(b, r->tokens_per_second, "tokens"), r->threads,
 		   fo_cli_plural(r->threads, "thread", "threads"), fo_isa_name[r->isa]);
 	if (r->peak.flop_s > 0)
 		fo_cli_put(stdout, "MFU      ", LEAD, "%.1f %% of %s/s (forward: a third of the rule mfu), HFU %.1f %%",
