@@ -189,6 +189,8 @@ static fo_status run_in_order(struct session *s, int64_t most)
 	const struct fo_batch *b;
 	fo_status st = fo_rows_open(&rows, &s->shard, &shape);
 	double total = ceil((double)s->shard.tokens / (double)s->program.tokens);
+	if (most && total > (double)most)
+		total = (double)most;
 	for (int64_t i = 0; st == FO_OK && (!most || i < most) && (b = fo_rows_next(&rows)); i++) {
 		if (s->o->progress)
 			s->o->progress(s->o->ctx, "evaluating", "batches", (double)i, total);

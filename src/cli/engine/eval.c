@@ -6,7 +6,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 struct eval {
 	const char *data, *batches;
@@ -106,20 +105,16 @@ static void print_text(const struct fo_pretrained *p, const struct fo_eval_resul
 			   100 * r->mfu.mfu, fo_str_si(a, r->peak.flop_s, "FLOP"), 100 * r->mfu.hfu);
 }
 
-static void on_progress(void *ctx, const char *what, const char *unit, double done, double total)
-{
-	(void)ctx;
-	if (isatty(STDERR_FILENO))
-		fprintf(stderr, "\r%s: %.0f of %.0f %s\033[K", what, done, total, unit);
-}
-
 static fo_status run(int argc, char **argv)
 {
 	struct eval in;
 	struct fo_opt_set s;
 	struct fo_pretrained p = { 0 };
 	struct fo_eval_result r;
-	struct fo_eval_options o = { .measure_peak = true, .progress = on_progress, .stop = &fo_stop_requested };
+	struct fo_screen screen;
+	struct fo_eval_options o = {
+		.measure_peak = true, .progress = fo_screen_progress, .ctx = &screen, .stop = &fo_stop_requested
+	};
 	static const int precision[] = { -1, FO_PRECISION_F32, FO_PRECISION_BF16 };
 	fo_status st;
 	FO_TRY_OR(st, fo_cli_options(&fo_cmd_eval, &s, &in, &argc, argv), done);
@@ -134,10 +129,10 @@ static fo_status run(int argc, char **argv)
 	o.seq = in.seq;
 	o.threads = (int)in.threads;
 	FO_TRY_OR(st, fo_pretrained_open(&p, argv[1], precision[in.precision]), done);
+	fo_screen_init(&screen, &(struct fo_run){ .log_every = 1 }, true); /* on standard error: the result is short */
 	fo_catch_signals();
 	st = fo_pretrained_evaluate(&p, &o, &r);
-	if (isatty(STDERR_FILENO))
-		fprintf(stderr, "\r\033[K");
+	fo_screen_end_line(&screen);
 	if (st == FO_OK)
 		(in.json ? print_json : print_text)(&p, &r);
 done:

@@ -79,7 +79,13 @@ static void duration(char *buf, size_t size, double seconds)
 		snprintf(buf, size, "%.1f h", seconds / 3600);
 }
 
-static void amount(char buf[32], double n, bool bytes) { bytes ? fo_str_bytes(buf, n) : fo_str_si(buf, n, ""); }
+static void amount(char buf[32], double n, bool bytes)
+{
+	bytes ? fo_str_bytes(buf, n) : fo_str_si(buf, n, "");
+	size_t len = strlen(buf);
+	if (len && buf[len - 1] == ' ') /* in front of a unit that is not there */
+		buf[len - 1] = 0;
+}
 
 void fo_screen_progress(void *ctx, const char *what, const char *unit, double done, double total)
 {
