@@ -63,7 +63,9 @@ static fo_status run_init(int argc, char **argv)
 	fo_cli_options_read(&fo_cmd_init, &s, &in, &argc, argv);
 	FO_TRY_OR(st, fo_cli_no_more_args(&fo_cmd_init, argc, argv, 1), done);
 	for (size_t i = 0; i < sizeof first_run / sizeof *first_run; i++)
-		if (!fo_opt_given(&s, first_run[i].key) && !fo_opt_given(&s, "model.name"))
+		/* Sizes are those of the model that is named or loaded. */
+		if (!fo_opt_given(&s, first_run[i].key) && !fo_opt_given(&s, "model.name") &&
+		    !(fo_opt_given(&s, "model.weights") && !strncmp(first_run[i].key, "model.", 6)))
 			fo_opt_set_text(&s, first_run[i].key, first_run[i].value, FO_ORIGIN_FILE, "first run");
 	/* Text that every Debian has, so that the file runs as it is. */
 	if (!fo_opt_given(&s, "data.path") && fo_fs_is_dir("/usr/share/common-licenses"))

@@ -42,10 +42,10 @@ static struct fo_ckpt_content content_of(struct fo_session *s)
 		.model = &s->model,
 		.weight_dtype = s->program.run.precision == FO_PRECISION_BF16 ? "bfloat16" : "float32",
 		.tokenizer = s->corpus.tokenizer,
-		.weight = s->weight,
-		.weights = s->weights,
-		.state = s->state,
-		.states = s->states,
+		.weight = s->tensors.weight,
+		.weights = s->tensors.weights,
+		.state = s->tensors.state,
+		.states = s->tensors.states,
 		.run_config_json = s->run_json,
 	};
 }
@@ -114,8 +114,8 @@ static fo_status start_writer(struct fo_session *s)
 	fo_status st = fo_pages_new((size_t)v->copy_bytes, &v->copy);
 	if (st != FO_OK)
 		return fo_wrap(st, "cannot hold the copy that checkpoints are written from");
-	v->weight = moved(s, s->weight, s->weights, v->copy);
-	v->state = moved(s, s->state, s->states, v->copy);
+	v->weight = moved(s, s->tensors.weight, s->tensors.weights, v->copy);
+	v->state = moved(s, s->tensors.state, s->tensors.states, v->copy);
 	v->busy = true; /* until the thread is ready */
 	/* Signals are for the main thread, but for the one that a mapped file may raise here. */
 	sigfillset(&all);
@@ -286,7 +286,7 @@ fo_status fo_session_go_back(struct fo_session *s, bool *found)
 		st = fo_ckpt_pick(&a, s->ckpt_dir, 0, NULL, NULL, &path, &m);
 	*found = st == FO_OK && path;
 	if (*found) {
-		st = fo_ckpt_read(path, s->weight, s->weights, s->state, s->states);
+		st = fo_ckpt_read(path, s->tensors.weight, s->tensors.weights, s->tensors.state, s->tensors.states);
 		s->torn = st != FO_OK; /* weights of two moments */
 	}
 	if (*found && st == FO_OK) {

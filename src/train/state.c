@@ -3,29 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static fo_status collect(void *ctx, const struct fo_store_tensor *t)
-{
-	static const char *const prefix[] = { "", "master.", "m.", "v." };
-	struct fo_session *s = ctx;
-	struct fo_st_tensor x = { .dtype = t->dtype,
-				  .vector = t->rows == 1,
-				  .rows = t->rows,
-				  .cols = t->cols,
-				  .ld = t->ld,
-				  .data = t->data };
-	snprintf(x.name, sizeof x.name, "%s%s", prefix[t->which], t->name);
-	if (t->which == 0) {
-		fo_array_room(&s->weight, &s->weight_cap, s->weights, sizeof x);
-		s->weight[s->weights++] = x;
-	} else {
-		fo_array_room(&s->state, &s->state_cap, s->states, sizeof x);
-		s->state[s->states++] = x;
-	}
-	return FO_OK;
-}
-
-fo_status fo_session_tensors(struct fo_session *s) { return fo_store_visit(s->store, &s->program, collect, s); }
-
 static void damaged(void *ctx, const char *why, const char *instead)
 {
 	fo_session_warn(ctx, "%s; going on from '%s' instead", why, instead);
@@ -78,7 +55,7 @@ fo_status fo_session_resume(struct fo_session *s)
 		return fo_hint(fo_fail(FO_EARG, "checkpoint '%s' was trained with another run.seed than %lld", path,
 				       (long long)s->r->seed),
 			       "keep the seed or choose another run.dir");
-	FO_TRY(fo_ckpt_read(path, s->weight, s->weights, s->state, s->states));
+	FO_TRY(fo_ckpt_read(path, s->tensors.weight, s->tensors.weights, s->tensors.state, s->tensors.states));
 	s->meta = m;
 	return FO_OK;
 }

@@ -248,7 +248,7 @@ static fo_status open_session(struct fo_session *s)
 	snprintf(s->meta.precision, sizeof s->meta.precision, "%s", fo_numerics_name[fo_run_precision(s->r)]);
 	if (s->h->dry_run)
 		return announce(s);
-	FO_TRY(fo_session_tensors(s));
+	FO_TRY(fo_store_tensors(s->store, &s->program, &s->tensors));
 	/* The newest checkpoint's step is part of what is announced; its tensors are read after the memory check. */
 	FO_TRY(fo_session_find(s));
 	FO_TRY(announce(s));
@@ -279,8 +279,7 @@ static void close_session(struct fo_session *s)
 	if (s->log >= 0)
 		close(s->log);
 	fo_str_fini(&s->line);
-	free(s->weight);
-	free(s->state);
+	fo_tensors_fini(&s->tensors);
 	fo_arena_fini(&s->arena);
 	if (s->lock >= 0)
 		close(s->lock);

@@ -11,6 +11,7 @@
 #ifndef FO_TRAIN_TRAIN_H
 #define FO_TRAIN_TRAIN_H
 
+#include "ckpt/ckpt.h"
 #include "data/data.h"
 #include "hw/state.h"
 #include "kernel/calibrate.h"
@@ -89,6 +90,15 @@ void fo_train_result_fini(struct fo_train_result *r);
 FO_CHECKED fo_status fo_store_load(struct fo_store *s, const struct fo_program *p, const char *dir);
 /* Whether fo_store_load would succeed, from the files' headers: before hours of preparation. */
 FO_CHECKED fo_status fo_weights_check(const struct fo_program *p, const char *dir);
+
+/* The store's tensors as a checkpoint names them: weights by their Hugging Face names, what the optimizer keeps with the
+ * prefixes "master.", "m." and "v.". They point into the store. */
+struct fo_tensors {
+	struct fo_st_tensor *weight, *state;
+	size_t weights, states, weight_cap, state_cap;
+};
+FO_CHECKED fo_status fo_store_tensors(struct fo_store *s, const struct fo_program *p, struct fo_tensors *out);
+void fo_tensors_fini(struct fo_tensors *t);
 
 #define FO_EVAL_SEED 1 /* of the held-out rows: the same in every run, so that runs compare */
 

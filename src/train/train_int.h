@@ -28,8 +28,7 @@ struct fo_session {
 	char *found_path;                 /* the newest whole checkpoint; NULL: none */
 	struct fo_ckpt_meta found;        /* its meta; zero when there is none or none is whole */
 	struct fo_err found_error;        /* st FO_OK, or why it cannot be resumed from */
-	struct fo_st_tensor *weight, *state;
-	size_t weights, states, weight_cap, state_cap;
+	struct fo_tensors tensors;
 	char *ckpt_dir, *log_path, *run_json;
 	struct fo_saver *saver; /* NULL until the run begins */
 	bool async;             /* periodic checkpoints are copied and written by the saver's thread */
@@ -56,7 +55,6 @@ struct fo_session {
  * compare. */
 FO_CHECKED fo_status fo_session_sample(struct fo_session *s, char **text);
 /* src/train/state.c: tensors of the store by name, checkpoint and resume. */
-FO_CHECKED fo_status fo_session_tensors(struct fo_session *s);
 /* Looks up and checks the newest checkpoint, once: its files are hashed. A damaged one is passed over with a warning; that none is
  * whole is told by fo_session_resume, after the plan was announced. */
 FO_CHECKED fo_status fo_session_find(struct fo_session *s);

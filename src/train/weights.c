@@ -4,26 +4,63 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+static struct fo_st_tensor tensor_of(const struct fo_store_tensor *s, const char *prefix)
+{
+	struct fo_st_tensor t = { .dtype = s->dtype,
+				  .vector = s->rows == 1,
+				  .rows = s->rows,
+				  .cols = s->cols,
+				  .ld = s->ld,
+				  .data = s->data };
+	snprintf(t.name, sizeof t.name, "%s%s", prefix, s->name);
+	return t;
+}
+
+/* ---- what a checkpoint holds ---- */
+
+static fo_status add_tensor(void *ctx, const struct fo_store_tensor *s)
+{
+	static const char *const prefix[] = { "", "master.", "m.", "v." };
+	struct fo_tensors *l = ctx;
+	struct fo_st_tensor t = tensor_of(s, prefix[s->which]);
+	if (s->which == 0) {
+		fo_array_room(&l->weight, &l->weight_cap, l->weights, sizeof t);
+		l->weight[l->weights++] = t;
+	} else {
+		fo_array_room(&l->state, &l->state_cap, l->states, sizeof t);
+		l->state[l->states++] = t;
+	}
+	return FO_OK;
+}
+
+fo_status fo_store_tensors(struct fo_store *s, const struct fo_program *p, struct fo_tensors *out)
+{
+	*out = (struct fo_tensors){ 0 };
+	return fo_store_visit(s, p, add_tensor, out);
+}
+
+void fo_tensors_fini(struct fo_tensors *t)
+{
+	free(t->weight);
+	free(t->state);
+	*t = (struct fo_tensors){ 0 };
+}
+
+/* ---- foreign weights ---- */
+
 struct list {
 	struct fo_st_tensor *t;
 	size_t n, cap;
 };
 
-/* Weights and master copies (which 0 and 1); moments stay what they are. Never fails. */
+/* Weights and master copies (which 0 and 1) under the weight's name; moments stay what they are. Never fails. */
 static fo_status collect(void *ctx, const struct fo_store_tensor *s)
 {
 	struct list *l = ctx;
 	if (s->which > 1)
 		return FO_OK;
 	fo_array_room(&l->t, &l->cap, l->n, sizeof *l->t);
-	struct fo_st_tensor *t = &l->t[l->n++];
-	*t = (struct fo_st_tensor){ .dtype = s->dtype,
-				    .vector = s->rows == 1,
-				    .rows = s->rows,
-				    .cols = s->cols,
-				    .ld = s->ld,
-				    .data = s->data };
-	snprintf(t->name, sizeof t->name, "%s", s->name);
+	l->t[l->n++] = tensor_of(s, "");
 	return FO_OK;
 }
 

@@ -75,6 +75,12 @@ if LC_ALL=C tr -d '\n\t\040-\176\200-\377' <out | grep -q .; then
 	wrong "control characters of a file's name reach the terminal"
 fi
 
+# With foreign weights the sizes are theirs.
+run 0 init weights.yaml --model.weights=somewhere
+grep -q '^  hidden: 0' weights.yaml || wrong "sizes of its own beside model.weights"
+run 0 init plain.yaml
+grep -q '^  hidden: 256' plain.yaml || wrong "no sizes for a first run"
+
 if [ -n "${FLATOUT_HAS_ENGINE:-}" ]; then
 	make_text text
 	run 0 init small.yaml $tiny --run.dir=r

@@ -1,7 +1,7 @@
 /* A checkpoint goes to disk and comes back; a damaged one is refused. */
 #include "audit/engine/verify_int.h"
 
-#include "ckpt/ckpt.h"
+#include "train/train.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,43 +13,11 @@
 
 #define GROUP "checkpoint"
 
-struct tensors {
-	struct fo_st_tensor *weight, *state;
-	size_t weights, states, weight_cap, state_cap;
-};
-
-static fo_status collect(void *ctx, const struct fo_store_tensor *t)
-{
-	static const char *const prefix[] = { "", "master.", "m.", "v." };
-	struct tensors *s = ctx;
-	struct fo_st_tensor x = { .dtype = t->dtype,
-				  .vector = t->rows == 1,
-				  .rows = t->rows,
-				  .cols = t->cols,
-				  .ld = t->ld,
-				  .data = t->data };
-	snprintf(x.name, sizeof x.name, "%s%s", prefix[t->which], t->name);
-	if (t->which == 0) {
-		fo_array_room(&s->weight, &s->weight_cap, s->weights, sizeof x);
-		s->weight[s->weights++] = x;
-	} else {
-		fo_array_room(&s->state, &s->state_cap, s->states, sizeof x);
-		s->state[s->states++] = x;
-	}
-	return FO_OK;
-}
-
-static void tensors_fini(struct tensors *t)
-{
-	free(t->weight);
-	free(t->state);
-}
-
 static fo_status save(struct fo_verify_rig *g, const char *dir)
 {
-	struct tensors t = { 0 };
+	struct fo_tensors t = { 0 };
 	const struct fo_ckpt_meta meta = { .step = 2, .tokens = 2, .seed = 1, .loss = g->ports.loss[0], .precision = "bf16" };
-	fo_status st = fo_store_visit(g->store, &g->program, collect, &t);
+	fo_status st = fo_store_tensors(g->store, &g->program, &t);
 	const struct fo_ckpt_content c = { .model = &g->program.model,
 					   .weight_dtype = "bfloat16",
 					   .weight = t.weight,
@@ -59,19 +27,19 @@ static fo_status save(struct fo_verify_rig *g, const char *dir)
 					   .run_config_json = "{}\n" };
 	if (st == FO_OK)
 		st = fo_ckpt_save(dir, &c, &meta, 1);
-	tensors_fini(&t);
+	fo_tensors_fini(&t);
 	return st;
 }
 
 static fo_status load(struct fo_verify_rig *g, const char *path)
 {
-	struct tensors t = { 0 };
+	struct fo_tensors t = { 0 };
 	struct fo_ckpt_meta meta;
 	FO_TRY(fo_ckpt_open(path, &meta));
-	fo_status st = fo_store_visit(g->store, &g->program, collect, &t);
+	fo_status st = fo_store_tensors(g->store, &g->program, &t);
 	if (st == FO_OK)
 		st = fo_ckpt_read(path, t.weight, t.weights, t.state, t.states);
-	tensors_fini(&t);
+	fo_tensors_fini(&t);
 	return st;
 }
 
