@@ -475,9 +475,9 @@ static fo_status bus_error(void)
 
 fo_status fo_map_guard(fo_status (*fn)(void *ctx), void *ctx)
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
-	pthread_once(&once, catch_bus_errors);
 	sigjmp_buf here, *outer = guard;
+	if (!outer) /* each time: somebody else's handler may have come in between */
+		catch_bus_errors();
 	if (sigsetjmp(here, 1)) {
 		guard = outer;
 		return bus_error();

@@ -35,7 +35,7 @@ void fo_map_close(struct fo_map *m);
 FO_CHECKED fo_status fo_map_check(const void *data);
 /* Runs fn(ctx). When it touches a page of a mapped file that is not there any more (SIGBUS: the file was cut, the disk fails), it
  * is left at once and FO_EIO names file and byte; what it had allocated is lost, so it should own nothing. Calls nest. The
- * first call installs the process's SIGBUS handler; threads must not block that signal. */
+ * outermost one installs the process's SIGBUS handler; threads must not block that signal. */
 FO_CHECKED fo_status fo_map_guard(fo_status (*fn)(void *ctx), void *ctx);
 
 #endif

@@ -256,7 +256,8 @@ struct fo_rows {
 	size_t bytes;
 };
 FO_CHECKED fo_status fo_rows_open(struct fo_rows *r, const struct fo_shard *s, const struct fo_batch_shape *shape);
-const struct fo_batch *fo_rows_next(struct fo_rows *r); /* NULL at the end; valid until the next call */
+/* *out NULL at the end; valid until the next call. FO_EIO: the shard's file was cut or changed while it was read. */
+FO_CHECKED fo_status fo_rows_next(struct fo_rows *r, const struct fo_batch **out);
 void fo_rows_close(struct fo_rows *r);
 
 #endif

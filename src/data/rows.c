@@ -1,6 +1,8 @@
 /* Text in order: every token once, for evaluation. */
 #include "data/data_int.h"
 
+#include "base/fs.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -121,13 +123,13 @@ fo_status fo_rows_open(struct fo_rows *r, const struct fo_shard *s, const struct
 	return FO_OK;
 }
 
-const struct fo_batch *fo_rows_next(struct fo_rows *r)
+/* Owns nothing: fo_map_guard may leave it anywhere. */
+static fo_status fill_rows(void *ctx)
 {
+	struct fo_rows *r = ctx;
 	const struct fo_shard *s = r->shard;
 	struct fo_batch *b = &r->batch;
 	int64_t width = r->shape.rows * r->shape.seq, i = 0;
-	if (r->doc == s->docs)
-		return NULL;
 	b->loss_tokens = b->real_tokens = r->loss_tokens = r->pairs = 0;
 	b->step = r->steps++;
 	while (i < width && r->doc < s->docs) {
@@ -147,7 +149,19 @@ const struct fo_batch *fo_rows_next(struct fo_rows *r)
 		b->doc_start[i] = (int32_t)i;
 	}
 	b->loss_tokens = r->loss_tokens;
-	return b;
+	return FO_OK;
+}
+
+fo_status fo_rows_next(struct fo_rows *r, const struct fo_batch **out)
+{
+	*out = NULL;
+	if (r->doc == r->shard->docs)
+		return FO_OK;
+	FO_TRY(fo_map_guard(fill_rows, r));
+	if (r->shard->map)
+		FO_TRY(fo_map_check(r->shard->map));
+	*out = &r->batch;
+	return FO_OK;
 }
 
 void fo_rows_close(struct fo_rows *r)

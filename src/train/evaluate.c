@@ -191,7 +191,10 @@ static fo_status run_in_order(struct session *s, int64_t most)
 	double total = ceil((double)s->shard.tokens / (double)s->program.tokens);
 	if (most && total > (double)most)
 		total = (double)most;
-	for (int64_t i = 0; st == FO_OK && (!most || i < most) && (b = fo_rows_next(&rows)); i++) {
+	for (int64_t i = 0; st == FO_OK && (!most || i < most); i++) {
+		st = fo_rows_next(&rows, &b);
+		if (st != FO_OK || !b)
+			break;
 		if (s->o->progress)
 			s->o->progress(s->o->ctx, "evaluating", "batches", (double)i, total);
 		st = one_batch(s, b, i);

@@ -4,6 +4,7 @@
 #include "data/data_int.h"
 
 #define XXH_INLINE_ALL
+#include <fcntl.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -414,6 +415,38 @@ static double plain_bigram(const int64_t *train, const int64_t *train_at, int64_
 	return nats / (double)(val_n - 1);
 }
 
+/* Evaluation reads a shard in order: cut or changed meanwhile, it says so and does not go on with other text. */
+static void test_rows_of_a_shard_that_changes(void **state)
+{
+	(void)state;
+	enum { N = 20000 };
+	int64_t *ids = calloc(N, sizeof *ids);
+	const int64_t docs[] = { 0, N };
+	const struct fo_batch_shape shape = { .seq = 64, .rows = 2, .micro_batches = 1 };
+	for (int cut = 0; cut < 2; cut++) {
+		struct fo_shard s = make_shard(1000, ids, N, docs, 1);
+		const char *path = in_scratch("made.shard", 0);
+		struct fo_rows rows;
+		const struct fo_batch *b;
+		ok(fo_rows_open(&rows, &s, &shape));
+		ok(fo_rows_next(&rows, &b));
+		assert_int_equal(b->real_tokens, 128);
+		if (cut)
+			assert_int_equal(truncate(path, 4096), 0);
+		else
+			assert_int_equal(utimensat(AT_FDCWD, path, (struct timespec[2]){ { 1, 0 }, { 1, 0 } }, 0), 0);
+		fo_status st = FO_OK;
+		for (int i = 0; i < 200 && st == FO_OK; i++)
+			st = fo_rows_next(&rows, &b);
+		assert_int_equal(st, FO_EIO);
+		assert_null(b);
+		assert_non_null(strstr(fo_err_text(), "made.shard"));
+		fo_rows_close(&rows);
+		fo_shard_close(&s);
+	}
+	free(ids);
+}
+
 static void test_bigram_follows_its_formula(void **state)
 {
 	(void)state;
@@ -502,6 +535,7 @@ int main(void)
 		cmocka_unit_test(test_32_bit_ids),
 		cmocka_unit_test(test_each_damage_is_named),
 		cmocka_unit_test(test_hostile_shards),
+		cmocka_unit_test(test_rows_of_a_shard_that_changes),
 		cmocka_unit_test(test_bigram_follows_its_formula),
 		cmocka_unit_test(test_bigram_extremes),
 	};
