@@ -33,7 +33,7 @@ says "at step 6: the same"
 run 0 data prepare text --tokenizer=prepared/tokenizer.json --holdout=3 --out=prepared --replace
 refused 2 "is not what the run in 'three' held out" eval three
 mv prepared elsewhere
-refused 3 "prepared/val.shard" eval three
+refused 3 "held out is not in .prepared., nor" eval three
 # Everything, in order: each token of the held-out text once.
 run 0 eval run --batches all --json
 says '"in_order": true'
