@@ -48,6 +48,8 @@ equal int
 # Half a run, then the rest.
 start $long --run.dir=half --checkpoint.keep=0
 wait_for_lines half/log.jsonl $((steps / 2)) $pid
+# A checkpoint is written beside training: its steps may be done before it is.
+until ls half/checkpoints/step-* >/dev/null 2>&1 || ! kill -0 $pid 2>/dev/null; do sleep 0.02; done
 kill -KILL $pid
 wait $pid 2>/dev/null
 newest=$(ls half/checkpoints | sort | tail -n 1)
