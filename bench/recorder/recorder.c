@@ -44,7 +44,7 @@ static fo_status run(int64_t seq, int rounds)
 	double step[64], record[64];
 	FO_TRY(fo_model_load("flatout-134m", &m));
 	FO_TRY(fo_isa_choose(&o.isa));
-	FO_TRY(fo_program_lower(&p, &m, &(struct fo_lowering){ seq, 1, 1, FO_PRECISION_BF16, FO_MODE_TRAIN }));
+	FO_TRY(fo_program_lower(&p, &m, &(struct fo_lowering){ .seq = seq, .rows = 1, .micro_batches = 1, .precision = FO_PRECISION_BF16 }));
 	FO_TRY(fo_store_new(&store, &p));
 	fo_store_init(store, &p, 1);
 	FO_TRY(fo_exec_new(&e, &p, store, &o, port, NULL, NULL));

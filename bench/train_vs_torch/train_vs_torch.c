@@ -93,7 +93,7 @@ static fo_status run(struct bench *b)
 	FO_TRY(fo_model_load("flatout-134m", &m));
 	m.layers = b->layers;
 	FO_TRY(fo_isa_choose(&o.isa));
-	FO_TRY(fo_program_lower(&p, &m, &(struct fo_lowering){ b->seq, 1, 1, b->precision, FO_MODE_TRAIN }));
+	FO_TRY(fo_program_lower(&p, &m, &(struct fo_lowering){ .seq = b->seq, .rows = 1, .micro_batches = 1, .precision = b->precision }));
 	FO_TRY(fo_store_new(&store, &p));
 	fo_store_init(store, &p, 1);
 	FO_TRY(fo_exec_new(&e, &p, store, &o, port, b, NULL));

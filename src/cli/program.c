@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 
 #include "base/fs.h"
+#include "pass/pass.h"
 #include "program/run.h"
 
 #include <string.h>
@@ -246,7 +247,7 @@ static fo_status load(struct fo_program *p, const struct fo_opt_set *s, const st
 	struct fo_model m;
 	struct fo_lowering low = fo_run_lowering(r, FO_MODE_TRAIN);
 	FO_TRY(fo_run_model(r, &m));
-	return fo_program_lower(p, &m, &low);
+	return fo_pass_build(p, &m, &low);
 }
 
 static fo_status show(const struct fo_program *p, const struct program *in)

@@ -46,6 +46,12 @@ static const struct {
 	FIELD(rope.original_max_position, 'i'),
 #undef FIELD
 };
+const struct fo_pass_field fo_pass_field[] = {
+	{ "merge-qkv", offsetof(struct fo_passes, merge_qkv) },
+	{ "merge-gate-up", offsetof(struct fo_passes, merge_gate_up) },
+};
+const int fo_pass_fields = sizeof fo_pass_field / sizeof *fo_pass_field;
+
 enum { MODEL_FIELDS = sizeof model_field / sizeof *model_field };
 
 void fo_program_dump(const struct fo_program *p, struct fo_str *out)
@@ -67,6 +73,11 @@ void fo_program_dump(const struct fo_program *p, struct fo_str *out)
 	if (p->run.mode == FO_MODE_DECODE)
 		fo_str_printf(out, " %" PRId64, p->run.context);
 	fo_str_puts(out, "\n");
+	for (int i = 0; i < fo_pass_fields; i++) {
+		int64_t value = *(const int64_t *)((const char *)&p->run.pass + fo_pass_field[i].offset);
+		if (value)
+			fo_str_printf(out, "pass %s %" PRId64 "\n", fo_pass_field[i].name, value);
+	}
 	fo_str_printf(out, "rank %d %d %d %d %u\n", p->rank, p->ranks, p->layer_begin, p->layer_end, p->next_id);
 	for (int i = 0; i < p->nbuf; i++) {
 		const struct fo_buffer *b = &p->buf[i];
@@ -302,7 +313,8 @@ static fo_status read_line(struct reader *r)
 					       integer(r, 3, 1, 1 << 16),
 					       (enum fo_numerics)integer(r, 4, 0, FO_PRECISION_COUNT - 1),
 					       (enum fo_mode)integer(r, 5, 0, FO_MODE_DECODE),
-					       0 };
+					       0,
+					       p->run.pass };
 		p->tokens = p->run.seq * p->run.rows;
 		bool decode = p->run.mode == FO_MODE_DECODE;
 		if (decode)
@@ -310,6 +322,14 @@ static fo_status read_line(struct reader *r)
 		if (decode && (p->run.rows != 1 || p->run.micro_batches != 1))
 			return wrong(r, "a chunk of a text is one row and one micro-batch");
 		return r->failed || p->tokens > 1 << 28 ? wrong(r, "a run's fields are out of range") : FO_OK;
+	}
+	if (!strcmp(what, "pass")) {
+		for (int i = 0; i < fo_pass_fields; i++)
+			if (r->words == 3 && !strcmp(r->word[1], fo_pass_field[i].name)) {
+				*(int64_t *)((char *)&p->run.pass + fo_pass_field[i].offset) = integer(r, 2, 1, INT64_MAX);
+				return r->failed ? wrong(r, "a pass's value is out of range") : FO_OK;
+			}
+		return wrong(r, "a pass that is not known");
 	}
 	if (!strcmp(what, "rank")) {
 		p->rank = (int32_t)integer(r, 1, 0, INT32_MAX), p->ranks = (int32_t)integer(r, 2, 1, INT32_MAX);

@@ -33,21 +33,44 @@ static void newest(int32_t *into, const int32_t *from)
 			into[l] = from[l];
 }
 
-static bool whole(const struct fo_program *p, const struct fo_operand *a)
+static bool same_rectangle(const struct fo_program *p, const struct fo_operand *a, const struct fo_operand *b)
 {
-	return a->nr == p->buf[a->buf].rows && a->nc == p->buf[a->buf].cols;
+	return a->r0 == b->r0 && a->nr == b->nr && a->c0 == b->c0 && a->nc == b->nc && p->buf[a->buf].cols == p->buf[b->buf].cols;
 }
 
-/* Gives output i of instance id the bytes of an input that dies here, if ops.def allows it. */
+/* The operand that output i may overwrite with life `in`: ops.def allows the pair and the rectangles are the same. */
+static bool pairs_with(struct plan *s, int id, const struct fo_op *o, int i, int in)
+{
+	const int32_t *life_of = &s->u->life_of[s->u->arg_begin[id]];
+	for (const char *pair = fo_op_info(o->kind)->inplace; *pair; pair += 2) {
+		int k = pair[1] - '0';
+		if (pair[0] - '0' == i && k < o->n && life_of[k] == in && same_rectangle(s->p, &o->arg[i], &o->arg[k]))
+			return true;
+	}
+	return false;
+}
+
+/* Gives the new life of output i of instance id the bytes of an input that dies here, if ops.def allows it. Where several
+ * outputs are rectangles of the new life, or several inputs of the dying one (gate and up side by side), each input must be the
+ * partner of an output: an output that lay elsewhere would overwrite what is still to be read. */
 static bool place_in_place(struct plan *s, int id, const struct fo_op *o, int i, struct fo_life *l)
 {
+	const int32_t *life_of = &s->u->life_of[s->u->arg_begin[id]];
 	for (const char *pair = fo_op_info(o->kind)->inplace; *pair; pair += 2) {
 		int in = pair[1] - '0';
 		if (pair[0] - '0' != i || in >= o->n)
 			continue;
-		struct fo_life *q = &s->u->life[s->u->life_of[s->u->arg_begin[id] + in]];
-		if (q->persists || q->moved || q->last != id || q->bytes != l->bytes || !whole(s->p, &o->arg[in]) ||
-		    !whole(s->p, &o->arg[i]))
+		struct fo_life *q = &s->u->life[life_of[in]];
+		bool fits = !q->persists && !q->moved && q->last == id && q->bytes == l->bytes &&
+			    same_rectangle(s->p, &o->arg[i], &o->arg[in]);
+		for (int k = 0; fits && k < o->n; k++) {
+			bool partner = life_of[k] != life_of[in];
+			for (int j = 0; !partner && j < o->n; j++)
+				partner = life_of[j] == life_of[i] && fo_access_writes(o->arg[j].access) &&
+					  same_rectangle(s->p, &o->arg[j], &o->arg[k]) && pairs_with(s, id, o, j, life_of[in]);
+			fits = partner;
+		}
+		if (!fits)
 			continue;
 		l->offset = q->offset;
 		q->moved = true;

@@ -205,11 +205,24 @@ extern const char *const fo_numerics_name[FO_PRECISION_COUNT];
  * so far lie in a cache of `context` rows, and the logits of its last token. */
 enum fo_mode { FO_MODE_TRAIN, FO_MODE_EVAL, FO_MODE_LOGITS, FO_MODE_DECODE };
 
+/* What the passes (src/pass) shall do, or have done; 0: off. It travels with the program so that programs which share weights
+ * are built alike. fo_pass_field has their names in dumps. */
+struct fo_passes {
+	int64_t merge_qkv, merge_gate_up; /* 1: yes */
+};
+struct fo_pass_field {
+	const char *name;
+	size_t offset; /* of an int64_t in struct fo_passes */
+};
+extern const struct fo_pass_field fo_pass_field[];
+extern const int fo_pass_fields;
+
 struct fo_lowering {
 	int64_t seq, rows, micro_batches; /* rows of `seq` tokens per micro-batch: T = rows x seq */
 	enum fo_numerics precision;
 	enum fo_mode mode;
 	int64_t context; /* DECODE: rows of the cache, at least seq; rows and micro_batches are 1. Else 0 */
+	struct fo_passes pass;
 };
 
 struct fo_program {
@@ -233,6 +246,7 @@ struct fo_program {
 	uint32_t next_id;
 };
 
+/* The plain program, whatever run->pass says: fo_pass_build (src/pass) does both. */
 FO_CHECKED fo_status fo_program_lower(struct fo_program *p, const struct fo_model *m, const struct fo_lowering *run);
 void fo_program_fini(struct fo_program *p);
 

@@ -88,6 +88,8 @@ const struct fo_opt fo_run_options[] = {
 		   "length of a sample generated at the end; 0: none"),
 	FO_OPT_BYTES(R, memory_limit, "memory.limit", "SIZE", NULL, 0, 0x1p53,
 		     "refuse a run that plans more; unset or 0: what this machine has free"),
+	FO_OPT_ENUM(R, merge_qkv, "pass.merge-qkv", "yes", "queries, keys and values from one product", "yes|no"),
+	FO_OPT_ENUM(R, merge_gate_up, "pass.merge-gate-up", "yes", "gate and up from one product", "yes|no"),
 	FO_OPT_TEXT(R, program_file, "program.file", "PATH", "",
 		    "run this dumped step program instead of lowering the model"),
 	FO_OPT_END
@@ -173,13 +175,19 @@ enum fo_numerics fo_run_precision(const struct fo_run *r)
 	return r->precision == 0 ? FO_PRECISION_BF16 : FO_PRECISION_F32;
 }
 
+static struct fo_passes passes_of(const struct fo_run *r)
+{
+	return (struct fo_passes){ .merge_qkv = !r->merge_qkv, .merge_gate_up = !r->merge_gate_up };
+}
+
 struct fo_lowering fo_run_lowering(const struct fo_run *r, enum fo_mode mode)
 {
 	return (struct fo_lowering){ .seq = r->seq,
 				     .rows = r->rows,
 				     .micro_batches = mode == FO_MODE_TRAIN ? r->micro_batches : 1,
 				     .precision = fo_run_precision(r),
-				     .mode = mode };
+				     .mode = mode,
+				     .pass = passes_of(r) };
 }
 
 double fo_run_lr(const struct fo_run *r, int64_t step)

@@ -36,6 +36,7 @@ struct fo_run {
 	int64_t sample_tokens;
 	const char *program_file;
 	int64_t memory_limit;
+	int merge_qkv, merge_gate_up; /* passes: 0 yes, 1 no */
 };
 
 extern const struct fo_opt fo_run_options[];

@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/json.h"
+#include "pass/pass.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -39,9 +40,10 @@ static fo_status make_programs(struct fo_session *s)
 					       fo_numerics_name[s->program.run.precision]),
 				       "use the run.yaml it was dumped from");
 	} else {
-		FO_TRY(fo_program_lower(&s->program, &s->model, &train));
+		FO_TRY(fo_pass_build(&s->program, &s->model, &train));
 	}
-	return fo_program_lower(&s->eval_program, &s->model, &eval);
+	eval.pass = s->program.run.pass; /* they share weights: a program from a file decides for both */
+	return fo_pass_build(&s->eval_program, &s->model, &eval);
 }
 
 static fo_status make_executors(struct fo_session *s)

@@ -54,7 +54,7 @@ kill -KILL $pid
 wait $pid 2>/dev/null
 newest=$(ls half/checkpoints | sort | tail -n 1)
 run 0 train $long --run.dir=half
-says "^resume   after step $(echo "$newest" | sed "s,step-0*,,") " "^step $steps/$steps"
+says "^resume   after step $(echo "$newest" | sed "s,step-0*,,")\$" "^step $steps/$steps"
 equal half
 
 # Killed at any moment: while preparing, between steps, while a checkpoint is written.

@@ -1,5 +1,6 @@
 #include "support/step.h"
 #include "base/clock.h"
+#include "pass/pass.h"
 #include "train/train.h"
 
 #include <math.h>
@@ -167,7 +168,7 @@ void step_rig_lower(struct step_rig *r, const struct fo_model *m, const struct f
 		    const struct step_batch *b, const struct fo_exec_options *o)
 {
 	struct fo_program p;
-	must(fo_program_lower(&p, m, run));
+	must(fo_pass_build(&p, m, run));
 	step_rig_new(r, &p, b, o);
 }
 

@@ -41,6 +41,7 @@ void step_batch_free(struct step_batch *b);
 /* Takes over *p. The batch must outlive the rig. Hyper-parameters begin as rate 1e-3, betas 0.9 and 0.95, eps 1e-8, decay 0.1,
  * clip 1, corrections of step 1. A failure fails the test. */
 void step_rig_new(struct step_rig *r, struct fo_program *p, const struct step_batch *b, const struct fo_exec_options *o);
+/* The program of *run with its passes. */
 void step_rig_lower(struct step_rig *r, const struct fo_model *m, const struct fo_lowering *run, const struct step_batch *b, const struct fo_exec_options *o);
 void step_rig_free(struct step_rig *r);
 /* Bias corrections of the step (1-based); tokens from the batch. */

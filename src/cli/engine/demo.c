@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/mem.h"
+#include "pass/pass.h"
 
 #include <dirent.h>
 #include <stdarg.h>
@@ -81,7 +82,7 @@ static fo_status time_steps(const struct fo_run *r, double seconds, double *toke
 	fo_status st;
 	FO_TRY(fo_run_model(r, &m));
 	FO_TRY(fo_isa_choose(&o.isa));
-	FO_TRY(fo_program_lower(&p, &m, &low));
+	FO_TRY(fo_pass_build(&p, &m, &low));
 	FO_TRY_OR(st, fo_store_new(&store, &p), done);
 	fo_store_init(store, &p, 1);
 	FO_TRY_OR(st, fo_exec_new(&e, &p, store, &o, probe_port, NULL, NULL), done);

@@ -1,0 +1,216 @@
+/* What passes have in common: merging buffers, joining operations, moving them. */
+#include "pass/pass.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool fo_edit_overlap(const struct fo_operand *a, const struct fo_operand *b)
+{
+	return a->buf == b->buf && a->dlayer == b->dlayer && a->r0 < b->r0 + b->nr && b->r0 < a->r0 + a->nr &&
+	       a->c0 < b->c0 + b->nc && b->c0 < a->c0 + a->nc;
+}
+
+static bool starts_or_ends(const struct fo_operand *a) { return a->access == FO_DEF || a->access == FO_TAKE; }
+
+/* Does the order of the two operations matter? A DEF or TAKE concerns the whole generation, not only its rectangle. */
+static bool conflict(const struct fo_op *x, const struct fo_op *y)
+{
+	for (int i = 0; i < x->n; i++)
+		for (int k = 0; k < y->n; k++) {
+			const struct fo_operand *a = &x->arg[i], *b = &y->arg[k];
+			bool same = a->buf == b->buf && a->dlayer == b->dlayer;
+			if (same && (starts_or_ends(a) || starts_or_ends(b)))
+				return true;
+			if (fo_edit_overlap(a, b) && (fo_access_writes(a->access) || fo_access_writes(b->access)))
+				return true;
+		}
+	return false;
+}
+
+bool fo_edit_can_move(const struct fo_program *p, int block, int from, int to)
+{
+	const struct fo_op *o = p->block[block].op;
+	int lo = to < from ? to : from + 1, hi = to < from ? from : to + 1;
+	for (int i = lo; i < hi; i++)
+		if (conflict(&o[i], &o[from]))
+			return false;
+	return true;
+}
+
+/* ---- one buffer for several ---- */
+
+static void widen_operands(struct fo_program *p, int merged, const int *ids, const int32_t *offset, int n, bool by_rows)
+{
+	bool persists = fo_home_persists(p->buf[merged].home);
+	for (int b = 0; b < p->nblock; b++) {
+		bool defined = false;
+		for (int i = 0; i < p->block[b].n; i++)
+			for (int k = 0; k < p->block[b].op[i].n; k++) {
+				struct fo_operand *a = &p->block[b].op[i].arg[k];
+				int x = 0;
+				while (x < n && ids[x] != a->buf)
+					x++;
+				if (x == n)
+					continue;
+				a->buf = (int16_t)merged;
+				*(by_rows ? &a->r0 : &a->c0) += offset[x];
+				if (a->access != FO_DEF || persists)
+					continue;
+				if (defined)
+					a->access = FO_PART;
+				defined = true;
+			}
+	}
+}
+
+static void widen_parameter(struct fo_param *q, int16_t *buf, int merged, const int *ids, const int32_t *offset, int n,
+			    bool by_rows)
+{
+	for (int x = 0; x < n; x++)
+		if (*buf == ids[x]) {
+			*buf = (int16_t)merged;
+			if (buf == &q->weight) /* the rectangle is the same in all five */
+				*(by_rows ? &q->r0 : &q->c0) += offset[x];
+			return;
+		}
+}
+
+int fo_edit_concat(struct fo_program *p, const char *name, const int *ids, int n, bool by_rows)
+{
+	int32_t offset[8], total = 0;
+	for (int i = 0; i < n; i++) {
+		const struct fo_buffer *b = &p->buf[ids[i]];
+		offset[i] = total;
+		total += (int32_t)(by_rows ? b->rows : b->cols);
+	}
+	const struct fo_buffer b = p->buf[ids[0]];
+	int merged = fo_buffer_add(p, name, b.dtype, b.home, b.axes, by_rows ? total : b.rows, b.row_axis,
+				   by_rows ? b.cols : total, b.col_axis);
+	widen_operands(p, merged, ids, offset, n, by_rows);
+	for (int q = 0; q < p->nparam; q++) {
+		struct fo_param *pr = &p->param[q];
+		int16_t *const buf[] = { &pr->weight, &pr->master, &pr->m, &pr->v, &pr->grad };
+		for (int k = 0; k < 5; k++)
+			widen_parameter(pr, buf[k], merged, ids, offset, n, by_rows);
+	}
+	return merged;
+}
+
+void fo_edit_sweep(struct fo_program *p)
+{
+	int *to = fo_xmalloc((size_t)(p->nbuf + 1) * sizeof *to), n = 0;
+	memset(to, -1, (size_t)p->nbuf * sizeof *to);
+	for (int b = 0; b < p->nblock; b++)
+		for (int i = 0; i < p->block[b].n; i++)
+			for (int k = 0; k < p->block[b].op[i].n; k++)
+				to[p->block[b].op[i].arg[k].buf] = 0;
+	for (int q = 0; q < p->nparam; q++) {
+		const struct fo_param *pr = &p->param[q];
+		const int16_t buf[] = { pr->weight, pr->master, pr->m, pr->v, pr->grad };
+		for (int k = 0; k < 5; k++)
+			if (buf[k] >= 0)
+				to[buf[k]] = 0;
+	}
+	for (int i = 0; i < p->nbuf; i++)
+		if (to[i] >= 0) {
+			p->buf[n] = p->buf[i];
+			to[i] = n++;
+		}
+	p->nbuf = n;
+	for (int b = 0; b < p->nblock; b++)
+		for (int i = 0; i < p->block[b].n; i++)
+			for (int k = 0; k < p->block[b].op[i].n; k++) {
+				int16_t *buf = &p->block[b].op[i].arg[k].buf;
+				*buf = (int16_t)to[*buf];
+			}
+	for (int q = 0; q < p->nparam; q++) {
+		struct fo_param *pr = &p->param[q];
+		int16_t *const buf[] = { &pr->weight, &pr->master, &pr->m, &pr->v, &pr->grad };
+		for (int k = 0; k < 5; k++)
+			if (*buf[k] >= 0)
+				*buf[k] = (int16_t)to[*buf[k]];
+	}
+	free(to);
+}
+
+/* ---- joining ---- */
+
+enum { SAME = 1, ROWS = 2, COLS = 4 }; /* how a second rectangle lies to a first: the same, below it, to its right */
+
+static int relation(const struct fo_operand *a, const struct fo_operand *b)
+{
+	if (a->buf != b->buf || a->dlayer != b->dlayer)
+		return 0;
+	bool rows = a->r0 == b->r0 && a->nr == b->nr, cols = a->c0 == b->c0 && a->nc == b->nc;
+	return rows && cols ? SAME : cols && a->r0 + a->nr == b->r0 ? ROWS : rows && a->c0 + a->nc == b->c0 ? COLS : 0;
+}
+
+static bool products_join(const struct fo_op *x, const int *r, const struct fo_op *y)
+{
+	int a_outer = x->attr.ta ? COLS : ROWS, a_depth = x->attr.ta ? ROWS : COLS;
+	int b_outer = x->attr.tb ? ROWS : COLS, b_depth = x->attr.tb ? COLS : ROWS;
+	return (r[0] == SAME && r[1] == b_outer && r[2] == COLS) || (r[1] == SAME && r[0] == a_outer && r[2] == ROWS) ||
+	       (r[2] == SAME && y->arg[2].access == FO_ACC && r[0] == a_depth && r[1] == b_depth);
+}
+
+/* Operand by operand: 's' the same, 'c' to the right, '|' below or to the right, all of these in one direction. */
+static bool pattern_joins(const char *pattern, const int *r, int n)
+{
+	int direction = 0;
+	for (int i = 0; i < n; i++) {
+		if (pattern[i] == 's' ? r[i] != SAME : pattern[i] == 'c' ? r[i] != COLS : r[i] != ROWS && r[i] != COLS)
+			return false;
+		if (pattern[i] == '|') {
+			if (direction && direction != r[i])
+				return false;
+			direction = r[i];
+		}
+	}
+	return true;
+}
+
+static bool joins(const struct fo_op *x, const struct fo_op *y)
+{
+	int r[FO_MAX_OPERANDS];
+	if (x->kind != y->kind || x->phase != y->phase || x->lane != y->lane || x->group != y->group || x->n != y->n ||
+	    memcmp(&x->attr, &y->attr, sizeof x->attr) != 0)
+		return false;
+	for (int i = 0; i < x->n; i++)
+		r[i] = relation(&x->arg[i], &y->arg[i]);
+	switch ((enum fo_op_kind)x->kind) {
+	case FO_OP_matmul: return products_join(x, r, y);
+	case FO_OP_rope: return pattern_joins("css", r, x->n);
+	case FO_OP_add_bias:
+	case FO_OP_bias_grad: return pattern_joins("cc", r, x->n);
+	case FO_OP_sumsq: return pattern_joins("|s", r, x->n);
+	case FO_OP_adamw: return pattern_joins("|||ss||", r, x->n);
+	default: return false;
+	}
+}
+
+static void join(struct fo_op *x, const struct fo_op *y)
+{
+	for (int i = 0; i < x->n; i++) {
+		int r = relation(&x->arg[i], &y->arg[i]);
+		if (r == ROWS)
+			x->arg[i].nr += y->arg[i].nr;
+		else if (r == COLS)
+			x->arg[i].nc += y->arg[i].nc;
+	}
+}
+
+int fo_edit_join(struct fo_program *p)
+{
+	int joined = 0;
+	for (int b = 0; b < p->nblock; b++)
+		for (int i = 0; i < p->block[b].n; i++)
+			for (int k = i + 1; k < p->block[b].n; k++) {
+				struct fo_op *o = p->block[b].op;
+				if (!joins(&o[i], &o[k]) || !fo_edit_can_move(p, b, k, i + 1))
+					continue;
+				join(&o[i], &o[k]);
+				fo_op_remove(p, b, k--);
+				joined++;
+			}
+	return joined;
+}

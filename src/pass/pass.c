@@ -1,0 +1,48 @@
+#include "pass/pass.h"
+
+#include <stddef.h>
+
+const char *const fo_pass_kind_name[] = { "shard", "rewrite", "schedule" };
+
+#define PASS(field, name_, kind_, legal_, apply_, text) \
+	{ .name = name_, .kind = FO_PASS_##kind_, .doc = text, .choice = offsetof(struct fo_passes, field), .legal = legal_, .apply = apply_ }
+/* In order of application: merges, precision, fuse-loss, recompute, fuse-elementwise, layouts, schedules, optimizer. */
+const struct fo_pass fo_pass_table[] = {
+	PASS(merge_qkv, "merge-qkv", REWRITE, NULL, fo_pass_merge_qkv,
+	     "queries, keys and values come from one product: their input is read once, forward and backward"),
+	PASS(merge_gate_up, "merge-gate-up", REWRITE, NULL, fo_pass_merge_gate_up,
+	     "gate and up come from one product: their input is read once, forward and backward"),
+};
+#undef PASS
+const int fo_pass_count = sizeof fo_pass_table / sizeof *fo_pass_table;
+
+static fo_status apply_one(struct fo_program *p, const struct fo_pass *pass)
+{
+	if (pass->legal) {
+		fo_status st = pass->legal(p);
+		if (st != FO_OK)
+			return fo_wrap(st, "pass %s", pass->name);
+	}
+	FO_TRY(pass->apply(p));
+	return fo_program_verify(p, pass->name);
+}
+
+fo_status fo_passes_apply(struct fo_program *p)
+{
+	for (int i = 0; i < fo_pass_count; i++) {
+		if (!*(const int64_t *)((const char *)&p->run.pass + fo_pass_table[i].choice))
+			continue;
+		fo_status st = apply_one(p, &fo_pass_table[i]);
+		if (st != FO_OK) {
+			fo_program_fini(p);
+			return st;
+		}
+	}
+	return FO_OK;
+}
+
+fo_status fo_pass_build(struct fo_program *p, const struct fo_model *m, const struct fo_lowering *run)
+{
+	FO_TRY(fo_program_lower(p, m, run));
+	return fo_passes_apply(p);
+}

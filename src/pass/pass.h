@@ -1,0 +1,59 @@
+/* Passes: optimisations that rewrite a step program. One file each; every pass keeps the mathematics: losses, gradients and
+ * updated weights are those of the plain program up to rounding (tests/step/test_passes.c), its model FLOP are the same.
+ *
+ * What a program asks for stands in its p->run.pass (struct fo_passes, program.h): 0 means off. Programs that share a store
+ * (training, evaluation, a sample) are built with the same choice, because some passes change weights and their state; a pass
+ * does of its work what applies to the program's mode.
+ *
+ * The order of the table is the order of application. It is fixed: shapes before rectangles, recompute before fusion of what
+ * it clones, schedules last (docs/passes/README.md). The verifier runs after each pass. */
+#ifndef FO_PASS_PASS_H
+#define FO_PASS_PASS_H
+
+#include "program/program.h"
+
+enum fo_pass_kind { FO_PASS_SHARD, FO_PASS_REWRITE, FO_PASS_SCHEDULE };
+extern const char *const fo_pass_kind_name[];
+
+struct fo_pass {
+	const char *name; /* as in options, messages and docs/passes/NAME.md */
+	enum fo_pass_kind kind;
+	const char *doc;  /* one line: what it does to the program and what that gives */
+	size_t choice;    /* offset of its int64_t in struct fo_passes; 0 there: off */
+	/* FO_OK, or FO_EARG with the reason why this program cannot have it. NULL: always legal. */
+	fo_status (*legal)(const struct fo_program *p);
+	/* Rewrites; called only where legal. */
+	fo_status (*apply)(struct fo_program *p);
+};
+extern const struct fo_pass fo_pass_table[];
+extern const int fo_pass_count;
+
+/* Applies to a lowered program what p->run.pass asks for, in order, and verifies after each. FO_EARG: a pass is not legal here;
+ * the message names it. The program is finished (fo_program_fini) on failure. */
+FO_CHECKED fo_status fo_passes_apply(struct fo_program *p);
+/* fo_program_lower and then fo_passes_apply: how programs are made everywhere. */
+FO_CHECKED fo_status fo_pass_build(struct fo_program *p, const struct fo_model *m, const struct fo_lowering *run);
+
+/* ---- helpers that passes share (edit.c) ---- */
+
+/* One buffer instead of `n` (at least 2) of equal rows (by_rows: columns), data type, home and axes, in this order: every
+ * operand becomes a rectangle of it, the parameters' rectangles too. The first DEF of a block stays one, later ones become
+ * PART, but for what persists. Returns its index; the old buffers stand empty until fo_edit_sweep. */
+int fo_edit_concat(struct fo_program *p, const char *name, const int *ids, int n, bool by_rows);
+/* Operations of one kind on adjacent rectangles become one: products over m, n or k, rotations, biases, sums of squares,
+ * optimizer steps. Only where the later one may move up to the earlier one. Returns how many were joined. */
+int fo_edit_join(struct fo_program *p);
+/* Drops buffers that neither operand nor parameter names; indices change. */
+void fo_edit_sweep(struct fo_program *p);
+/* May operation `from` of a block stand at `to` < `from` (to > from) instead? It does not touch what those between write, nor
+ * they what it writes. */
+bool fo_edit_can_move(const struct fo_program *p, int block, int from, int to);
+/* Do two operands name elements in common (of one layer's instance)? */
+bool fo_edit_overlap(const struct fo_operand *a, const struct fo_operand *b);
+
+/* ---- the passes ---- */
+
+fo_status fo_pass_merge_qkv(struct fo_program *p);
+fo_status fo_pass_merge_gate_up(struct fo_program *p);
+
+#endif

@@ -1,0 +1,328 @@
+/* Passes keep the mathematics: random small models x random legal subsets of passes x precisions against the plain program.
+ *
+ * In fp64 nothing but the order of sums may differ; in fp32 and bf16 the error against the plain fp64 program is at most twice
+ * the plain program's own in that precision. Compared are the loss of each of three steps, the global gradient norm, every
+ * gradient (through the first moment after the first step, which is (1 - beta1) scale gradient), and every weight and moment
+ * after three steps. */
+#include "base/clock.h"
+#include "pass/pass.h"
+#include "support/step.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void must(fo_status st)
+{
+	if (st != FO_OK)
+		fail_msg("%s", fo_err_text());
+}
+
+/* ---- what a training run of three steps leaves, in one order whatever the program ---- */
+
+enum { STEPS = 3 };
+struct outcome {
+	double loss[STEPS], norm[STEPS];
+	/* Tensors by name and kind (0 weight, 1 master, 2 m, 3 v; 4: m after the first step). */
+	struct item {
+		char name[96];
+		int which;
+		int64_t n;
+		double *v;
+	} item[1024];
+	int n;
+	int offset; /* added to `which` */
+};
+
+static fo_status keep(void *ctx, const struct fo_store_tensor *t)
+{
+	struct outcome *o = ctx;
+	if (o->offset && t->which != 2)
+		return FO_OK;
+	assert_true(o->n < (int)(sizeof o->item / sizeof *o->item));
+	struct item *i = &o->item[o->n++];
+	*i = (struct item){ .which = o->offset ? 4 : t->which, .n = t->rows * t->cols };
+	snprintf(i->name, sizeof i->name, "%s", t->name);
+	i->v = malloc((size_t)i->n * sizeof *i->v);
+	assert_non_null(i->v);
+	for (int64_t r = 0; r < t->rows; r++)
+		for (int64_t c = 0; c < t->cols; c++)
+			i->v[r * t->cols + c] = step_get(t->data, t->dtype, r * t->ld + c);
+	return FO_OK;
+}
+
+static void train(struct outcome *out, const struct fo_model *m, const struct fo_lowering *low, const struct step_batch *b,
+		  enum fo_isa isa)
+{
+	struct step_rig r;
+	struct fo_exec_options o = { .isa = isa, .threads = 2, .timeline_steps = 1 };
+	*out = (struct outcome){ 0 };
+	step_rig_lower(&r, m, low, b, &o);
+	r.hyper[FO_HYPER_CLIP] = 0.5; /* below the norm of a fresh model: clipping takes part */
+	r.hyper[FO_HYPER_EPS] = 1e-4; /* a step does not blow rounding up to the size of a gradient */
+	for (int s = 0; s < STEPS; s++) {
+		step_rig_at(&r, s + 1);
+		must(fo_exec_step(r.exec, s));
+		out->loss[s] = r.loss[0];
+		out->norm[s] = r.scale[1];
+		if (s == 0) {
+			out->offset = 4;
+			must(fo_store_visit(r.store, &r.program, keep, out));
+			out->offset = 0;
+		}
+	}
+	must(fo_store_visit(r.store, &r.program, keep, out));
+	step_rig_free(&r);
+}
+
+static void outcome_free(struct outcome *o)
+{
+	for (int i = 0; i < o->n; i++)
+		free(o->item[i].v);
+}
+
+static const struct item *find(const struct outcome *o, const struct item *like)
+{
+	for (int i = 0; i < o->n; i++)
+		if (o->item[i].which == like->which && !strcmp(o->item[i].name, like->name))
+			return &o->item[i];
+	fail_msg("no tensor '%s' (%d)", like->name, like->which);
+	return NULL;
+}
+
+/* |a - b| / |b| in the 2-norm, where |b| counts as at least 1e-3 of all tensors of its kind together: the gradient of a key's
+ * bias is 0 in exact arithmetic, and nothing but rounding in any other. */
+static double distance(const struct item *a, const struct item *b, const struct outcome *all)
+{
+	double d = 0, n = 0, total = 0;
+	assert_int_equal(a->n, b->n);
+	for (int64_t i = 0; i < a->n; i++) {
+		d += (a->v[i] - b->v[i]) * (a->v[i] - b->v[i]);
+		n += b->v[i] * b->v[i];
+	}
+	for (int k = 0; k < all->n; k++)
+		for (int64_t i = 0; all->item[k].which == b->which && i < all->item[k].n; i++)
+			total += all->item[k].v[i] * all->item[k].v[i];
+	return sqrt(d / fmax(n, 1e-6 * total));
+}
+
+/* Error of `got` against `truth`, at most `times` that of `plain` plus eps, in everything. */
+static void compare(const char *label, const struct outcome *got, const struct outcome *plain, const struct outcome *truth,
+		    double times, double eps)
+{
+	static const char *const kind[] = { "weight", "master", "m", "v", "gradient" };
+	for (int s = 0; s < STEPS; s++) {
+		double e = fabs(got->loss[s] / truth->loss[s] - 1), p = fabs(plain->loss[s] / truth->loss[s] - 1);
+		if (!(e <= times * p + eps))
+			fail_msg("%s: loss of step %d is %.17g, plain %.17g, fp64 %.17g", label, s, got->loss[s], plain->loss[s],
+				 truth->loss[s]);
+		e = fabs(got->norm[s] / truth->norm[s] - 1), p = fabs(plain->norm[s] / truth->norm[s] - 1);
+		if (!(e <= times * p + eps))
+			fail_msg("%s: gradient norm of step %d is %.17g, plain %.17g, fp64 %.17g", label, s, got->norm[s],
+				 plain->norm[s], truth->norm[s]);
+	}
+	assert_int_equal(got->n, plain->n);
+	for (int i = 0; i < got->n; i++) {
+		const struct item *g = &got->item[i], *p = find(plain, g);
+		struct item like = *g;
+		if (g->which == 1) /* fp64 has no master copies: its weights are */
+			like.which = 0;
+		const struct item *t = find(truth, &like);
+		double e = distance(g, t, truth), have = distance(p, t, truth);
+		if (!(e <= times * have + eps))
+			fail_msg("%s: %s '%s' is off by %.3g, plain by %.3g", label, kind[g->which], g->name, e, have);
+	}
+}
+
+/* ---- random choices ---- */
+
+static uint64_t seed = 20261121, draws;
+static int64_t draw(int64_t n) { return (int64_t)(fo_rng_u64(seed, draws++) % (uint64_t)n); }
+
+static struct fo_model random_model(void)
+{
+	int64_t kv = 1 + draw(2), heads = kv * (1 + draw(2)), dim = 8 * (1 + draw(2));
+	struct fo_model m = step_model(1 + draw(3), heads * dim, heads, kv, 8 + draw(40), 30 + draw(40), draw(2));
+	if (draw(3) == 0)
+		m.head_dim = 8, m.hidden = 20;
+	do { /* what some architecture has together */
+		m.attention_bias = draw(2), m.output_bias = draw(2), m.mlp_bias = draw(2);
+		m.qk_norm = draw(2);
+		m.sliding_window = draw(2) ? 5 : 0;
+	} while (fo_model_trainable(&m) != FO_OK);
+	return m;
+}
+
+/* Values that a field of struct fo_passes may take beside 0. */
+static const struct {
+	size_t field;
+	int64_t value[4];
+	int n;
+} choice[] = {
+	{ offsetof(struct fo_passes, merge_qkv), { 1 }, 1 },
+	{ offsetof(struct fo_passes, merge_gate_up), { 1 }, 1 },
+};
+enum { CHOICES = sizeof choice / sizeof *choice };
+
+static struct fo_passes random_passes(void)
+{
+	struct fo_passes p = { 0 };
+	for (int i = 0; i < CHOICES; i++)
+		if (draw(2))
+			*(int64_t *)((char *)&p + choice[i].field) = choice[i].value[draw(choice[i].n)];
+	return p;
+}
+
+static void describe(char *text, size_t size, const struct fo_model *m, const struct fo_lowering *low)
+{
+	int n = snprintf(text, size, "%s, layers %d hidden %d heads %d/%d ffn %d%s%s%s%s%s", fo_numerics_name[low->precision],
+			 (int)m->layers, (int)m->hidden, (int)m->heads, (int)m->kv_heads, (int)m->ffn, m->tied ? " tied" : "",
+			 m->attention_bias ? " attention-bias" : "", m->mlp_bias ? " mlp-bias" : "", m->qk_norm ? " qk-norm" : "",
+			 m->sliding_window ? " window" : "");
+	for (int i = 0; i < fo_pass_fields; i++) {
+		int64_t v = *(const int64_t *)((const char *)&low->pass + fo_pass_field[i].offset);
+		if (v && n < (int)size)
+			n += snprintf(text + n, size - (size_t)n, ", %s=%lld", fo_pass_field[i].name, (long long)v);
+	}
+}
+
+static void check(const struct fo_model *m, const struct step_batch *b, struct fo_passes passes, enum fo_isa isa)
+{
+	static struct outcome truth, plain, got;
+	char label[512];
+	struct fo_lowering low = step_lowering(b, FO_PRECISION_F64, FO_MODE_TRAIN);
+	train(&truth, m, &low, b, FO_ISA_REF);
+	for (int precision = 0; precision < FO_PRECISION_COUNT; precision++) {
+		low.precision = (enum fo_numerics)precision;
+		low.pass = (struct fo_passes){ 0 };
+		train(&plain, m, &low, b, isa);
+		low.pass = passes;
+		describe(label, sizeof label, m, &low);
+		train(&got, m, &low, b, isa);
+		/* fp64: sums in another order. Narrower: twice the plain program's error; eps is where chance decides it. */
+		compare(label, &got, &plain, &truth, 2, precision == FO_PRECISION_F64 ? 1e-11 : precision == FO_PRECISION_F32 ? 2e-6 : 2e-2);
+		outcome_free(&got);
+		outcome_free(&plain);
+	}
+	outcome_free(&truth);
+}
+
+static void test_each_alone(void **state)
+{
+	(void)state;
+	enum fo_isa isa;
+	must(fo_isa_choose(&isa));
+	for (int i = 0; i < CHOICES; i++) {
+		struct fo_model m = step_model(2, 32, 4, 2, 40, 50, false);
+		struct fo_passes p = { 0 };
+		struct step_batch b;
+		*(int64_t *)((char *)&p + choice[i].field) = choice[i].value[0];
+		step_batch_random(&b, 16, 2, 2, m.vocab, 2, 7);
+		check(&m, &b, p, isa);
+		check(&m, &b, p, FO_ISA_REF);
+		step_batch_free(&b);
+	}
+}
+
+static void test_random_subsets(void **state)
+{
+	(void)state;
+	enum fo_isa isa;
+	must(fo_isa_choose(&isa));
+	for (int round = 0; round < 24; round++) {
+		struct fo_model m = random_model();
+		struct step_batch b;
+		step_batch_random(&b, 6 + draw(14), 1 + draw(2), 1 + draw(3), m.vocab, (int)draw(4), seed + draws);
+		step_batch_window(&b, m.sliding_window);
+		check(&m, &b, random_passes(), isa);
+		step_batch_free(&b);
+	}
+}
+
+/* The same choice in evaluation, logits and decoding gives programs that verify and share the weights' buffers. */
+static void test_other_modes(void **state)
+{
+	(void)state;
+	for (int round = 0; round < 24; round++) {
+		struct fo_model m = random_model();
+		struct fo_program p, q;
+		struct fo_lowering low = { .seq = 8, .rows = 1, .micro_batches = 1, .pass = random_passes() };
+		must(fo_pass_build(&p, &m, &low));
+		for (int mode = FO_MODE_EVAL; mode <= FO_MODE_DECODE; mode++) {
+			low.mode = (enum fo_mode)mode;
+			low.context = mode == FO_MODE_DECODE ? 16 : 0;
+			must(fo_pass_build(&q, &m, &low));
+			for (int i = 0; i < q.nbuf; i++) {
+				int same = fo_buffer_find(&p, q.buf[i].name);
+				if (q.buf[i].home != FO_HOME_PARAM)
+					continue;
+				assert_true(same >= 0);
+				assert_int_equal(p.buf[same].rows, q.buf[i].rows);
+				assert_int_equal(p.buf[same].cols, q.buf[i].cols);
+				assert_int_equal(p.buf[same].dtype, q.buf[i].dtype);
+			}
+			fo_program_fini(&q);
+		}
+		fo_program_fini(&p);
+	}
+}
+
+/* ---- promises about memory and work, on a real model ---- */
+
+struct size {
+	struct fo_cost cost;
+	int64_t arena, persistent;
+	int operations; /* instances per step */
+};
+
+static struct size size_of(struct fo_passes passes)
+{
+	struct fo_model m = step_model(12, 768, 12, 12, 2048, 32000, false);
+	struct fo_lowering low = { .seq = 2048, .rows = 1, .micro_batches = 1, .precision = FO_PRECISION_BF16, .pass = passes };
+	struct fo_program p;
+	struct fo_unrolled u;
+	must(fo_pass_build(&p, &m, &low));
+	must(fo_unroll(&p, &u));
+	fo_plan(&p, &u);
+	struct size s = { fo_program_cost(&p, -1), u.arena_bytes, u.persistent_bytes, u.n };
+	fo_unrolled_fini(&u);
+	fo_program_fini(&p);
+	return s;
+}
+
+static void test_merge_promises(void **state)
+{
+	(void)state;
+	struct size plain = size_of((struct fo_passes){ 0 });
+	struct size qkv = size_of((struct fo_passes){ .merge_qkv = 1 });
+	struct size gate = size_of((struct fo_passes){ .merge_gate_up = 1 });
+	const double token = 2048 * 768 * 2.0; /* bytes of one (T,D) tensor */
+	const double rope = 2048 * (64 * 4 + 4.0), step = 12 * 8.0, sum = 2 * 8.0; /* table and positions; hyper and scale; sumsq */
+	/* qkv: the input is read once instead of three times in the product and in the weight gradient; its gradient is written
+	 * once instead of written once and updated twice (an update reads and writes). gate-up: two instead of three. */
+	assert_true(plain.cost.bytes - qkv.cost.bytes == 12 * (8 * token + 2 * rope + 2 * step + 2 * sum));
+	assert_true(plain.cost.bytes - gate.cost.bytes == 12 * (4 * token + step + sum));
+	assert_true(qkv.cost.model == plain.cost.model && qkv.cost.exec == plain.cost.exec);
+	assert_true(gate.cost.model == plain.cost.model && gate.cost.exec == plain.cost.exec);
+	assert_true(qkv.persistent == plain.persistent && gate.persistent == plain.persistent);
+	assert_true(qkv.arena <= plain.arena && gate.arena <= plain.arena);
+	/* Per layer: two products forward, two backward, two weight gradients, two rotations, two norms and steps each. */
+	assert_int_equal(plain.operations - qkv.operations, 12 * (2 + 2 + 2 + 1 + 1 + 2 + 2));
+	assert_int_equal(plain.operations - gate.operations, 12 * (1 + 1 + 1 + 1 + 1));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_each_alone),
+		cmocka_unit_test(test_random_subsets),
+		cmocka_unit_test(test_other_modes),
+		cmocka_unit_test(test_merge_promises),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
