@@ -30,6 +30,7 @@ const struct fo_command *const fo_commands[] = {
 	&fo_cmd_config,
 	&fo_cmd_ops,
 	&fo_cmd_program,
+	&fo_cmd_passes,
 	NULL,
 };
 

@@ -20,6 +20,7 @@ struct fo_pass {
 	enum fo_pass_kind kind;
 	const char *doc;  /* one line: what it does to the program and what that gives */
 	size_t choice;    /* offset of its int64_t in struct fo_passes; 0 there: off */
+	int64_t on;       /* a usual value where it is on, for `flatout passes`; 0 stands for 1 */
 	/* FO_OK, or FO_EARG with the reason why this program cannot have it. NULL: always legal. */
 	fo_status (*legal)(const struct fo_program *p);
 	/* Rewrites; called only where legal. */

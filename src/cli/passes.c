@@ -1,0 +1,227 @@
+/* flatout passes: what the optimisations do to the step program of a run, one after the other. */
+#include "cli/cli.h"
+
+#include "pass/pass.h"
+#include "program/run.h"
+
+#include <string.h>
+
+struct passes {
+	struct fo_run run;
+	bool json;
+};
+static const struct fo_opt extra[] = {
+	FO_OPT_BOOL(struct passes, json, "cli.json", "false", "print JSON"), FO_OPT_END
+};
+static struct fo_opt rows[FO_RUN_ROWS_MAX];
+__attribute__((constructor)) static void make_rows(void) { fo_run_options_with(rows, extra); }
+
+/* A pass's own field of a choice. */
+static int64_t *field(struct fo_passes *c, const struct fo_pass *pass) { return (int64_t *)((char *)c + pass->choice); }
+
+struct figures {
+	struct fo_cost cost;
+	int64_t operations, arena, persistent;
+};
+
+/* The program with this choice: FO_OK and its figures, or why it cannot be. */
+static fo_status measure(const struct fo_model *m, struct fo_lowering low, struct figures *out)
+{
+	struct fo_program p;
+	struct fo_unrolled u;
+	FO_TRY(fo_pass_build(&p, m, &low));
+	fo_status st = fo_unroll(&p, &u);
+	if (st == FO_OK) {
+		fo_plan(&p, &u);
+		*out = (struct figures){ fo_program_cost(&p, -1), u.n, u.arena_bytes, u.persistent_bytes };
+		fo_unrolled_fini(&u);
+	}
+	fo_program_fini(&p);
+	return st;
+}
+
+/* ---- the report: the plain program, then one entry per pass ---- */
+
+enum state { ON, OFF, REFUSED };
+struct entry {
+	const struct fo_pass *pass;
+	enum state state;
+	int64_t value;
+	struct figures f; /* ON: with it and those before it; OFF: as if it were on too, after all others; REFUSED: nothing */
+	const char *why;
+};
+
+struct report {
+	struct fo_arena arena;
+	struct figures plain, all;
+	struct entry *entry;
+};
+
+static fo_status make_report(struct report *r, const struct fo_model *m, const struct fo_lowering *want)
+{
+	struct fo_lowering low = *want;
+	low.pass = (struct fo_passes){ 0 };
+	FO_TRY(measure(m, low, &r->plain));
+	FO_TRY(measure(m, *want, &r->all));
+	r->entry = fo_arena_alloc(&r->arena, (size_t)fo_pass_count * sizeof *r->entry);
+	for (int i = 0; i < fo_pass_count; i++) {
+		struct entry *e = &r->entry[i];
+		struct fo_passes choice = want->pass;
+		*e = (struct entry){ .pass = &fo_pass_table[i], .value = *field(&choice, &fo_pass_table[i]) };
+		if (e->value) {
+			*field(&low.pass, e->pass) = e->value;
+			FO_TRY(measure(m, low, &e->f));
+			continue;
+		}
+		struct fo_lowering more = *want;
+		e->value = *field(&more.pass, e->pass) = e->pass->on ? e->pass->on : 1;
+		e->state = measure(m, more, &e->f) == FO_OK ? OFF : REFUSED;
+		if (e->state == REFUSED)
+			e->why = fo_arena_strdup(&r->arena, fo_err_text());
+	}
+	return FO_OK;
+}
+
+static void put_figures(struct fo_table *t, const char *name, const struct figures *f)
+{
+	char count[32], moved[32], exec[32], arena[32], state[32];
+	snprintf(count, sizeof count, "%lld", (long long)f->operations);
+	fo_table_row(t, name, count, fo_str_bytes(moved, f->cost.bytes), fo_str_si(exec, f->cost.exec, "FLOP"),
+		     fo_str_bytes(arena, (double)f->arena), fo_str_bytes(state, (double)f->persistent));
+}
+
+static void put_entries(struct fo_table *t, const struct report *r, enum state state)
+{
+	for (int i = 0; i < fo_pass_count; i++) {
+		const struct entry *e = &r->entry[i];
+		char name[64];
+		if (e->state != state)
+			continue;
+		snprintf(name, sizeof name, e->value > 1 ? "%s%s=%lld" : "%s%s", state == ON ? "+ " : "", e->pass->name, (long long)e->value);
+		put_figures(t, name, &e->f);
+	}
+}
+
+static void print_report(const struct report *r, const struct fo_model *m, const struct fo_lowering *low)
+{
+	struct fo_table t;
+	int n[3] = { 0 };
+	for (int i = 0; i < fo_pass_count; i++)
+		n[r->entry[i].state]++;
+	fo_cli_put(stdout, "", "    ", "passes of %s: %lld %s x %lld %s x %lld tokens, %s", m->name, (long long)low->micro_batches,
+		   fo_cli_plural(low->micro_batches, "micro-batch", "micro-batches"), (long long)low->rows,
+		   fo_cli_plural(low->rows, "row", "rows"), (long long)low->seq, fo_numerics_name[low->precision]);
+	printf("\n");
+	fo_table_init(&t, "lrrrrr");
+	fo_table_row(&t, "one after the other", "ops", "moved", "executed", "activations", "weights, state");
+	put_figures(&t, "the plain program", &r->plain);
+	put_entries(&t, r, ON);
+	fo_table_print(&t, stdout, "", true);
+	fo_table_fini(&t);
+	if (n[OFF]) {
+		printf("\n");
+		fo_table_init(&t, "lrrrrr");
+		fo_table_row(&t, "off; if one were on", "ops", "moved", "executed", "activations", "weights, state");
+		put_entries(&t, r, OFF);
+		fo_table_print(&t, stdout, "", true);
+		fo_table_fini(&t);
+	}
+	for (int i = 0; i < fo_pass_count; i++)
+		if (r->entry[i].state == REFUSED)
+			fo_cli_put(stdout, "\n", "  ", "not here: %s", r->entry[i].why);
+	printf("\n");
+	for (int i = 0; i < fo_pass_count; i++)
+		fo_cli_put(stdout, "", "    ", "%s (%s): %s", r->entry[i].pass->name, fo_pass_kind_name[r->entry[i].pass->kind],
+			   r->entry[i].pass->doc);
+}
+
+static void json_figures(struct fo_json *j, const struct figures *f)
+{
+	fo_json_int(j, "instances", f->operations);
+	fo_json_real(j, "model_flop", f->cost.model);
+	fo_json_real(j, "executed_flop", f->cost.exec);
+	fo_json_real(j, "moved_bytes", f->cost.bytes);
+	fo_json_int(j, "arena_bytes", f->arena);
+	fo_json_int(j, "persistent_bytes", f->persistent);
+}
+
+static void print_json(const struct report *r, const struct fo_model *m)
+{
+	static const char *const state[] = { "on", "off", "refused" };
+	struct fo_str out = { 0 };
+	struct fo_json j;
+	fo_json_begin(&j, &out, true);
+	fo_json_object(&j, NULL);
+	fo_json_int(&j, "schema", 1);
+	fo_json_text(&j, "model", m->name);
+	fo_json_object(&j, "plain");
+	json_figures(&j, &r->plain);
+	fo_json_close(&j);
+	fo_json_object(&j, "all");
+	json_figures(&j, &r->all);
+	fo_json_close(&j);
+	fo_json_array(&j, "passes");
+	for (int i = 0; i < fo_pass_count; i++) {
+		const struct entry *e = &r->entry[i];
+		fo_json_object(&j, NULL);
+		fo_json_text(&j, "name", e->pass->name);
+		fo_json_text(&j, "kind", fo_pass_kind_name[e->pass->kind]);
+		fo_json_text(&j, "doc", e->pass->doc);
+		fo_json_text(&j, "state", state[e->state]);
+		fo_json_int(&j, "value", e->value);
+		if (e->state == REFUSED)
+			fo_json_text(&j, "why", e->why);
+		else
+			json_figures(&j, &e->f);
+		fo_json_close(&j);
+	}
+	fo_json_close(&j);
+	fo_json_close(&j);
+	printf("%s\n", out.data);
+	fo_str_fini(&out);
+}
+
+static fo_status run(int argc, char **argv)
+{
+	struct passes in;
+	struct fo_opt_set s;
+	struct fo_model m;
+	struct report r = { 0 };
+	fo_status st;
+	FO_TRY_OR(st, fo_cli_options_file(&fo_cmd_passes, &s, &in, &argc, argv), done);
+	FO_TRY_OR(st, fo_cli_no_more_args(&fo_cmd_passes, argc, argv, 1), done);
+	if (*in.run.program_file) {
+		st = fo_hint(fo_fail(FO_EARG, "passes are applied to a model: program.file ('%s') holds a program that is made already",
+				     in.run.program_file),
+			     "'flatout program --program.file=%s' shows it", in.run.program_file);
+		goto done;
+	}
+	FO_TRY_OR(st, fo_run_model(&in.run, &m), done);
+	struct fo_lowering low = fo_run_lowering(&in.run, FO_MODE_TRAIN);
+	FO_TRY_OR(st, make_report(&r, &m, &low), done);
+	if (in.json)
+		print_json(&r, &m);
+	else
+		print_report(&r, &m, &low);
+done:
+	fo_arena_fini(&r.arena);
+	fo_opt_fini(&s);
+	return st;
+}
+
+const struct fo_command fo_cmd_passes = {
+	.name = "passes",
+	.group = "improve",
+	.usage = "flatout passes [run.yaml] [--KEY=VALUE ...] [--json]",
+	.summary = "the optimisations and what each does to a run's step program",
+	.text = "A pass rewrites the step program and keeps its mathematics. The first table adds those that the run has on, in the "
+		"order in which they are applied: operations per step, bytes that all operands take when each is read and written "
+		"once, FLOP that run, and the planned memory of activations and gradients and of weights and optimizer state. "
+		"The second shows what each of the others would make of the whole. Reasons stand beside those that this run cannot "
+		"have.\n\n"
+		"  flatout passes run.yaml\n"
+		"  flatout passes --model.name=llama-3.2-1b --data.seq=8192 --pass.merge-qkv=no\n",
+	.opts = rows,
+	.own = extra,
+	.run = run,
+};
