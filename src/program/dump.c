@@ -52,6 +52,20 @@ const struct fo_pass_field fo_pass_field[] = {
 };
 const int fo_pass_fields = sizeof fo_pass_field / sizeof *fo_pass_field;
 
+void fo_passes_text(const struct fo_passes *c, struct fo_str *out)
+{
+	size_t begin = out->len;
+	for (int i = 0; i < fo_pass_fields; i++) {
+		int64_t value = *(const int64_t *)((const char *)c + fo_pass_field[i].offset);
+		if (value)
+			fo_str_printf(out, "%s%s", out->len > begin ? ", " : "", fo_pass_field[i].name);
+		if (value > 1)
+			fo_str_printf(out, "=%" PRId64, value);
+	}
+	if (out->len == begin)
+		fo_str_puts(out, "none");
+}
+
 enum { MODEL_FIELDS = sizeof model_field / sizeof *model_field };
 
 void fo_program_dump(const struct fo_program *p, struct fo_str *out)

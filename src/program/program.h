@@ -216,6 +216,8 @@ struct fo_pass_field {
 };
 extern const struct fo_pass_field fo_pass_field[];
 extern const int fo_pass_fields;
+/* "merge-qkv, fuse-loss=512", or "none". */
+void fo_passes_text(const struct fo_passes *c, struct fo_str *out);
 
 struct fo_lowering {
 	int64_t seq, rows, micro_batches; /* rows of `seq` tokens per micro-batch: T = rows x seq */

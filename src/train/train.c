@@ -298,6 +298,10 @@ static void describe_run(struct fo_session *s, struct fo_str *out)
 	fo_json_object(&j, NULL);
 	fo_json_int(&j, "schema", 1);
 	fo_json_raw(&j, "run", s->h->run_json ? s->h->run_json : "null");
+	struct fo_str passes = { 0 };
+	fo_passes_text(&s->program.run.pass, &passes); /* of a program from a file too */
+	fo_json_text(&j, "passes", passes.data);
+	fo_str_fini(&passes);
 	fo_json_object(&j, "machine");
 	fo_json_text(&j, "cpu", cpu);
 	fo_json_int(&j, "threads", s->options.threads);

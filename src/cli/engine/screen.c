@@ -141,6 +141,10 @@ static void plan_json(const struct fo_train_plan *p, struct fo_str *out)
 	fo_json_int(&j, "seq", g->run.seq);
 	fo_json_text(&j, "precision", fo_numerics_name[g->run.precision]);
 	fo_json_int(&j, "slots", g->nslot);
+	fo_json_object(&j, "passes");
+	for (int i = 0; i < fo_pass_fields; i++)
+		fo_json_int(&j, fo_pass_field[i].name, *(const int64_t *)((const char *)&g->run.pass + fo_pass_field[i].offset));
+	fo_json_close(&j);
 	fo_json_object(&j, "memory");
 	fo_json_int(&j, "total_bytes", p->memory.arena + p->memory.persistent + p->memory.workspace + p->memory_other +
 						  p->memory_checkpoint);
@@ -185,6 +189,10 @@ static void on_plan(void *ctx, const struct fo_train_plan *p)
 	fo_cli_put(f, "step     ", LEAD, "%lld %s x %lld %s x %lld tokens, %s; %d slots", mb,
 		   fo_cli_plural(mb, "micro-batch", "micro-batches"), rows, fo_cli_plural(rows, "row", "rows"), seq,
 		   fo_numerics_name[p->program->run.precision], p->program->nslot);
+	struct fo_str passes = { 0 };
+	fo_passes_text(&p->program->run.pass, &passes);
+	fo_cli_put(f, "passes   ", LEAD, "%s", passes.data);
+	fo_str_fini(&passes);
 	fo_cli_put(f, "memory   ", LEAD,
 		   "%s: activations and gradients %s, weights and optimizer %s, workspace %s, other %s%s%s; %s available",
 		   fo_str_bytes(a, (double)(p->memory.arena + p->memory.persistent + p->memory.workspace +
