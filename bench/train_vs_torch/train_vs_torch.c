@@ -1,15 +1,23 @@
-/* One training step of ours, one of PyTorch's, in turn, in one run: tokens/s of both and their ratio.
+/* One training step of ours, one of PyTorch's, in turn, in one run: tokens/s of both and their ratio; then, of ours alone, the
+ * step time composed from quiet spans.
  *
- *   bench_train_vs_torch [--seq 2048] [--rounds 5] [--warm 1] [--dtype bf16|fp32] [--threads N] [--layers 12]
- *                        -- PYTHON torch_train.py ARGS...
+ *   bench_train_vs_torch [--rounds 5] [--warm 1] [--quiet-steps 0] [--model.layers 12] [--pass.merge-qkv no] ...
+ *                        [-- PYTHON torch_train.py ARGS...]
  *
- * The command behind -- is started with --lockstep: it does one step for each line on its standard input and answers with one
- * JSON line (bench/train_vs_torch/README.md). Without a command only our side runs. The model is the benchmark Llama of the
- * script's defaults (12 layers, 768, ffn 2048, 12 heads, vocabulary 32,000, untied), one row of random tokens per step. The
- * first rounds (--warm) warm both sides up and do not count. Machines are noisy: read the ratio, not the seconds. */
+ * All options of a run work (flatout train --help); by default the benchmark Llama (12 layers, 768, ffn 2048, 12 heads,
+ * vocabulary 32,000, untied), one row of 2,048 random tokens per step. The command behind -- is started with --lockstep: it does
+ * one step for each line on its standard input and answers with one JSON line (README.md). The first rounds (--warm) warm both
+ * sides up and do not count. Machines are noisy: read the ratio, not the seconds.
+ *
+ * The quiet step time (docs/metrics.md): every operation of the program is timed between two bursts of known work, over
+ * --quiet-steps steps; an operation counts with the median of its quiet spans, one that had none with the median of all. The
+ * line says what share of the time comes from operations with enough quiet spans. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "kernel/calibrate.h"
+#include "kernel/measure.h"
+#include "pass/pass.h"
+#include "program/run.h"
 #include "train/exec.h"
 
 #include <stdio.h>
@@ -19,31 +27,43 @@
 #include <unistd.h>
 
 struct bench {
-	int64_t seq, rounds, warm, layers;
-	int threads;
-	enum fo_numerics precision;
+	struct fo_run run;
+	int64_t rounds, warm, quiet_steps;
 	char **peer;
+	struct fo_model model;
+	struct fo_program program;
+	struct fo_store *store;
+	struct fo_exec *exec;
+	struct fo_calibration peak;
 };
+static const struct fo_opt extra[] = {
+	FO_OPT_INT(struct bench, rounds, "bench.rounds", "N", "5", 1, 10000, "rounds", "that count"),
+	FO_OPT_INT(struct bench, warm, "bench.warm", "N", "1", 0, 10000, "rounds", "in front of them"),
+	FO_OPT_INT(struct bench, quiet_steps, "bench.quiet-steps", "N", "0", 0, 10000, "steps", "timed operation by operation"),
+	FO_OPT_END
+};
+static struct fo_opt rows[FO_RUN_ROWS_MAX];
 
 static fo_status port(void *ctx, enum fo_port p, int mb, const struct fo_tensor *arg, int n)
 {
 	const struct bench *b = ctx;
+	int64_t seq = b->run.seq;
 	(void)n, (void)mb;
 	if (p == FO_PORT_BATCH)
 		for (int64_t i = 0; i < arg[0].rows; i++) {
-			((int32_t *)arg[0].data)[i] = (int32_t)(fo_rng_u64(1, (uint64_t)i) % 32000);
-			((int32_t *)arg[1].data)[i] = (int32_t)(fo_rng_u64(1, (uint64_t)i + 1) % 32000);
-			((int32_t *)arg[2].data)[i] = (int32_t)(i % b->seq);
-			((int32_t *)arg[3].data)[i] = (int32_t)(i - i % b->seq);
+			((int32_t *)arg[0].data)[i] = (int32_t)(fo_rng_u64(1, (uint64_t)i) % (uint64_t)b->model.vocab);
+			((int32_t *)arg[1].data)[i] = (int32_t)(fo_rng_u64(1, (uint64_t)i + 1) % (uint64_t)b->model.vocab);
+			((int32_t *)arg[2].data)[i] = (int32_t)(i % seq);
+			((int32_t *)arg[3].data)[i] = (int32_t)(i - i % seq);
 		}
 	if (p == FO_PORT_HYPER) {
-		double *h = arg[0].data;
 		const double v[FO_HYPER_COUNT] = {
 			[FO_HYPER_LR] = 1e-4,    [FO_HYPER_BETA1] = 0.9, [FO_HYPER_BETA2] = 0.95,
 			[FO_HYPER_EPS] = 1e-8,   [FO_HYPER_DECAY] = 0.1, [FO_HYPER_CORR1] = 0.1,
-			[FO_HYPER_CORR2] = 0.05, [FO_HYPER_CLIP] = 1,    [FO_HYPER_INV_TOKENS] = 1.0 / (double)b->seq
+			[FO_HYPER_CORR2] = 0.05, [FO_HYPER_CLIP] = 1,
+			[FO_HYPER_INV_TOKENS] = 1.0 / (double)(seq * b->run.rows * b->run.micro_batches)
 		};
-		memcpy(h, v, sizeof v);
+		memcpy(arg[0].data, v, sizeof v);
 	}
 	return FO_OK;
 }
@@ -81,110 +101,212 @@ static double peer_step(FILE *to, FILE *from)
 	return s && sscanf(s + 10, "%lf", &seconds) == 1 ? seconds : -1;
 }
 
-static fo_status run(struct bench *b)
+static double step_tokens(const struct bench *b) { return (double)(b->run.seq * b->run.rows * b->run.micro_batches); }
+
+static struct fo_mfu mfu(const struct bench *b, double seconds)
 {
-	struct fo_model m;
-	struct fo_program p;
-	struct fo_store *store;
-	struct fo_exec *e;
-	struct fo_calibration peak;
-	struct fo_exec_options o = { .threads = b->threads, .timeline_steps = 2 };
-	FO_TRY(fo_calibrate_peak(b->precision == FO_PRECISION_BF16 ? FO_BF16 : FO_F32, b->threads, 1, false, &peak));
-	FO_TRY(fo_model_load("flatout-134m", &m));
-	m.layers = b->layers;
-	FO_TRY(fo_isa_choose(&o.isa));
-	FO_TRY(fo_program_lower(&p, &m, &(struct fo_lowering){ .seq = b->seq, .rows = 1, .micro_batches = 1, .precision = b->precision }));
-	FO_TRY(fo_store_new(&store, &p));
-	fo_store_init(store, &p, 1);
-	FO_TRY(fo_exec_new(&e, &p, store, &o, port, b, NULL));
-	FILE *to = NULL, *from = NULL;
-	pid_t pid = b->peer ? start_peer(b->peer, &to, &from) : 0;
-	double *ours = fo_xmalloc((size_t)b->rounds * sizeof *ours),
-	       *theirs = fo_xmalloc((size_t)b->rounds * sizeof *theirs);
-	double *ratio = fo_xmalloc((size_t)b->rounds * sizeof *ratio);
-	int64_t n = 0;
+	double seq = (double)b->run.seq, tokens = step_tokens(b);
+	return fo_mfu_of_step(&b->program, tokens, tokens / seq * seq * (seq + 1) / 2, seconds, b->peak.best_flop_s);
+}
+
+static void json_mfu(struct fo_json *j, const struct bench *b, const char *name, double seconds)
+{
+	struct fo_mfu f = mfu(b, seconds);
+	fo_json_object(j, name);
+	fo_json_real(j, "tokens_per_second", step_tokens(b) / seconds);
+	fo_json_real(j, "mfu", f.mfu);
+	fo_json_real(j, "mfu_causal", f.mfu_causal);
+	fo_json_close(j);
+}
+
+/* ---- in turn with the peer ---- */
+
+struct times {
+	double *ours, *theirs, *ratio;
+	size_t n;
+};
+
+static fo_status take_turns(struct bench *b, struct times *t, FILE *to, FILE *from)
+{
 	for (int64_t i = 0; i < b->warm + b->rounds; i++) {
 		int64_t t0 = fo_now_ns();
-		FO_TRY(fo_exec_step(e, (int32_t)i));
-		double us = (double)(fo_now_ns() - t0) * 1e-9, they = pid ? peer_step(to, from) : 0;
+		FO_TRY(fo_exec_step(b->exec, (int32_t)i));
+		double us = (double)(fo_now_ns() - t0) * 1e-9, they = to ? peer_step(to, from) : 0;
 		if (they < 0)
 			return fo_fail(FO_EIO, "the peer stopped in round %lld", (long long)i);
-		printf("{\"round\":%lld,\"warm_up\":%s,\"flatout_seconds\":%.4f,\"torch_seconds\":%.4f}\n",
-		       (long long)i, i < b->warm ? "true" : "false", us, they);
+		printf("{\"round\":%lld,\"warm_up\":%s,\"flatout_seconds\":%.4f,\"torch_seconds\":%.4f}\n", (long long)i,
+		       i < b->warm ? "true" : "false", us, they);
 		fflush(stdout);
 		if (i >= b->warm) {
-			ours[n] = us, theirs[n] = they, ratio[n] = they / us;
-			n++;
+			t->ours[t->n] = us, t->theirs[t->n] = they, t->ratio[t->n] = they / us;
+			t->n++;
 		}
 	}
-	double tokens = (double)b->seq, mine = fo_stats_median(ours, (size_t)n),
-	       best = fo_stats_quantile(ours, (size_t)n, 0);
-	struct fo_mfu f = fo_mfu_of_step(&p, tokens, tokens * (tokens + 1) / 2, mine, peak.best_flop_s),
-		      fb = fo_mfu_of_step(&p, tokens, tokens * (tokens + 1) / 2, best, peak.best_flop_s);
-	printf("{\"rounds\":%lld,\"seq\":%lld,\"threads\":%d,\"isa\":\"%s\",\"flatout_tokens_per_second\":{\"median\":%"
-	       ".2f,\"best\":%.2f},"
-	       "\"mfu\":{\"median\":%.4f,\"best\":%.4f},\"mfu_causal\":{\"median\":%.4f,\"best\":%.4f},\"peak_flop_s\":"
-	       "%.4g",
-	       (long long)n, (long long)b->seq, b->threads, fo_isa_name[o.isa], tokens / mine, tokens / best, f.mfu,
-	       fb.mfu, f.mfu_causal, fb.mfu_causal, peak.best_flop_s);
-	if (pid)
-		printf(",\"torch_tokens_per_second\":{\"median\":%.2f,\"best\":%.2f},\"ratio\":{\"median\":%.3f,"
-		       "\"best\":%.3f}",
-		       tokens / fo_stats_median(theirs, (size_t)n), tokens / fo_stats_quantile(theirs, (size_t)n, 0),
-		       fo_stats_median(ratio, (size_t)n), fo_stats_quantile(ratio, (size_t)n, 1));
-	printf("}\n");
+	return FO_OK;
+}
+
+static void report(const struct bench *b, const struct times *t, enum fo_isa isa, bool peer)
+{
+	struct fo_str s = { 0 }, passes = { 0 };
+	struct fo_json j;
+	double tokens = step_tokens(b);
+	fo_passes_text(&b->program.run.pass, &passes);
+	fo_json_begin(&j, &s, false);
+	fo_json_object(&j, NULL);
+	fo_json_int(&j, "rounds", (int64_t)t->n);
+	fo_json_text(&j, "model", b->model.name);
+	fo_json_int(&j, "seq", b->run.seq);
+	fo_json_text(&j, "precision", fo_numerics_name[b->program.run.precision]);
+	fo_json_text(&j, "passes", passes.data);
+	fo_json_int(&j, "threads", b->run.threads);
+	fo_json_text(&j, "isa", fo_isa_name[isa]);
+	fo_json_real(&j, "peak_flop_s", b->peak.best_flop_s);
+	json_mfu(&j, b, "median", fo_stats_median(t->ours, t->n));
+	json_mfu(&j, b, "best", fo_stats_quantile(t->ours, t->n, 0));
+	if (peer) {
+		fo_json_real(&j, "torch_tokens_per_second_median", tokens / fo_stats_median(t->theirs, t->n));
+		fo_json_real(&j, "torch_tokens_per_second_best", tokens / fo_stats_quantile(t->theirs, t->n, 0));
+		fo_json_real(&j, "ratio_median", fo_stats_median(t->ratio, t->n));
+		fo_json_real(&j, "ratio_best", fo_stats_quantile(t->ratio, t->n, 1));
+	}
+	fo_json_close(&j);
+	puts(s.data);
+	fflush(stdout);
+	fo_str_fini(&s);
+	fo_str_fini(&passes);
+}
+
+/* ---- composed from quiet spans ---- */
+
+struct group { /* the instances of one operation of one block */
+	struct fo_quiet_span *span;
+	size_t n, cap;
+	int per_step;
+};
+struct quiet {
+	const struct bench *b;
+	struct fo_meter meter;
+	struct group *group;
+	int *begin; /* per block: its first group */
+};
+
+static void around(void *ctx, int instance, void (*run)(void *arg), void *arg)
+{
+	struct quiet *q = ctx;
+	const struct fo_unrolled *u = fo_exec_unrolled(q->b->exec);
+	struct group *g = &q->group[q->begin[q->b->program.slot[u->slot[instance]].block] + u->op[instance]];
+	fo_array_room(&g->span, &g->cap, g->n, sizeof *g->span);
+	fo_meter_span(&q->meter, run, arg, &g->span[g->n++]);
+}
+
+static void report_quiet(const struct quiet *q, int groups)
+{
+	double total = 0, enough = 0, some = 0, spans = 0, calm = 0, plain = 0;
+	for (int i = 0; i < groups; i++) {
+		const struct group *g = &q->group[i];
+		if (!g->n)
+			continue;
+		struct fo_quiet_stats s = fo_quiet_stats(g->span, g->n, &q->meter.best);
+		double seconds = (s.quiet ? s.quiet_median_s : s.median_s) * g->per_step;
+		total += seconds;
+		plain += s.median_s * g->per_step;
+		enough += s.quiet >= FO_QUIET_ENOUGH ? seconds : 0;
+		some += s.quiet ? seconds : 0;
+		spans += s.spans, calm += s.quiet;
+	}
+	struct fo_str text = { 0 };
+	struct fo_json j;
+	fo_json_begin(&j, &text, false);
+	fo_json_object(&j, NULL);
+	json_mfu(&j, q->b, "quiet", total);
+	json_mfu(&j, q->b, "composed_unfiltered", plain);
+	fo_json_real(&j, "quiet_spans_share", calm / spans);
+	fo_json_real(&j, "time_with_a_quiet_span_share", some / total);
+	fo_json_real(&j, "time_with_enough_quiet_spans_share", enough / total);
+	fo_json_real(&j, "register_only_flop_s_best", q->meter.best.flop_s);
+	fo_json_close(&j);
+	puts(text.data);
+	fo_str_fini(&text);
+}
+
+static fo_status measure_quiet(struct bench *b, enum fo_isa isa)
+{
+	const struct fo_program *p = &b->program;
+	const struct fo_unrolled *u = fo_exec_unrolled(b->exec);
+	struct quiet q = { .b = b };
+	int groups = 0, dtype = p->run.precision == FO_PRECISION_BF16 ? FO_BF16 : FO_F32;
+	FO_TRY(fo_meter_init(&q.meter, fo_kernel_sets[isa], dtype, (int)b->run.threads));
+	q.begin = fo_xmalloc((size_t)(p->nblock + 1) * sizeof *q.begin);
+	for (int k = 0; k < p->nblock; k++) {
+		q.begin[k] = groups;
+		groups += p->block[k].n;
+	}
+	q.group = fo_xmalloc((size_t)(groups + 1) * sizeof *q.group);
+	for (int i = 0; i < u->n; i++)
+		q.group[q.begin[p->slot[u->slot[i]].block] + u->op[i]].per_step++;
+	fo_status st = FO_OK;
+	for (int64_t i = 0; i < b->quiet_steps && st == FO_OK; i++)
+		st = fo_exec_step_around(b->exec, around, &q);
+	if (st == FO_OK)
+		report_quiet(&q, groups);
+	for (int i = 0; i < groups; i++)
+		free(q.group[i].span);
+	free(q.group);
+	free(q.begin);
+	fo_meter_fini(&q.meter);
+	return st;
+}
+
+static fo_status run(struct bench *b)
+{
+	if (!b->run.threads)
+		b->run.threads = fo_cpu_threads();
+	struct fo_lowering low = fo_run_lowering(&b->run, FO_MODE_TRAIN);
+	struct fo_exec_options o = { .threads = (int)b->run.threads, .timeline_steps = 2 };
+	FO_TRY(fo_calibrate_peak(low.precision == FO_PRECISION_BF16 ? FO_BF16 : FO_F32, o.threads, 1, false, &b->peak));
+	FO_TRY(fo_run_model(&b->run, &b->model));
+	FO_TRY(fo_isa_choose(&o.isa));
+	FO_TRY(fo_pass_build(&b->program, &b->model, &low));
+	FO_TRY(fo_store_new(&b->store, &b->program));
+	fo_store_init(b->store, &b->program, 1);
+	FO_TRY(fo_exec_new(&b->exec, &b->program, b->store, &o, port, b, NULL));
+	FILE *to = NULL, *from = NULL;
+	pid_t pid = b->peer ? start_peer(b->peer, &to, &from) : 0;
+	double *memory = fo_xmalloc((size_t)b->rounds * 3 * sizeof *memory);
+	struct times t = { memory, memory + b->rounds, memory + 2 * b->rounds, 0 };
+	fo_status st = take_turns(b, &t, to, from);
 	if (pid) {
 		fclose(to);
 		fclose(from);
 		waitpid(pid, NULL, 0);
 	}
-	fo_exec_free(e);
-	fo_store_free(store);
-	fo_program_fini(&p);
-	free(ours);
-	free(theirs);
-	free(ratio);
-	return FO_OK;
+	if (st == FO_OK)
+		report(b, &t, o.isa, pid != 0);
+	free(memory);
+	return st == FO_OK && b->quiet_steps ? measure_quiet(b, o.isa) : st;
 }
 
 int main(int argc, char **argv)
 {
-	struct bench b = { .seq = 2048,
-			   .rounds = 5,
-			   .warm = 1,
-			   .layers = 12,
-			   .threads = fo_cpu_threads(),
-			   .precision = FO_PRECISION_BF16 };
-	for (int i = 1; i < argc; i++) {
-		const char *v = i + 1 < argc ? argv[i + 1] : "";
+	struct bench b = { 0 };
+	struct fo_opt_set s;
+	for (int i = 1; i < argc && !b.peer; i++)
 		if (!strcmp(argv[i], "--")) {
-			b.peer = i + 1 < argc ? &argv[i + 1] : NULL;
-			break;
+			b.peer = &argv[i + 1];
+			argc = i;
 		}
-		if (!strcmp(argv[i], "--seq"))
-			b.seq = atoll(v);
-		else if (!strcmp(argv[i], "--rounds"))
-			b.rounds = atoll(v);
-		else if (!strcmp(argv[i], "--warm"))
-			b.warm = atoll(v);
-		else if (!strcmp(argv[i], "--layers"))
-			b.layers = atoll(v);
-		else if (!strcmp(argv[i], "--threads"))
-			b.threads = atoi(v);
-		else if (!strcmp(argv[i], "--dtype"))
-			b.precision = strcmp(v, "fp32") ? FO_PRECISION_BF16 : FO_PRECISION_F32;
-		else {
-			fprintf(stderr, "unknown option '%s'\n", argv[i]);
-			return 2;
-		}
-		i++;
-	}
-	if (b.seq < 2 || b.rounds < 1 || b.warm < 0 || b.layers < 1 || b.threads < 1) {
-		fprintf(stderr, "seq, rounds, layers and threads must be positive\n");
-		return 2;
-	}
-	fo_status st = run(&b);
+	fo_run_options_with(rows, extra);
+	fo_opt_init(&s, rows, &b);
+	b.run.micro_batches = 1; /* unless asked for */
+	fo_opt_read_args(&s, &argc, argv);
+	fo_status st = argc > 1 ? fo_fail(FO_EARG, "unexpected argument '%s'", argv[1]) : fo_run_check(&s, &b.run);
+	if (st == FO_OK)
+		st = run(&b);
 	if (st != FO_OK)
 		fprintf(stderr, "bench_train_vs_torch: %s\n", fo_err_text());
+	fo_exec_free(b.exec);
+	fo_store_free(b.store);
+	fo_program_fini(&b.program);
+	fo_opt_fini(&s);
 	return fo_status_exit_code(st);
 }

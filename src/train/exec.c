@@ -226,6 +226,31 @@ fo_status fo_exec_step_in_order(struct fo_exec *e, const int *order)
 	return FO_OK;
 }
 
+struct around {
+	struct fo_exec *e;
+	int id;
+	fo_status st;
+};
+static void run_around(void *arg)
+{
+	struct around *a = arg;
+	a->st = run_instance(a->e, &a->e->lane[fo_instance_op(a->e->p, &a->e->u, a->id)->lane], a->id);
+}
+
+fo_status fo_exec_step_around(struct fo_exec *e, fo_exec_around_fn *around, void *ctx)
+{
+	for (int i = 0; i < e->u.n; i++) {
+		struct around a = { e, i, FO_OK };
+		if (fo_op_info(fo_instance_op(e->p, &e->u, i)->kind)->cls == FO_CLASS_HOST)
+			run_around(&a);
+		else
+			around(ctx, i, run_around, &a);
+		if (a.st != FO_OK)
+			return a.st;
+	}
+	return FO_OK;
+}
+
 /* ---- looking for the first number that is not finite ---- */
 
 static bool find_nonfinite(const struct fo_tensor *t, struct fo_exec_fault *f)

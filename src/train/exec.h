@@ -66,6 +66,11 @@ FO_CHECKED fo_status fo_exec_step(struct fo_exec *e, int32_t step);
 /* Runs the instances in this order (a permutation) on the calling thread, ignoring waits: how tests prove that waits matter. */
 FO_CHECKED fo_status fo_exec_step_in_order(struct fo_exec *e, const int *order);
 
+/* Runs the step in issue order on the calling thread; each instance that computes goes through `around`, which calls run(arg)
+ * exactly once. How benchmarks put a clock around every operation. */
+typedef void fo_exec_around_fn(void *ctx, int instance, void (*run)(void *arg), void *arg);
+FO_CHECKED fo_status fo_exec_step_around(struct fo_exec *e, fo_exec_around_fn *around, void *ctx);
+
 /* Where numbers first went wrong. */
 struct fo_exec_fault {
 	int instance;      /* -1: every value of the step is finite */
