@@ -4,14 +4,17 @@
 
 const char *const fo_pass_kind_name[] = { "shard", "rewrite", "schedule" };
 
-#define PASS(field, name_, kind_, legal_, apply_, text) \
-	{ .name = name_, .kind = FO_PASS_##kind_, .doc = text, .choice = offsetof(struct fo_passes, field), .legal = legal_, .apply = apply_ }
+#define PASS(field, name_, kind_, on_, legal_, apply_, text)                                                           \
+	{ .name = name_, .kind = FO_PASS_##kind_, .doc = text, .choice = offsetof(struct fo_passes, field), .on = on_, \
+	  .legal = legal_, .apply = apply_ }
 /* In order of application: merges, precision, fuse-loss, recompute, fuse-elementwise, layouts, schedules, optimizer. */
 const struct fo_pass fo_pass_table[] = {
-	PASS(merge_qkv, "merge-qkv", REWRITE, NULL, fo_pass_merge_qkv,
+	PASS(merge_qkv, "merge-qkv", REWRITE, 1, NULL, fo_pass_merge_qkv,
 	     "queries, keys and values come from one product: their input is read once, forward and backward"),
-	PASS(merge_gate_up, "merge-gate-up", REWRITE, NULL, fo_pass_merge_gate_up,
+	PASS(merge_gate_up, "merge-gate-up", REWRITE, 1, NULL, fo_pass_merge_gate_up,
 	     "gate and up come from one product: their input is read once, forward and backward"),
+	PASS(fuse_loss, "fuse-loss", REWRITE, 512, fo_pass_fuse_loss_legal, fo_pass_fuse_loss,
+	     "head, loss and their gradients by chunks of tokens: the logits never exist in full"),
 };
 #undef PASS
 const int fo_pass_count = sizeof fo_pass_table / sizeof *fo_pass_table;

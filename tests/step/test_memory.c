@@ -67,15 +67,15 @@ static void test_no_overlap(void **state)
 	}
 }
 
-static void test_measured(void **state)
+static void check_measured(struct fo_passes passes)
 {
-	(void)state;
 	struct fo_model m = step_model(3, 64, 4, 2, 160, 256, false);
 	struct step_batch b;
 	struct step_rig r;
 	struct fo_exec_options o = options();
 	step_batch_random(&b, 64, 2, 2, 256, 2, 8);
 	struct fo_lowering low = step_lowering(&b, FO_PRECISION_BF16, FO_MODE_TRAIN);
+	low.pass = passes;
 	step_rig_lower(&r, &m, &low, &b, &o);
 	must(fo_exec_step(r.exec, 0));
 	size_t planned = (size_t)fo_exec_unrolled(r.exec)->arena_bytes, touched = 0;
@@ -96,6 +96,14 @@ static void test_measured(void **state)
 		    mem.max_live <= (int64_t)planned);
 	step_rig_free(&r);
 	step_batch_free(&b);
+}
+
+static void test_measured(void **state)
+{
+	(void)state;
+	check_measured((struct fo_passes){ 0 });
+	check_measured((struct fo_passes){ .merge_qkv = 1, .merge_gate_up = 1 });
+	check_measured((struct fo_passes){ .fuse_loss = 48 });
 }
 
 static void test_no_allocation(void **state)

@@ -166,6 +166,7 @@ static const struct {
 } choice[] = {
 	{ offsetof(struct fo_passes, merge_qkv), { 1 }, 1 },
 	{ offsetof(struct fo_passes, merge_gate_up), { 1 }, 1 },
+	{ offsetof(struct fo_passes, fuse_loss), { 5, 1, 8, 64 }, 4 },
 };
 enum { CHOICES = sizeof choice / sizeof *choice };
 
@@ -280,9 +281,9 @@ struct size {
 	int operations; /* instances per step */
 };
 
-static struct size size_of(struct fo_passes passes)
+static struct size size_of_model(struct fo_passes passes, int layers, bool tied)
 {
-	struct fo_model m = step_model(12, 768, 12, 12, 2048, 32000, false);
+	struct fo_model m = step_model(layers, 768, 12, 12, 2048, 32000, tied);
 	struct fo_lowering low = { .seq = 2048, .rows = 1, .micro_batches = 1, .precision = FO_PRECISION_BF16, .pass = passes };
 	struct fo_program p;
 	struct fo_unrolled u;
@@ -294,6 +295,8 @@ static struct size size_of(struct fo_passes passes)
 	fo_program_fini(&p);
 	return s;
 }
+
+static struct size size_of(struct fo_passes passes) { return size_of_model(passes, 12, false); }
 
 static void test_merge_promises(void **state)
 {
@@ -316,6 +319,49 @@ static void test_merge_promises(void **state)
 	assert_int_equal(plain.operations - gate.operations, 12 * (1 + 1 + 1 + 1 + 1));
 }
 
+/* Chunk after chunk uses the same bytes: logits shrink to one chunk's, and where the peak is at the head (one layer, tied) it falls by
+ * just that. The head's weights are read, and their gradient is added to, once per chunk. */
+static void test_fuse_loss_promises(void **state)
+{
+	(void)state;
+	const double tokens = 2048, vocab = 32000, weight = vocab * 768;
+	struct size plain = size_of_model((struct fo_passes){ 0 }, 1, true);
+	for (int chunk = 256; chunk < 2048; chunk += 128) {
+		struct size s = size_of_model((struct fo_passes){ .fuse_loss = chunk }, 1, true);
+		double again = ceil(tokens / chunk) - 1;
+		assert_int_equal(plain.arena - s.arena, (2048 - chunk) * 32000 * 2);
+		assert_true(s.persistent == plain.persistent);
+		assert_true(s.cost.model == plain.cost.model && s.cost.exec == plain.cost.exec);
+		/* Forward and input gradient read bf16 weights, fp32 sums are read and written; hyper-parameters and the loss. */
+		assert_true(s.cost.bytes - plain.cost.bytes == again * (2 * 2 * weight + 2 * 4 * weight + 8 * FO_HYPER_COUNT + 16));
+		assert_int_equal(s.operations - plain.operations, 4 * (int)again);
+	}
+	/* Twelve layers, as `flatout train` runs them. */
+	struct fo_passes usual = { .merge_qkv = 1, .merge_gate_up = 1 };
+	int64_t deep = size_of(usual).arena;
+	usual.fuse_loss = 512;
+	assert_int_equal(deep - size_of(usual).arena, (2048 - 512) * 32000 * 2);
+	struct size whole = size_of_model((struct fo_passes){ .fuse_loss = 2048 }, 1, true);
+	assert_true(whole.arena == plain.arena && whole.operations == plain.operations);
+}
+
+/* What cannot be divided says so and leaves no program behind. */
+static void test_fuse_loss_refuses(void **state)
+{
+	(void)state;
+	struct fo_model m = step_model(1, 16, 2, 1, 24, 30, false);
+	struct fo_lowering low = { .seq = 1 << 16, .rows = 1, .micro_batches = 1, .pass = { .fuse_loss = 1 } };
+	struct fo_program p;
+	assert_int_equal(fo_pass_build(&p, &m, &low), FO_EARG);
+	assert_non_null(strstr(fo_err_text(), "pass fuse-loss: 65536 tokens make 65536 chunks of 1"));
+	low.pass.fuse_loss = 16;
+	must(fo_pass_build(&p, &m, &low));
+	/* A second time: the logits are in pieces. */
+	assert_int_equal(fo_passes_apply(&p), FO_EARG);
+	assert_non_null(strstr(fo_err_text(), "pass fuse-loss: the loss cannot be computed by chunks: the program has more than one"));
+	assert_int_equal(p.nblock, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -323,6 +369,8 @@ int main(void)
 		cmocka_unit_test(test_random_subsets),
 		cmocka_unit_test(test_other_modes),
 		cmocka_unit_test(test_merge_promises),
+		cmocka_unit_test(test_fuse_loss_promises),
+		cmocka_unit_test(test_fuse_loss_refuses),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
