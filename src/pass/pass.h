@@ -56,5 +56,6 @@ bool fo_edit_overlap(const struct fo_operand *a, const struct fo_operand *b);
 
 fo_status fo_pass_merge_qkv(struct fo_program *p);
 fo_status fo_pass_merge_gate_up(struct fo_program *p);
+fo_status fo_pass_fuse_elementwise(struct fo_program *p);
 
 #endif

@@ -209,6 +209,7 @@ enum fo_mode { FO_MODE_TRAIN, FO_MODE_EVAL, FO_MODE_LOGITS, FO_MODE_DECODE };
  * are built alike. fo_pass_field has their names in dumps. */
 struct fo_passes {
 	int64_t merge_qkv, merge_gate_up; /* 1: yes */
+	int64_t fuse_elementwise;         /* 1: yes */
 };
 struct fo_pass_field {
 	const char *name;

@@ -90,6 +90,8 @@ const struct fo_opt fo_run_options[] = {
 		     "refuse a run that plans more; unset or 0: what this machine has free"),
 	FO_OPT_ENUM(R, merge_qkv, "pass.merge-qkv", "yes", "queries, keys and values from one product", "yes|no"),
 	FO_OPT_ENUM(R, merge_gate_up, "pass.merge-gate-up", "yes", "gate and up from one product", "yes|no"),
+	FO_OPT_ENUM(R, fuse_elementwise, "pass.fuse-elementwise", "yes",
+		    "additions with the norms behind them, and both gradients of a norm, in one walk over memory", "yes|no"),
 	FO_OPT_TEXT(R, program_file, "program.file", "PATH", "",
 		    "run this dumped step program instead of lowering the model"),
 	FO_OPT_END
@@ -177,7 +179,9 @@ enum fo_numerics fo_run_precision(const struct fo_run *r)
 
 static struct fo_passes passes_of(const struct fo_run *r)
 {
-	return (struct fo_passes){ .merge_qkv = !r->merge_qkv, .merge_gate_up = !r->merge_gate_up };
+	return (struct fo_passes){ .merge_qkv = !r->merge_qkv,
+				   .merge_gate_up = !r->merge_gate_up,
+				   .fuse_elementwise = !r->fuse_elementwise };
 }
 
 struct fo_lowering fo_run_lowering(const struct fo_run *r, enum fo_mode mode)

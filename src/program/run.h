@@ -37,6 +37,7 @@ struct fo_run {
 	const char *program_file;
 	int64_t memory_limit;
 	int merge_qkv, merge_gate_up; /* passes: 0 yes, 1 no */
+	int fuse_elementwise;
 };
 
 extern const struct fo_opt fo_run_options[];

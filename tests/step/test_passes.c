@@ -166,6 +166,7 @@ static const struct {
 } choice[] = {
 	{ offsetof(struct fo_passes, merge_qkv), { 1 }, 1 },
 	{ offsetof(struct fo_passes, merge_gate_up), { 1 }, 1 },
+	{ offsetof(struct fo_passes, fuse_elementwise), { 1 }, 1 },
 };
 enum { CHOICES = sizeof choice / sizeof *choice };
 
