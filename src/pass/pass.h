@@ -58,5 +58,6 @@ fo_status fo_pass_merge_qkv(struct fo_program *p);
 fo_status fo_pass_merge_gate_up(struct fo_program *p);
 fo_status fo_pass_fuse_loss_legal(const struct fo_program *p);
 fo_status fo_pass_fuse_loss(struct fo_program *p);
+fo_status fo_pass_fuse_elementwise(struct fo_program *p);
 
 #endif

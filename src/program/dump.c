@@ -50,6 +50,7 @@ const struct fo_pass_field fo_pass_field[] = {
 	{ "merge-qkv", offsetof(struct fo_passes, merge_qkv) },
 	{ "merge-gate-up", offsetof(struct fo_passes, merge_gate_up) },
 	{ "fuse-loss", offsetof(struct fo_passes, fuse_loss) },
+	{ "fuse-elementwise", offsetof(struct fo_passes, fuse_elementwise) },
 };
 const int fo_pass_fields = sizeof fo_pass_field / sizeof *fo_pass_field;
 

@@ -89,6 +89,16 @@ static struct fo_cost cost_norm(const struct fo_program *p, const struct fo_op *
 	return c;
 }
 
+/* Both backward reductions of a norm. */
+static struct fo_cost cost_norm_bwd(const struct fo_program *p, const struct fo_op *o, double pairs)
+{
+	struct fo_cost c = cost_norm(p, o, pairs);
+	c.exec *= 2;
+	c.model *= 2;
+	c.model_causal *= 2;
+	return c;
+}
+
 /* A bias counts as a weight of its matrix: 2 FLOP per element and token forward, 4 backward. What runs is one addition into a
  * sum each way. */
 static struct fo_cost cost_bias(const struct fo_program *p, const struct fo_op *o, double pairs)
@@ -318,6 +328,16 @@ static const char *check_norm(const struct fo_op *o)
 	if (o->kind == FO_OP_rmsnorm)
 		return is(&a[1], 1, d) && same(&a[0], &a[2]) && is(&a[3], a[0].nr, heads) ? NULL
 											  : "x, g, y and rstd disagree";
+	if (o->kind == FO_OP_add_rmsnorm)
+		return heads == 1 && same(&a[0], &a[1]) && is(&a[2], 1, d) && same(&a[0], &a[3]) &&
+				       same(&a[0], &a[4]) && is(&a[5], a[0].nr, 1)
+			       ? NULL
+			       : "a, b, g, c, y and rstd disagree";
+	if (o->kind == FO_OP_rmsnorm_bwd)
+		return is(&a[1], a[0].nr, heads) && is(&a[2], 1, d) && same(&a[0], &a[3]) && same(&a[0], &a[4]) &&
+				       is(&a[5], 1, d) && (o->n < 7 || same(&a[0], &a[6]))
+			       ? NULL
+			       : "x, rstd, g, dy, dx, dg disagree";
 	if (o->kind == FO_OP_rmsnorm_dg)
 		return is(&a[1], a[0].nr, heads) && same(&a[0], &a[2]) && is(&a[3], 1, d) ? NULL
 											  : "x, rstd, dy, dg disagree";
@@ -347,7 +367,9 @@ static const char *check_shapes(const struct fo_op *o)
 		return is(&a[0], a[1].nr, 1) && a[2].nc == a[1].nc ? NULL : "tokens, dx and dtable disagree";
 	case FO_OP_rmsnorm:
 	case FO_OP_rmsnorm_dx:
-	case FO_OP_rmsnorm_dg: return check_norm(o);
+	case FO_OP_rmsnorm_dg:
+	case FO_OP_add_rmsnorm:
+	case FO_OP_rmsnorm_bwd: return check_norm(o);
 	case FO_OP_add_bias: return is(&a[1], 1, a[0].nc) ? NULL : "y and b disagree";
 	case FO_OP_bias_grad: return is(&a[1], 1, a[0].nc) ? NULL : "dy and db disagree";
 	case FO_OP_add:

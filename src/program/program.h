@@ -210,6 +210,7 @@ enum fo_mode { FO_MODE_TRAIN, FO_MODE_EVAL, FO_MODE_LOGITS, FO_MODE_DECODE };
 struct fo_passes {
 	int64_t merge_qkv, merge_gate_up; /* 1: yes */
 	int64_t fuse_loss;                /* tokens of a chunk */
+	int64_t fuse_elementwise;         /* 1: yes */
 };
 struct fo_pass_field {
 	const char *name;

@@ -92,6 +92,8 @@ const struct fo_opt fo_run_options[] = {
 	FO_OPT_ENUM(R, merge_gate_up, "pass.merge-gate-up", "yes", "gate and up from one product", "yes|no"),
 	FO_OPT_INT(R, fuse_loss, "pass.fuse-loss", "N", "512", 0, 1 << 24, "tokens",
 		   "head and loss by chunks of N tokens, so that all logits never exist; 0: at once"),
+	FO_OPT_ENUM(R, fuse_elementwise, "pass.fuse-elementwise", "yes",
+		    "additions with the norms behind them, and both gradients of a norm, in one walk over memory", "yes|no"),
 	FO_OPT_TEXT(R, program_file, "program.file", "PATH", "",
 		    "run this dumped step program instead of lowering the model"),
 	FO_OPT_END
@@ -180,6 +182,9 @@ enum fo_numerics fo_run_precision(const struct fo_run *r)
 static struct fo_passes passes_of(const struct fo_run *r)
 {
 	return (struct fo_passes){ .merge_qkv = !r->merge_qkv, .merge_gate_up = !r->merge_gate_up, .fuse_loss = r->fuse_loss };
+	return (struct fo_passes){ .merge_qkv = !r->merge_qkv,
+				   .merge_gate_up = !r->merge_gate_up,
+				   .fuse_elementwise = !r->fuse_elementwise };
 }
 
 struct fo_lowering fo_run_lowering(const struct fo_run *r, enum fo_mode mode)

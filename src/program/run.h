@@ -38,6 +38,7 @@ struct fo_run {
 	int64_t memory_limit;
 	int merge_qkv, merge_gate_up; /* passes: 0 yes, 1 no */
 	int64_t fuse_loss;            /* tokens of a chunk; 0: no */
+	int fuse_elementwise;
 };
 
 extern const struct fo_opt fo_run_options[];

@@ -167,6 +167,7 @@ static const struct {
 	{ offsetof(struct fo_passes, merge_qkv), { 1 }, 1 },
 	{ offsetof(struct fo_passes, merge_gate_up), { 1 }, 1 },
 	{ offsetof(struct fo_passes, fuse_loss), { 5, 1, 8, 64 }, 4 },
+	{ offsetof(struct fo_passes, fuse_elementwise), { 1 }, 1 },
 };
 enum { CHOICES = sizeof choice / sizeof *choice };
 

@@ -186,6 +186,47 @@ static void list_norm(struct list *l)
 	}
 }
 
+/* What pass fuse-elementwise makes of a norm and its neighbours; heads 0: whole rows. */
+static void list_fused_norm(struct list *l, int t, int d, int heads)
+{
+	int width = heads ? d / heads : d, stats = heads ? heads : 1;
+
+	for (int k = 0; k < 4; k++) { /* with and without a residual, stored and added to */
+		struct fo_num_case *c = next(l, FO_OP_rmsnorm_bwd);
+
+		fo_num_case_arg(c, l->dtype, t, d, FO_READ, FO_NUM_NORMAL, 1, 0);
+		fo_num_case_arg(c, wide(l), t, stats, FO_READ, FO_NUM_POSITIVE, 1, 0);
+		fo_num_case_arg(c, l->dtype, 1, width, FO_READ, FO_NUM_NORMAL, 1, 0);
+		fo_num_case_arg(c, l->dtype, t, d, FO_READ, FO_NUM_NORMAL, 1, 0);
+		fo_num_case_arg(c, l->dtype, t, d, FO_DEF, FO_NUM_NAN, 0, 0);
+		fo_num_case_arg(c, wide(l), 1, width, FO_ACC, FO_NUM_NAN, 1, 0);
+		if (k & 1)
+			fo_num_case_arg(c, l->dtype, t, d, FO_READ, FO_NUM_NORMAL, 1, 0);
+		c->call.attr.head_dim = heads ? width : 0;
+		acc_first(c, 5, k >> 1);
+	}
+	if (heads)
+		return;
+	struct fo_num_case *c = next(l, FO_OP_add_rmsnorm);
+	fo_num_case_arg(c, l->dtype, t, d, FO_READ, FO_NUM_NORMAL, 1, 0);
+	fo_num_case_arg(c, l->dtype, t, d, FO_READ, FO_NUM_NORMAL, 1, 0);
+	fo_num_case_arg(c, l->dtype, 1, d, FO_READ, FO_NUM_NORMAL, 1, 0);
+	fo_num_case_arg(c, l->dtype, t, d, FO_DEF, FO_NUM_NAN, 0, 0);
+	fo_num_case_arg(c, l->dtype, t, d, FO_DEF, FO_NUM_NAN, 0, 0);
+	fo_num_case_arg(c, wide(l), t, 1, FO_DEF, FO_NUM_NAN, 0, 0);
+	c->call.attr.value = 1e-5;
+}
+
+static void list_fused(struct list *l)
+{
+	for (int s = 0; s < ROW_SHAPES; s++)
+		list_fused_norm(l, row_shape[s].rows, row_shape[s].cols, 0);
+	list_fused_norm(l, 150, 40, 0); /* several groups of rows */
+	list_fused_norm(l, 1, 4, 2);
+	list_fused_norm(l, 13, 30, 3);
+	list_fused_norm(l, 70, 256, 4);
+}
+
 /* Norms over heads: the weight is as wide as a head, there is an rstd per head. */
 static void list_head_norm(struct list *l)
 {
@@ -356,6 +397,7 @@ size_t fo_num_case_list(int dtype, struct fo_num_case *out, size_t cap)
 	list_cached(&l);
 	list_norm(&l);
 	list_head_norm(&l);
+	list_fused(&l);
 	list_bias(&l);
 	list_elementwise(&l);
 	list_embedding(&l);

@@ -26,6 +26,8 @@ RUN(embed_bwd, 1)
 RUN(rmsnorm, 0)
 RUN(rmsnorm_dx, 0)
 RUN(rmsnorm_dg, 0)
+RUN(add_rmsnorm, 0)
+RUN(rmsnorm_bwd, 0)
 RUN(add_bias, 0)
 RUN(bias_grad, 0)
 RUN(add, 0)
@@ -56,6 +58,8 @@ static const struct fo_kernel table[FO_OP_COUNT] = {
 	[FO_OP_rmsnorm] = { .run = run_rmsnorm },
 	[FO_OP_rmsnorm_dx] = { .run = run_rmsnorm_dx },
 	[FO_OP_rmsnorm_dg] = { .run = run_rmsnorm_dg },
+	[FO_OP_add_rmsnorm] = { .run = run_add_rmsnorm },
+	[FO_OP_rmsnorm_bwd] = { .run = run_rmsnorm_bwd },
 	[FO_OP_add_bias] = { .run = run_add_bias },
 	[FO_OP_bias_grad] = { .run = run_bias_grad },
 	[FO_OP_add] = { .run = run_add },

@@ -1,0 +1,205 @@
+/* fuse-elementwise: operations that follow each other over the same rows become one, which reads these rows once.
+ *
+ * - An addition to the residual stream and the norm of the sum (add_rmsnorm), inside a block and across the border of two:
+ *   there the addition first moves to the front of the block that norms its sum. A block that does so in some of its slots
+ *   only (the first layer follows the embedding, not a layer) is cloned.
+ * - The two gradients of a norm (rmsnorm_bwd).
+ *
+ * Fusion into products was tried and left out: docs/passes/fuse-elementwise.md has the figures. */
+#include "pass/pass.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool same_operand(const struct fo_operand *a, const struct fo_operand *b)
+{
+	return a->buf == b->buf && a->dlayer == b->dlayer && a->r0 == b->r0 && a->nr == b->nr && a->c0 == b->c0 &&
+	       a->nc == b->nc;
+}
+
+/* ---- across the border of two blocks ---- */
+
+/* The addition that a block ends with, the norm of whole rows that one begins with; NULL: none. */
+static const struct fo_op *last_add(const struct fo_program *p, int block)
+{
+	const struct fo_block *b = &p->block[block];
+	return b->n && b->op[b->n - 1].kind == FO_OP_add ? &b->op[b->n - 1] : NULL;
+}
+static const struct fo_op *first_norm(const struct fo_program *p, int block)
+{
+	const struct fo_block *b = &p->block[block];
+	return b->n && b->op[0].kind == FO_OP_rmsnorm && !b->op[0].attr.head_dim ? &b->op[0] : NULL;
+}
+
+/* The last addition of slot s as slot s + 1 would name its operands; false where it has none, where slot s + 1 does not norm the
+ * sum, or where it cannot name them. */
+static bool next_slots_add(const struct fo_program *p, int s, struct fo_op *out)
+{
+	if (s < 0 || s + 1 >= p->nslot)
+		return false;
+	const struct fo_slot *from = &p->slot[s], *to = from + 1;
+	const struct fo_op *add = last_add(p, from->block), *norm = first_norm(p, to->block);
+	if (!add || !norm || from->mb != to->mb || add->phase != norm->phase || add->lane != norm->lane)
+		return false;
+	*out = *add;
+	for (int i = 0; i < out->n; i++) {
+		struct fo_operand *a = &out->arg[i];
+		int layer = a->dlayer + from->layer - to->layer;
+		if (!(p->buf[a->buf].axes & FO_PER_LAYER))
+			continue;
+		if (layer < INT8_MIN || layer > INT8_MAX)
+			return false;
+		a->dlayer = (int8_t)layer;
+	}
+	return same_operand(&out->arg[2], &norm->arg[0]);
+}
+
+/* What is known of a block while slots are matched. */
+struct crossing {
+	struct fo_op add; /* that it takes at its front */
+	bool takes;       /* in some slot at least */
+	bool keeps;       /* the next of some slot does not take what it ends with */
+	bool passes;      /* hands on what it ends with */
+};
+
+/* takes[s]: slot s begins with the addition of the slot before. All slots of a block that ends with an addition must hand it on,
+ * because the block is written once; all that take one must take the same. Whoever fails this changes his neighbours: again
+ * until nothing changes, which is at most once per block. */
+static void find_takers(const struct fo_program *p, struct crossing *of, bool *takes)
+{
+	struct fo_op add;
+	for (int s = 0; s <= p->nslot; s++)
+		takes[s] = next_slots_add(p, s - 1, &add);
+	for (bool changed = true; changed;) {
+		changed = false;
+		memset(of, 0, (size_t)p->nblock * sizeof *of);
+		for (int s = 0; s < p->nslot; s++)
+			of[p->slot[s].block].keeps |= !takes[s + 1];
+		for (int s = 1; s < p->nslot; s++) {
+			struct crossing *to = &of[p->slot[s].block];
+			if (!takes[s] || !next_slots_add(p, s - 1, &add))
+				continue;
+			if (!to->takes)
+				to->add = add;
+			if (of[p->slot[s - 1].block].keeps || memcmp(add.arg, to->add.arg, sizeof add.arg) != 0)
+				takes[s] = false, changed = true;
+			else
+				to->takes = true;
+		}
+	}
+}
+
+/* Slots of `block` that take nothing get a block of their own, as it is. */
+static void split_block(struct fo_program *p, int block, const bool *takes)
+{
+	int others = -1;
+	for (int s = 0; s < p->nslot; s++) {
+		if (takes[s] || p->slot[s].block != block)
+			continue;
+		if (others < 0) {
+			char name[sizeof p->block->name];
+			snprintf(name, sizeof name, "%.16s.first", p->block[block].name);
+			others = fo_block_clone(p, block, name);
+		}
+		p->slot[s].block = (int16_t)others;
+	}
+}
+
+/* Additions at the end of a block move to the front of the next slot's block. */
+static void move_across(struct fo_program *p)
+{
+	int blocks = p->nblock;
+	bool *takes = fo_xmalloc((size_t)(p->nslot + 1) * sizeof *takes);
+	struct crossing *of = fo_xmalloc((size_t)(2 * blocks + 1) * sizeof *of); /* room for clones */
+	find_takers(p, of, takes);
+	for (int b = 0; b < blocks; b++)
+		if (of[b].takes)
+			split_block(p, b, takes);
+	for (int s = 1; s < p->nslot; s++)
+		of[p->slot[s - 1].block].passes |= takes[s];
+	for (int b = 0; b < p->nblock; b++) {
+		if (of[b].passes)
+			fo_op_remove(p, b, p->block[b].n - 1);
+		if (!of[b].takes)
+			continue;
+		struct fo_op *o = fo_op_insert(p, b, 0, FO_OP_add, of[b].add.phase, of[b].add.lane);
+		of[b].add.id = o->id;
+		*o = of[b].add;
+	}
+	free(takes);
+	free(of);
+}
+
+/* ---- inside a block ---- */
+
+/* add_rmsnorm of an addition and the norm of its sum. */
+static struct fo_op add_and_norm(const struct fo_op *add, const struct fo_op *norm)
+{
+	struct fo_op o = *norm;
+	o.kind = FO_OP_add_rmsnorm;
+	o.n = 6;
+	o.arg[0] = add->arg[0], o.arg[1] = add->arg[1], o.arg[2] = norm->arg[1];
+	o.arg[3] = add->arg[2], o.arg[4] = norm->arg[2], o.arg[5] = norm->arg[3];
+	return o;
+}
+
+/* rmsnorm_bwd of rmsnorm_dg and rmsnorm_dx. */
+static struct fo_op both_gradients(const struct fo_op *dg, const struct fo_op *dx)
+{
+	struct fo_op o = *dx;
+	o.kind = FO_OP_rmsnorm_bwd;
+	o.arg[5] = dg->arg[3];
+	if (dx->n > 5)
+		o.arg[6] = dx->arg[5];
+	o.n = (uint8_t)(dx->n + 1);
+	return o;
+}
+
+static bool is_add_and_norm(const struct fo_op *a, const struct fo_op *b)
+{
+	return a->kind == FO_OP_add && b->kind == FO_OP_rmsnorm && !b->attr.head_dim && a->phase == b->phase &&
+	       same_operand(&a->arg[2], &b->arg[0]);
+}
+
+static bool is_both_gradients(const struct fo_op *a, const struct fo_op *b)
+{
+	return a->kind == FO_OP_rmsnorm_dg && b->kind == FO_OP_rmsnorm_dx && a->attr.head_dim == b->attr.head_dim &&
+	       same_operand(&a->arg[0], &b->arg[0]) && same_operand(&a->arg[1], &b->arg[1]) &&
+	       same_operand(&a->arg[2], &b->arg[3]);
+}
+
+/* Operation k of the block takes in operation i < k, where one of them may stand beside the other. */
+static bool fuse(struct fo_program *p, int block, int i, int k)
+{
+	struct fo_op *o = p->block[block].op, fused;
+	if (o[i].lane != o[k].lane || o[i].group != o[k].group)
+		return false;
+	if (is_add_and_norm(&o[i], &o[k]))
+		fused = add_and_norm(&o[i], &o[k]);
+	else if (is_both_gradients(&o[i], &o[k]))
+		fused = both_gradients(&o[i], &o[k]);
+	else
+		return false;
+	if (k == i + 1 || fo_edit_can_move(p, block, k, i + 1)) {
+		o[i] = fused;
+		fo_op_remove(p, block, k);
+		return true;
+	}
+	if (!fo_edit_can_move(p, block, i, k - 1))
+		return false;
+	o[k] = fused;
+	fo_op_remove(p, block, i);
+	return true;
+}
+
+fo_status fo_pass_fuse_elementwise(struct fo_program *p)
+{
+	move_across(p);
+	for (int b = 0; b < p->nblock; b++)
+		for (int i = 0; i < p->block[b].n; i++)
+			for (int k = i + 1; k < p->block[b].n; k++)
+				if (fuse(p, b, i, k))
+					break;
+	return FO_OK;
+}
