@@ -15,7 +15,7 @@ const struct fo_pass fo_pass_table[] = {
 	     "gate and up come from one product: their input is read once, forward and backward"),
 	PASS(fuse_loss, "fuse-loss", REWRITE, 512, fo_pass_fuse_loss_legal, fo_pass_fuse_loss,
 	     "head, loss and their gradients by chunks of tokens: the logits never exist in full"),
-	PASS(fuse_elementwise, "fuse-elementwise", REWRITE, NULL, fo_pass_fuse_elementwise,
+	PASS(fuse_elementwise, "fuse-elementwise", REWRITE, 1, NULL, fo_pass_fuse_elementwise,
 	     "an addition and the norm of its sum, and both gradients of a norm, are one walk over memory each"),
 };
 #undef PASS

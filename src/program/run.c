@@ -181,10 +181,12 @@ enum fo_numerics fo_run_precision(const struct fo_run *r)
 
 static struct fo_passes passes_of(const struct fo_run *r)
 {
-	return (struct fo_passes){ .merge_qkv = !r->merge_qkv, .merge_gate_up = !r->merge_gate_up, .fuse_loss = r->fuse_loss };
-	return (struct fo_passes){ .merge_qkv = !r->merge_qkv,
-				   .merge_gate_up = !r->merge_gate_up,
-				   .fuse_elementwise = !r->fuse_elementwise };
+	return (struct fo_passes){
+		.merge_qkv = !r->merge_qkv,
+		.merge_gate_up = !r->merge_gate_up,
+		.fuse_loss = r->fuse_loss,
+		.fuse_elementwise = !r->fuse_elementwise,
+	};
 }
 
 struct fo_lowering fo_run_lowering(const struct fo_run *r, enum fo_mode mode)
