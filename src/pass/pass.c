@@ -12,6 +12,8 @@ const struct fo_pass fo_pass_table[] = {
 	     "queries, keys and values come from one product: their input is read once, forward and backward"),
 	PASS(merge_gate_up, "merge-gate-up", REWRITE, NULL, fo_pass_merge_gate_up,
 	     "gate and up come from one product: their input is read once, forward and backward"),
+	PASS(recompute, "recompute", REWRITE, fo_pass_recompute_legal, fo_pass_recompute,
+	     "backward makes activations again instead of keeping them: less memory, more work that runs"),
 };
 #undef PASS
 const int fo_pass_count = sizeof fo_pass_table / sizeof *fo_pass_table;

@@ -49,6 +49,9 @@ static const struct {
 const struct fo_pass_field fo_pass_field[] = {
 	{ "merge-qkv", offsetof(struct fo_passes, merge_qkv) },
 	{ "merge-gate-up", offsetof(struct fo_passes, merge_gate_up) },
+	{ "recompute", offsetof(struct fo_passes, recompute) },
+	{ "recompute-layers", offsetof(struct fo_passes, recompute_layers) },
+	{ "recompute-rest", offsetof(struct fo_passes, recompute_rest) },
 };
 const int fo_pass_fields = sizeof fo_pass_field / sizeof *fo_pass_field;
 
