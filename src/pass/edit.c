@@ -12,8 +12,8 @@ bool fo_edit_overlap(const struct fo_operand *a, const struct fo_operand *b)
 
 static bool starts_or_ends(const struct fo_operand *a) { return a->access == FO_DEF || a->access == FO_TAKE; }
 
-/* Does the order of the two operations matter? A DEF or TAKE concerns the whole generation, not only its rectangle. */
-static bool conflict(const struct fo_op *x, const struct fo_op *y)
+/* A DEF or TAKE concerns the whole generation, not only its rectangle. */
+bool fo_edit_conflict(const struct fo_op *x, const struct fo_op *y)
 {
 	for (int i = 0; i < x->n; i++)
 		for (int k = 0; k < y->n; k++) {
@@ -32,7 +32,7 @@ bool fo_edit_can_move(const struct fo_program *p, int block, int from, int to)
 	const struct fo_op *o = p->block[block].op;
 	int lo = to < from ? to : from + 1, hi = to < from ? from : to + 1;
 	for (int i = lo; i < hi; i++)
-		if (conflict(&o[i], &o[from]))
+		if (fo_edit_conflict(&o[i], &o[from]))
 			return false;
 	return true;
 }

@@ -49,6 +49,8 @@ void fo_edit_sweep(struct fo_program *p);
 /* May operation `from` of a block stand at `to` < `from` (to > from) instead? It does not touch what those between write, nor
  * they what it writes. */
 bool fo_edit_can_move(const struct fo_program *p, int block, int from, int to);
+/* Does the order of the two operations of one block matter? */
+bool fo_edit_conflict(const struct fo_op *x, const struct fo_op *y);
 /* Do two operands name elements in common (of one layer's instance)? */
 bool fo_edit_overlap(const struct fo_operand *a, const struct fo_operand *b);
 
@@ -59,5 +61,25 @@ fo_status fo_pass_merge_gate_up(struct fo_program *p);
 fo_status fo_pass_fuse_loss_legal(const struct fo_program *p);
 fo_status fo_pass_fuse_loss(struct fo_program *p);
 fo_status fo_pass_fuse_elementwise(struct fo_program *p);
+
+/* recompute.c: which operations of a layer backward repeats, a sum of these sets (struct fo_passes, recompute). An operation that
+ * writes into a buffer in place (rotation, bias) belongs to the set of the one that makes the buffer. */
+enum fo_recompute {
+	FO_RECOMPUTE_NORM = 1,      /* norms, query and key norms too: their outputs are not kept */
+	FO_RECOMPUTE_SWIGLU = 2,    /* the input of the down product */
+	FO_RECOMPUTE_GATE_UP = 4,   /* the products gate and up */
+	FO_RECOMPUTE_QKV = 8,       /* the products q, k, v with their rotation */
+	FO_RECOMPUTE_ATTENTION = 16,
+	FO_RECOMPUTE_OUT = 32,      /* the attention's output product and the residual behind it */
+	FO_RECOMPUTE_REST = 64,     /* operations that other passes made */
+	FO_RECOMPUTE_SELECTIVE = FO_RECOMPUTE_NORM | FO_RECOMPUTE_SWIGLU,
+	FO_RECOMPUTE_FULL = 127,    /* all that backward needs, from the layer's input */
+	FO_RECOMPUTE_AUTO = -1,     /* as fo_pass_choose says */
+};
+enum { FO_RECOMPUTE_SETS = 6 }; /* with a name */
+extern const char *const fo_recompute_name[FO_RECOMPUTE_SETS];
+int fo_recompute_set_of(const struct fo_block *forward, int op);
+fo_status fo_pass_recompute_legal(const struct fo_program *p);
+fo_status fo_pass_recompute(struct fo_program *p);
 
 #endif

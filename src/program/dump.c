@@ -51,6 +51,9 @@ const struct fo_pass_field fo_pass_field[] = {
 	{ "merge-gate-up", offsetof(struct fo_passes, merge_gate_up) },
 	{ "fuse-loss", offsetof(struct fo_passes, fuse_loss) },
 	{ "fuse-elementwise", offsetof(struct fo_passes, fuse_elementwise) },
+	{ "recompute", offsetof(struct fo_passes, recompute) },
+	{ "recompute-layers", offsetof(struct fo_passes, recompute_layers) },
+	{ "recompute-rest", offsetof(struct fo_passes, recompute_rest) },
 };
 const int fo_pass_fields = sizeof fo_pass_field / sizeof *fo_pass_field;
 

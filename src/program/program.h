@@ -211,6 +211,9 @@ struct fo_passes {
 	int64_t merge_qkv, merge_gate_up; /* 1: yes */
 	int64_t fuse_loss;                /* tokens of a chunk */
 	int64_t fuse_elementwise;         /* 1: yes */
+	/* What backward repeats: a sum of enum fo_recompute (pass.h) in the first recompute_layers layers (0: in all), another in the
+	 * rest of them. */
+	int64_t recompute, recompute_layers, recompute_rest;
 };
 struct fo_pass_field {
 	const char *name;
@@ -293,6 +296,7 @@ struct fo_life { /* one generation of one buffer instance */
 	int64_t bytes, offset;       /* offset: in the arena, or in the persistent area */
 	bool persists, taken, moved; /* moved: its bytes went on to an output in place */
 	int32_t reads;
+	bool again; /* a recomputed generation took its place */
 };
 struct fo_unrolled {
 	int n; /* instances, in issue order */
@@ -307,7 +311,7 @@ struct fo_unrolled {
 	size_t life_cap;
 	int32_t *slot_begin;                                   /* nslot + 1: first instance of a slot */
 	int64_t arena_bytes, persistent_bytes, max_live_bytes; /* set by fo_plan */
-	int dead_stores;
+	int dead_stores; /* values never read, but for a second output of what is recomputed: its clone writes it again */
 };
 /* FO_EBUG (naming block, op, buffer) when the program is not well formed: this is the verifier's core. */
 FO_CHECKED fo_status fo_unroll(const struct fo_program *p, struct fo_unrolled *u);

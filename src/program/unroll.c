@@ -67,6 +67,8 @@ static void begin_life(struct walk *w, int inst, int id, const struct fo_operand
 {
 	struct fo_unrolled *u = w->u;
 	const struct fo_buffer *b = &w->p->buf[a->buf];
+	if (w->life[inst] >= 0 && fo_instance_op(w->p, u, id)->phase == FO_RECOMPUTE)
+		u->life[w->life[inst]].again = true;
 	fo_array_room(&u->life, &u->life_cap, (size_t)u->nlife, sizeof *u->life);
 	struct fo_life *l = &u->life[w->life[inst] = u->nlife++];
 	*l = (struct fo_life){ .buf = a->buf,
@@ -249,7 +251,7 @@ static fo_status visit_all(struct walk *w)
 		if (p->buf[l->buf].home == FO_HOME_GRAD && !l->taken)
 			return fo_fail(FO_EBUG, "gradient '%s' of layer %d is accumulated and never taken",
 				       p->buf[l->buf].name, l->layer);
-		if (!l->persists && !l->reads)
+		if (!l->persists && !l->reads && !l->again)
 			u->dead_stores++;
 	}
 	return FO_OK;

@@ -168,6 +168,9 @@ static const struct {
 	{ offsetof(struct fo_passes, merge_gate_up), { 1 }, 1 },
 	{ offsetof(struct fo_passes, fuse_loss), { 5, 1, 8, 64 }, 4 },
 	{ offsetof(struct fo_passes, fuse_elementwise), { 1 }, 1 },
+	{ offsetof(struct fo_passes, recompute), { FO_RECOMPUTE_SELECTIVE, FO_RECOMPUTE_FULL, FO_RECOMPUTE_OUT, FO_RECOMPUTE_QKV | FO_RECOMPUTE_ATTENTION }, 4 },
+	{ offsetof(struct fo_passes, recompute_layers), { 1, 2 }, 2 },
+	{ offsetof(struct fo_passes, recompute_rest), { FO_RECOMPUTE_NORM, FO_RECOMPUTE_GATE_UP | FO_RECOMPUTE_SWIGLU }, 2 },
 };
 enum { CHOICES = sizeof choice / sizeof *choice };
 

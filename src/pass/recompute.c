@@ -1,0 +1,167 @@
+/* recompute: backward makes values again that forward would have to keep.
+ *
+ * Forward operations of a layer are cloned into its backward block, each as late as its readers allow. A clone's DEF begins a
+ * new generation, so the first one dies in forward by itself: nothing is renamed. Only what backward reads, and what that is
+ * made from, is cloned (early stop: the layer's last product is not); an UPDATE comes with the DEF of its buffer. Clones have
+ * phase recompute: work that runs and that no model needs.
+ *
+ * All of a layer from its input: Chen et al. 2016, "Training deep nets with sublinear memory cost". Only the cheap operations:
+ * Korthikanti et al. 2022, "Reducing activation recomputation in large transformer models". */
+#include "pass/pass.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const char *const fo_recompute_name[FO_RECOMPUTE_SETS] = { "norm", "swiglu", "gate-up", "qkv", "attention", "out" };
+
+static bool touches(const struct fo_op *o, int buf, bool write)
+{
+	for (int i = 0; i < o->n; i++)
+		if (o->arg[i].buf == buf && !o->arg[i].dlayer && (!write || fo_access_writes(o->arg[i].access)))
+			return true;
+	return false;
+}
+
+/* What a product is for says who reads it. */
+static int set_of_product(const struct fo_block *f, int at, int buf)
+{
+	for (int i = at + 1; i < f->n; i++) {
+		const struct fo_op *o = &f->op[i];
+		if (!touches(o, buf, false) || touches(o, buf, true))
+			continue;
+		switch ((enum fo_op_kind)o->kind) {
+		case FO_OP_swiglu: return FO_RECOMPUTE_GATE_UP;
+		case FO_OP_rmsnorm:
+		case FO_OP_attention: return FO_RECOMPUTE_QKV;
+		case FO_OP_add: return FO_RECOMPUTE_OUT;
+		default: return FO_RECOMPUTE_REST;
+		}
+	}
+	return FO_RECOMPUTE_REST;
+}
+
+int fo_recompute_set_of(const struct fo_block *f, int at)
+{
+	/* What writes into a buffer belongs to what made it: a rotation or a bias to its product. */
+	for (int k = 0; k < f->op[at].n; k++) {
+		const struct fo_operand *a = &f->op[at].arg[k];
+		if (!fo_access_writes(a->access) || a->dlayer)
+			continue;
+		for (int i = 0; i <= at; i++) {
+			if (!touches(&f->op[i], a->buf, true))
+				continue;
+			switch ((enum fo_op_kind)f->op[i].kind) {
+			case FO_OP_rmsnorm: return FO_RECOMPUTE_NORM;
+			case FO_OP_swiglu: return FO_RECOMPUTE_SWIGLU;
+			case FO_OP_attention: return FO_RECOMPUTE_ATTENTION;
+			case FO_OP_add: return FO_RECOMPUTE_OUT;
+			case FO_OP_matmul: return set_of_product(f, i, a->buf);
+			default: return FO_RECOMPUTE_REST;
+			}
+		}
+	}
+	return FO_RECOMPUTE_REST;
+}
+
+/* What the backward block reads and has not made itself, by buffer. */
+static void find_needs(const struct fo_program *p, const struct fo_block *b, bool *need)
+{
+	bool *own = fo_xmalloc((size_t)p->nbuf * sizeof *own);
+	memset(own, 0, (size_t)p->nbuf * sizeof *own);
+	for (int i = 0; i < b->n; i++)
+		for (int k = 0; k < b->op[i].n; k++) {
+			const struct fo_operand *a = &b->op[i].arg[k];
+			if (a->dlayer)
+				continue;
+			if (a->access != FO_DEF && !own[a->buf])
+				need[a->buf] = true;
+			own[a->buf] |= fo_access_writes(a->access);
+		}
+	free(own);
+}
+
+static bool is_needed(const struct fo_program *p, const struct fo_op *o, const bool *need)
+{
+	for (int k = 0; k < o->n; k++) {
+		const struct fo_operand *a = &o->arg[k];
+		if (fo_access_writes(a->access) && !a->dlayer && need[a->buf] && p->buf[a->buf].home == FO_HOME_ACT)
+			return true;
+	}
+	return false;
+}
+
+/* In front of the first operation whose order to it matters. */
+static void insert_clone(struct fo_program *p, int block, const struct fo_op *o)
+{
+	int at = 0;
+	while (at < p->block[block].n && !fo_edit_conflict(&p->block[block].op[at], o))
+		at++;
+	struct fo_op *c = fo_op_insert(p, block, at, o->kind, FO_RECOMPUTE, o->lane);
+	uint32_t id = c->id;
+	*c = *o;
+	c->id = id;
+	c->phase = FO_RECOMPUTE;
+}
+
+/* Clones what `sets` says from forward block f into backward block b. */
+static void clone_into(struct fo_program *p, int f, int b, int64_t sets)
+{
+	bool *need = fo_xmalloc((size_t)p->nbuf * sizeof *need);
+	memset(need, 0, (size_t)p->nbuf * sizeof *need);
+	find_needs(p, &p->block[b], need);
+	for (int i = p->block[f].n - 1; i >= 0; i--) {
+		const struct fo_op o = p->block[f].op[i];
+		if (!(fo_recompute_set_of(&p->block[f], i) & sets) || !is_needed(p, &o, need))
+			continue;
+		insert_clone(p, b, &o);
+		for (int k = 0; k < o.n; k++)
+			if (o.arg[k].access == FO_DEF)
+				need[o.arg[k].buf] = false;
+		for (int k = 0; k < o.n; k++)
+			if (o.arg[k].access != FO_DEF && !o.arg[k].dlayer)
+				need[o.arg[k].buf] = true;
+	}
+	free(need);
+}
+
+static int layer_block(const struct fo_program *p, int role)
+{
+	for (int b = 0; b < p->nblock; b++)
+		if (p->block[b].role == role && p->block[b].unit == FO_UNIT_LAYER)
+			return b;
+	return -1;
+}
+
+fo_status fo_pass_recompute_legal(const struct fo_program *p)
+{
+	const struct fo_passes *c = &p->run.pass;
+	if (c->recompute == FO_RECOMPUTE_AUTO)
+		return fo_fail(FO_EARG, "'auto' stands for a choice that has not been made");
+	if (c->recompute < 0 || c->recompute > FO_RECOMPUTE_FULL || c->recompute_rest < 0 ||
+	    c->recompute_rest > FO_RECOMPUTE_FULL || c->recompute_layers < 0)
+		return fo_fail(FO_EARG, "what to repeat is a number of 0 to %d, not %lld in %lld layers and %lld in the rest",
+			       FO_RECOMPUTE_FULL, (long long)c->recompute, (long long)c->recompute_layers,
+			       (long long)c->recompute_rest);
+	return FO_OK;
+}
+
+fo_status fo_pass_recompute(struct fo_program *p)
+{
+	const struct fo_passes c = p->run.pass;
+	int f = layer_block(p, FO_ROLE_FORWARD), b = layer_block(p, FO_ROLE_BACKWARD);
+	if (p->run.mode != FO_MODE_TRAIN || f < 0 || b < 0)
+		return FO_OK;
+	int64_t layers = c.recompute_layers && c.recompute_layers < p->model.layers ? c.recompute_layers : p->model.layers;
+	if (layers < p->model.layers) {
+		/* The first layers' activations live longest; later ones keep the block, or get less. */
+		int first = fo_block_clone(p, b, "layer.b.first");
+		for (int s = 0; s < p->nslot; s++)
+			if (p->slot[s].block == b && p->slot[s].layer < layers)
+				p->slot[s].block = (int16_t)first;
+		clone_into(p, f, first, c.recompute);
+		clone_into(p, f, b, c.recompute_rest);
+	} else {
+		clone_into(p, f, b, c.recompute);
+	}
+	return FO_OK;
+}
