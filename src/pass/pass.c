@@ -15,10 +15,10 @@ const struct fo_pass fo_pass_table[] = {
 	     "gate and up come from one product: their input is read once, forward and backward"),
 	PASS(fuse_loss, "fuse-loss", REWRITE, 512, fo_pass_fuse_loss_legal, fo_pass_fuse_loss,
 	     "head, loss and their gradients by chunks of tokens: the logits never exist in full"),
+	PASS(recompute, "recompute", REWRITE, 1, fo_pass_recompute_legal, fo_pass_recompute,
+	     "backward makes activations again instead of keeping them: less memory, more work that runs"),
 	PASS(fuse_elementwise, "fuse-elementwise", REWRITE, 1, NULL, fo_pass_fuse_elementwise,
 	     "an addition and the norm of its sum, and both gradients of a norm, are one walk over memory each"),
-	PASS(recompute, "recompute", REWRITE, fo_pass_recompute_legal, fo_pass_recompute,
-	     "backward makes activations again instead of keeping them: less memory, more work that runs"),
 };
 #undef PASS
 const int fo_pass_count = sizeof fo_pass_table / sizeof *fo_pass_table;
