@@ -108,6 +108,12 @@ FO_INLINE struct v2 row_put2(struct row r, int64_t j, struct v2 v)
 	memcpy((uint16_t *)r.p + j, &u, sizeof u);
 	return (struct v2){ (vf)(even & 0xffff0000u), (vf)odd };
 }
+/* Columns at the front of a row that go by `pairs` pairs at a time; none where types are mixed, which lie in different orders. */
+FO_INLINE int64_t row_pairs(int64_t cols, int dtype, int pairs)
+{
+	const int64_t step = 2 * pairs * FO_LANES;
+	return dtype < 0 ? 0 : cols / step * step;
+}
 /* A pair as it lies in a row of f32. */
 FO_INLINE struct v2 v2_in_order(struct v2 v, int dtype)
 {
