@@ -15,12 +15,13 @@ static void must(fo_status st)
 }
 
 static void check_counted(const struct fo_model *m, const struct step_batch *b, enum fo_mode mode,
-			  enum fo_numerics precision)
+			  enum fo_numerics precision, struct fo_passes pass)
 {
 	struct step_rig r;
 	double mac = 0;
 	struct fo_exec_options o = { .isa = FO_ISA_REF, .threads = 2, .mac = &mac, .timeline_steps = 1 };
 	struct fo_lowering low = step_lowering(b, precision, mode);
+	low.pass = pass;
 	step_rig_lower(&r, m, &low, b, &o);
 	must(fo_exec_step(r.exec, 0));
 	double want = fo_program_cost(&r.program, b->pairs / (double)b->micro_batches).exec;
@@ -76,7 +77,10 @@ static void test_counted(void **state)
 			assert_true(documents == 1 ? b.pairs == unbroken : b.pairs < unbroken);
 			for (int mode = FO_MODE_TRAIN; mode <= FO_MODE_LOGITS; mode++)
 				for (int precision = 0; precision < FO_PRECISION_COUNT; precision++)
-					check_counted(&model[i], &b, (enum fo_mode)mode, (enum fo_numerics)precision);
+					check_counted(&model[i], &b, (enum fo_mode)mode, (enum fo_numerics)precision,
+						      (struct fo_passes){ 0 });
+			check_counted(&model[i], &b, FO_MODE_TRAIN, FO_PRECISION_F32,
+				      (struct fo_passes){ .fuse_elementwise = 1 });
 			step_batch_free(&b);
 		}
 }

@@ -364,6 +364,94 @@ static void test_fuse_loss_refuses(void **state)
 	assert_int_equal(fo_passes_apply(&p), FO_EARG);
 	assert_non_null(strstr(fo_err_text(), "pass fuse-loss: the loss cannot be computed by chunks: the program has more than one"));
 	assert_int_equal(p.nblock, 0);
+static void test_fuse_promises(void **state)
+{
+	(void)state;
+	struct size plain = size_of((struct fo_passes){ 0 });
+	struct size fused = size_of((struct fo_passes){ .fuse_elementwise = 1 });
+	const double token = 2048 * 768 * 2.0, rstd = 2048 * 4.0;
+	/* Forward the sum of each of 24 additions is not read again by its norm; backward x, rstd and the norm's gradient are read
+	 * once instead of twice by 25 norms. */
+	assert_true(plain.cost.bytes - fused.cost.bytes == 24 * token + 25 * (2 * token + rstd));
+	assert_true(fused.cost.model == plain.cost.model && fused.cost.exec == plain.cost.exec);
+	assert_true(fused.persistent == plain.persistent && fused.arena <= plain.arena);
+	assert_int_equal(plain.operations - fused.operations, 24 + 25);
+}
+
+static int count_kind(const struct fo_program *p, int block, int kind)
+{
+	int n = 0;
+	for (int i = 0; i < p->block[block].n; i++)
+		n += p->block[block].op[i].kind == kind;
+	return n;
+}
+
+/* Across layers an addition moves where the next slot norms its sum in every case, and stays where it does not. */
+static void test_fuse_across(void **state)
+{
+	(void)state;
+	struct fo_model m = step_model(3, 32, 4, 2, 40, 50, false);
+	struct fo_lowering low = { .seq = 8, .rows = 1, .micro_batches = 2, .pass = { .fuse_elementwise = 1 } };
+	struct fo_program p;
+	for (int mode = FO_MODE_TRAIN; mode <= FO_MODE_DECODE; mode++) {
+		bool decode = mode == FO_MODE_DECODE;
+		low.mode = (enum fo_mode)mode;
+		low.context = decode ? 16 : 0;
+		low.micro_batches = decode ? 1 : 2;
+		must(fo_pass_build(&p, &m, &low));
+		int layer = fo_block_find(&p, "layer.f"), first = fo_block_find(&p, "layer.f.first"), slots = 0;
+		assert_int_equal(first >= 0, !decode);
+		assert_int_equal(count_kind(&p, layer, FO_OP_add), decode);
+		assert_int_equal(count_kind(&p, layer, FO_OP_add_rmsnorm), decode ? 1 : 2);
+		assert_int_equal(count_kind(&p, fo_block_find(&p, "head.f"), FO_OP_add_rmsnorm), !decode);
+		for (int s = 0; s < p.nslot; s++)
+			slots += p.slot[s].block == first && p.slot[s].layer == 0;
+		assert_int_equal(slots, decode ? 0 : 2);
+		if (!decode) {
+			assert_int_equal(count_kind(&p, first, FO_OP_add), 0);
+			assert_int_equal(count_kind(&p, first, FO_OP_rmsnorm), 1);
+		}
+		fo_program_fini(&p);
+	}
+	/* An operation behind the addition: it is no longer the last of its block. One layer out of three suffices. */
+	low.mode = FO_MODE_TRAIN, low.context = 0, low.micro_batches = 2;
+	low.pass.fuse_elementwise = 0;
+	must(fo_pass_build(&p, &m, &low));
+	int layer = fo_block_find(&p, "layer.f"), odd = fo_block_clone(&p, layer, "odd"), x = fo_buffer_find(&p, "x");
+	struct fo_op *o = fo_op_insert(&p, odd, p.block[odd].n, FO_OP_add, FO_FORWARD, FO_LANE_COMPUTE);
+	int down = fo_buffer_find(&p, "down");
+	fo_op_arg(&p, o, x, 1, FO_READ), fo_op_arg(&p, o, x, 1, FO_READ), fo_op_arg(&p, o, down, 0, FO_PART);
+	for (int s = 0; s < p.nslot; s++)
+		if (p.slot[s].block == layer && p.slot[s].layer == 1)
+			p.slot[s].block = (int16_t)odd;
+	p.run.pass.fuse_elementwise = 1;
+	must(fo_passes_apply(&p));
+	assert_int_equal(count_kind(&p, odd, FO_OP_add), 2); /* its own, and what layer 0 hands on is fused with its norm */
+	assert_int_equal(count_kind(&p, odd, FO_OP_add_rmsnorm), 2);
+	fo_program_fini(&p);
+}
+
+/* Forward alone, in fp64: what the head sees is the same. */
+static void test_logits(void **state)
+{
+	(void)state;
+	struct fo_model m = step_model(3, 32, 4, 2, 40, 50, false);
+	struct step_batch b;
+	struct step_rig plain, fused;
+	struct fo_exec_options o = { .isa = FO_ISA_REF, .threads = 2, .timeline_steps = 1 };
+	step_batch_random(&b, 12, 2, 2, m.vocab, 2, 11);
+	struct fo_lowering low = step_lowering(&b, FO_PRECISION_F64, FO_MODE_LOGITS);
+	step_rig_lower(&plain, &m, &low, &b, &o);
+	for (int i = 0; i < CHOICES; i++)
+		*(int64_t *)((char *)&low.pass + choice[i].field) = choice[i].value[0];
+	step_rig_lower(&fused, &m, &low, &b, &o);
+	must(fo_exec_step(plain.exec, 0));
+	must(fo_exec_step(fused.exec, 0));
+	for (int64_t i = 0; i < b.micro_batches * b.rows * b.seq * m.vocab; i++)
+		assert_true(fabs(plain.logits[i] - fused.logits[i]) <= 1e-12);
+	step_rig_free(&plain);
+	step_rig_free(&fused);
+	step_batch_free(&b);
 }
 
 int main(void)
@@ -375,6 +463,9 @@ int main(void)
 		cmocka_unit_test(test_merge_promises),
 		cmocka_unit_test(test_fuse_loss_promises),
 		cmocka_unit_test(test_fuse_loss_refuses),
+		cmocka_unit_test(test_fuse_promises),
+		cmocka_unit_test(test_fuse_across),
+		cmocka_unit_test(test_logits),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

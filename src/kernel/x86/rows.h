@@ -76,6 +76,60 @@ FO_INLINE void row_put(struct row r, int64_t j, int w, vf v)
 		v_store_part(r.p, j, r.dtype, v, w);
 }
 
+/* Two vectors' worth of a row of f32 or bf16, dtype known. Of bf16 the even elements and the odd ones: a shift and a mask widen
+ * a pair and a shift and a mask narrow it, where elements in their order need shuffles, which processors have fewer units for.
+ * Rows of one dtype agree about the order. */
+struct v2 {
+	vf a, b;
+};
+FO_INLINE struct v2 row_get2(struct row r, int64_t j)
+{
+	if (r.dtype != FO_BF16)
+		return (struct v2){ v_load((const float *)r.p + j), v_load((const float *)r.p + j + FO_LANES) };
+	vu u;
+	memcpy(&u, (const uint16_t *)r.p + j, sizeof u);
+	return (struct v2){ (vf)(u << 16), (vf)(u & 0xffff0000u) };
+}
+/* To bf16 in the upper half, nearest even, NaN stays NaN (one with all bits set); the lower half is left to be cut off. */
+FO_INLINE vu v_round_bf16(vf v)
+{
+	vu u = (vu)v;
+	return (u + 0x7fff + (u >> 16 & 1)) | (vu)(v != v);
+}
+/* Stores a pair and gives it as it would be read back. */
+FO_INLINE struct v2 row_put2(struct row r, int64_t j, struct v2 v)
+{
+	if (r.dtype != FO_BF16) {
+		v_store((float *)r.p + j, v.a);
+		v_store((float *)r.p + j + FO_LANES, v.b);
+		return v;
+	}
+	vu even = v_round_bf16(v.a), odd = v_round_bf16(v.b) & 0xffff0000u, u = even >> 16 | odd;
+	memcpy((uint16_t *)r.p + j, &u, sizeof u);
+	return (struct v2){ (vf)(even & 0xffff0000u), (vf)odd };
+}
+/* Columns at the front of a row that go by `pairs` pairs at a time; none where types are mixed, which lie in different orders. */
+FO_INLINE int64_t row_pairs(int64_t cols, int dtype, int pairs)
+{
+	const int64_t step = 2 * pairs * FO_LANES;
+	return dtype < 0 ? 0 : cols / step * step;
+}
+/* A pair as it lies in a row of f32. */
+FO_INLINE struct v2 v2_in_order(struct v2 v, int dtype)
+{
+	if (dtype != FO_BF16)
+		return v;
+#if FO_LANES == 8
+	return (struct v2){ __builtin_shufflevector(v.a, v.b, 0, 8, 1, 9, 2, 10, 3, 11),
+			    __builtin_shufflevector(v.a, v.b, 4, 12, 5, 13, 6, 14, 7, 15) };
+#else
+	return (struct v2){
+		__builtin_shufflevector(v.a, v.b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23),
+		__builtin_shufflevector(v.a, v.b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
+	};
+#endif
+}
+
 /* for each vector at j of [from, to): w is constant in the body of whole vectors. */
 #define ROWS_EACH(j, w, from, to, body)                       \
 	do {                                                  \
