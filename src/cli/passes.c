@@ -60,7 +60,8 @@ struct report {
 static fo_status make_report(struct report *r, const struct fo_model *m, const struct fo_lowering *want)
 {
 	struct fo_lowering low = *want;
-	low.pass = (struct fo_passes){ 0 };
+	for (int i = 0; i < fo_pass_count; i++) /* what else stands there says how, not whether */
+		*field(&low.pass, &fo_pass_table[i]) = 0;
 	FO_TRY(measure(m, low, &r->plain));
 	FO_TRY(measure(m, *want, &r->all));
 	r->entry = fo_arena_alloc(&r->arena, (size_t)fo_pass_count * sizeof *r->entry);
@@ -197,7 +198,9 @@ static fo_status run(int argc, char **argv)
 		goto done;
 	}
 	FO_TRY_OR(st, fo_run_model(&in.run, &m), done);
-	struct fo_lowering low = fo_run_lowering(&in.run, FO_MODE_TRAIN);
+	struct fo_choice choice;
+	FO_TRY_OR(st, fo_pass_choose_run(&in.run, &m, in.run.memory_budget ? in.run.memory_budget : in.run.memory_limit, &choice), done);
+	const struct fo_lowering low = choice.run;
 	FO_TRY_OR(st, make_report(&r, &m, &low), done);
 	if (in.json)
 		print_json(&r, &m);

@@ -245,9 +245,10 @@ static fo_status load(struct fo_program *p, const struct fo_opt_set *s, const st
 		return st;
 	}
 	struct fo_model m;
-	struct fo_lowering low = fo_run_lowering(r, FO_MODE_TRAIN);
+	struct fo_choice c;
 	FO_TRY(fo_run_model(r, &m));
-	return fo_pass_build(p, &m, &low);
+	FO_TRY(fo_pass_choose_run(r, &m, r->memory_budget ? r->memory_budget : r->memory_limit, &c));
+	return fo_pass_build(p, &m, &c.run);
 }
 
 static fo_status show(const struct fo_program *p, const struct program *in)

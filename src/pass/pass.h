@@ -11,6 +11,7 @@
 #define FO_PASS_PASS_H
 
 #include "program/program.h"
+#include "program/run.h"
 
 enum fo_pass_kind { FO_PASS_SHARD, FO_PASS_REWRITE, FO_PASS_SCHEDULE };
 extern const char *const fo_pass_kind_name[];
@@ -62,24 +63,40 @@ fo_status fo_pass_fuse_loss_legal(const struct fo_program *p);
 fo_status fo_pass_fuse_loss(struct fo_program *p);
 fo_status fo_pass_fuse_elementwise(struct fo_program *p);
 
-/* recompute.c: which operations of a layer backward repeats, a sum of these sets (struct fo_passes, recompute). An operation that
- * writes into a buffer in place (rotation, bias) belongs to the set of the one that makes the buffer. */
-enum fo_recompute {
-	FO_RECOMPUTE_NORM = 1,      /* norms, query and key norms too: their outputs are not kept */
-	FO_RECOMPUTE_SWIGLU = 2,    /* the input of the down product */
-	FO_RECOMPUTE_GATE_UP = 4,   /* the products gate and up */
-	FO_RECOMPUTE_QKV = 8,       /* the products q, k, v with their rotation */
-	FO_RECOMPUTE_ATTENTION = 16,
-	FO_RECOMPUTE_OUT = 32,      /* the attention's output product and the residual behind it */
-	FO_RECOMPUTE_REST = 64,     /* operations that other passes made */
-	FO_RECOMPUTE_SELECTIVE = FO_RECOMPUTE_NORM | FO_RECOMPUTE_SWIGLU,
-	FO_RECOMPUTE_FULL = 127,    /* all that backward needs, from the layer's input */
-	FO_RECOMPUTE_AUTO = -1,     /* as fo_pass_choose says */
-};
-enum { FO_RECOMPUTE_SETS = 6 }; /* with a name */
+/* recompute.c; the sets have names but for the rest. Which set an operation of a layer's forward block belongs to. */
 extern const char *const fo_recompute_name[FO_RECOMPUTE_SETS];
+/* "norm, swiglu in the first 3 of 12 layers; norm in the rest", or "nothing". */
+void fo_recompute_text(const struct fo_passes *c, int64_t layers, struct fo_str *out);
 int fo_recompute_set_of(const struct fo_block *forward, int op);
 fo_status fo_pass_recompute_legal(const struct fo_program *p);
 fo_status fo_pass_recompute(struct fo_program *p);
+
+/* ---- choosing (choose.c) ---- */
+
+/* Seconds by the model that choices go by: FLOP over a rate plus bytes over a rate. For comparing plans, no prediction. */
+double fo_op_seconds(const struct fo_program *p, const struct fo_op *o);
+/* Of a step; repeated: only of what is recomputed. */
+double fo_program_seconds(const struct fo_program *p, bool repeated);
+
+/* One way to train that the user allows. Asks of a lower tier are preferred whatever they cost; within a tier the faster one. */
+struct fo_ask {
+	struct fo_lowering run;
+	int tier; /* from 0 */
+};
+struct fo_choose {
+	int64_t budget_bytes; /* for the arena and all that persists; 0: no limit */
+	int64_t batch_rows;   /* rows of a step, to be split into equal micro-batches; 0: as the ask says */
+	bool recompute;       /* choose what is recomputed; else as the ask says */
+};
+struct fo_choice {
+	struct fo_lowering run;         /* with everything chosen */
+	double seconds, repeat_seconds; /* of a step by the model, and what of it is recomputation; 0: nothing was chosen */
+	int64_t bytes;                  /* planned: arena and what persists */
+	int candidates, planned;        /* how many there were, how many had to be planned */
+};
+/* The plan of least time that fits. FO_ENOMEM: none does; the message names the least and what would fit. */
+FO_CHECKED fo_status fo_pass_choose(const struct fo_model *m, const struct fo_ask *ask, int asks, const struct fo_choose *want, struct fo_choice *out);
+/* What a run leaves open (pass.recompute=auto, train.batch-rows), chosen within budget_bytes (0: no limit). */
+FO_CHECKED fo_status fo_pass_choose_run(const struct fo_run *r, const struct fo_model *m, int64_t budget_bytes, struct fo_choice *out);
 
 #endif

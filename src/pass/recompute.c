@@ -124,6 +124,28 @@ static void clone_into(struct fo_program *p, int f, int b, int64_t sets)
 	free(need);
 }
 
+static void put_sets(int64_t sets, struct fo_str *out)
+{
+	const char *sep = "";
+	if (sets == FO_RECOMPUTE_FULL || !sets)
+		fo_str_puts(out, sets ? "everything" : "nothing");
+	for (int i = 0; i < FO_RECOMPUTE_SETS && sets != FO_RECOMPUTE_FULL; i++)
+		if (sets >> i & 1) {
+			fo_str_printf(out, "%s%s", sep, fo_recompute_name[i]);
+			sep = ", ";
+		}
+}
+
+void fo_recompute_text(const struct fo_passes *c, int64_t layers, struct fo_str *out)
+{
+	put_sets(c->recompute, out);
+	if (!c->recompute || !c->recompute_layers || c->recompute_layers >= layers)
+		return;
+	fo_str_printf(out, " in the first %lld of %lld layers; ", (long long)c->recompute_layers, (long long)layers);
+	put_sets(c->recompute_rest, out);
+	fo_str_puts(out, " in the rest");
+}
+
 static int layer_block(const struct fo_program *p, int role)
 {
 	for (int b = 0; b < p->nblock; b++)
@@ -135,8 +157,6 @@ static int layer_block(const struct fo_program *p, int role)
 fo_status fo_pass_recompute_legal(const struct fo_program *p)
 {
 	const struct fo_passes *c = &p->run.pass;
-	if (c->recompute == FO_RECOMPUTE_AUTO)
-		return fo_fail(FO_EARG, "'auto' stands for a choice that has not been made");
 	if (c->recompute < 0 || c->recompute > FO_RECOMPUTE_FULL || c->recompute_rest < 0 ||
 	    c->recompute_rest > FO_RECOMPUTE_FULL || c->recompute_layers < 0)
 		return fo_fail(FO_EARG, "what to repeat is a number of 0 to %d, not %lld in %lld layers and %lld in the rest",

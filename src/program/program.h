@@ -205,6 +205,21 @@ extern const char *const fo_numerics_name[FO_PRECISION_COUNT];
  * so far lie in a cache of `context` rows, and the logits of its last token. */
 enum fo_mode { FO_MODE_TRAIN, FO_MODE_EVAL, FO_MODE_LOGITS, FO_MODE_DECODE };
 
+/* Which operations of a layer backward repeats (src/pass/recompute.c), a sum of these sets. An operation that writes into a buffer
+ * in place (rotation, bias) belongs to the set of the one that makes the buffer. */
+enum fo_recompute {
+	FO_RECOMPUTE_NORM = 1,      /* norms, query and key norms too: their outputs are not kept */
+	FO_RECOMPUTE_SWIGLU = 2,    /* the input of the down product */
+	FO_RECOMPUTE_GATE_UP = 4,   /* the products gate and up */
+	FO_RECOMPUTE_QKV = 8,       /* the products q, k, v with their rotation */
+	FO_RECOMPUTE_ATTENTION = 16,
+	FO_RECOMPUTE_OUT = 32,      /* the attention's output product and the residual behind it */
+	FO_RECOMPUTE_REST = 64,     /* operations that other passes made */
+	FO_RECOMPUTE_SELECTIVE = FO_RECOMPUTE_NORM | FO_RECOMPUTE_SWIGLU,
+	FO_RECOMPUTE_FULL = 127,    /* all that backward needs, from the layer's input */
+};
+enum { FO_RECOMPUTE_SETS = 6 }; /* with a name */
+
 /* What the passes (src/pass) shall do, or have done; 0: off. It travels with the program so that programs which share weights
  * are built alike. fo_pass_field has their names in dumps. */
 struct fo_passes {
@@ -212,6 +227,7 @@ struct fo_passes {
 	int64_t fuse_loss;                /* tokens of a chunk */
 	int64_t fuse_elementwise;         /* 1: yes */
 	/* What backward repeats: a sum of enum fo_recompute (pass.h) in the first recompute_layers layers (0: in all), another in the
+	/* What backward repeats: a sum of enum fo_recompute in the first recompute_layers layers (0: in all), another in the
 	 * rest of them. */
 	int64_t recompute, recompute_layers, recompute_rest;
 };

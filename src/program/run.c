@@ -46,6 +46,8 @@ const struct fo_opt fo_run_options[] = {
 	FO_OPT_INT(R, rows, "train.rows", "N", "1", 1, 65536, "rows", "rows in a micro-batch"),
 	FO_OPT_INT(R, micro_batches, "train.micro-batches", "N", "4", 1, 65536, "",
 		   "micro-batches accumulated in a step"),
+	FO_OPT_INT(R, batch_rows, "train.batch-rows", "N", "0", 0, 65536, "rows",
+		   "rows in a step, split into micro-batches as fits memory.budget; 0: train.rows x train.micro-batches"),
 	FO_OPT_ENUM(R, precision, "train.precision", "bf16", "bf16 with fp32 master weights, or fp32", "bf16|fp32"),
 	FO_OPT_REAL(R, lr, "optim.lr", "X", "6e-4", 0, 10, "", "peak learning rate of AdamW"),
 	FO_OPT_ENUM(R, schedule, "optim.schedule", "cosine", "how the learning rate falls after warm-up",
@@ -88,12 +90,20 @@ const struct fo_opt fo_run_options[] = {
 		   "length of a sample generated at the end; 0: none"),
 	FO_OPT_BYTES(R, memory_limit, "memory.limit", "SIZE", NULL, 0, 0x1p53,
 		     "refuse a run that plans more; unset or 0: what this machine has free"),
+	FO_OPT_BYTES(R, memory_budget, "memory.budget", "SIZE", NULL, 0, 0x1p53,
+		     "what auto may plan with; unset or 0: memory.limit, else what this machine has free"),
 	FO_OPT_ENUM(R, merge_qkv, "pass.merge-qkv", "yes", "queries, keys and values from one product", "yes|no"),
 	FO_OPT_ENUM(R, merge_gate_up, "pass.merge-gate-up", "yes", "gate and up from one product", "yes|no"),
 	FO_OPT_INT(R, fuse_loss, "pass.fuse-loss", "N", "512", 0, 1 << 24, "tokens",
 		   "head and loss by chunks of N tokens, so that all logits never exist; 0: at once"),
 	FO_OPT_ENUM(R, fuse_elementwise, "pass.fuse-elementwise", "yes",
 		    "additions with the norms behind them, and both gradients of a norm, in one walk over memory", "yes|no"),
+	FO_OPT_ENUM(R, recompute, "pass.recompute", "auto",
+		    "activations made again in backward: none, selective (norms, SwiGLU), full (a layer from its input), "
+		    "auto (the least work that fits memory.budget)",
+		    "auto|none|selective|full"),
+	FO_OPT_INT(R, recompute_layers, "pass.recompute-layers", "N", "0", 0, 10000, "layers",
+		   "selective and full: only in the first N layers; 0: in all"),
 	FO_OPT_TEXT(R, program_file, "program.file", "PATH", "",
 		    "run this dumped step program instead of lowering the model"),
 	FO_OPT_END
@@ -121,6 +131,9 @@ fo_status fo_run_check(struct fo_opt_set *s, const struct fo_run *r)
 	if (r->warmup > r->steps)
 		fo_opt_problem(s, "optim.warmup is %lld steps, longer than train.steps (%lld): shorten the warm-up",
 			       (long long)r->warmup, (long long)r->steps);
+	if (r->batch_rows && (fo_opt_given(s, "train.rows") || fo_opt_given(s, "train.micro-batches")))
+		fo_opt_problem(s, "train.batch-rows leaves the split into micro-batches open: leave out train.rows and "
+				  "train.micro-batches, or train.batch-rows");
 	if (r->rows * r->seq > 1 << 28)
 		fo_opt_problem(s, "train.rows x data.seq is %lld tokens, at most 2^28 fit into a micro-batch",
 			       (long long)(r->rows * r->seq));
@@ -187,6 +200,10 @@ static struct fo_passes passes_of(const struct fo_run *r)
 		.fuse_loss = r->fuse_loss,
 		.fuse_elementwise = !r->fuse_elementwise,
 	};
+	static const int64_t recompute[] = { [FO_RUN_RECOMPUTE_SELECTIVE] = FO_RECOMPUTE_SELECTIVE, [FO_RUN_RECOMPUTE_FULL] = FO_RECOMPUTE_FULL };
+	struct fo_passes c = { .merge_qkv = !r->merge_qkv, .merge_gate_up = !r->merge_gate_up, .recompute = recompute[r->recompute] };
+	c.recompute_layers = c.recompute ? r->recompute_layers : 0;
+	return c;
 }
 
 struct fo_lowering fo_run_lowering(const struct fo_run *r, enum fo_mode mode)

@@ -10,6 +10,7 @@ enum fo_schedule { FO_SCHEDULE_COSINE, FO_SCHEDULE_LINEAR, FO_SCHEDULE_WSD, FO_S
 
 enum fo_verify_at_start { FO_VERIFY_AT_START_OFF, FO_VERIFY_AT_START_SHORT, FO_VERIFY_AT_START_FULL };
 enum fo_nonfinite { FO_NONFINITE_STOP, FO_NONFINITE_SKIP };
+enum fo_run_recompute { FO_RUN_RECOMPUTE_AUTO, FO_RUN_RECOMPUTE_NONE, FO_RUN_RECOMPUTE_SELECTIVE, FO_RUN_RECOMPUTE_FULL };
 enum fo_spike { FO_SPIKE_OFF, FO_SPIKE_WARN, FO_SPIKE_SKIP, FO_SPIKE_REWIND };
 
 struct fo_run {
@@ -36,9 +37,13 @@ struct fo_run {
 	int64_t sample_tokens;
 	const char *program_file;
 	int64_t memory_limit;
+	int64_t memory_budget;        /* 0: as memory_limit and the machine say */
+	int64_t batch_rows;           /* 0: rows x micro_batches; else the step's rows, whose split is chosen (src/pass/choose.c) */
 	int merge_qkv, merge_gate_up; /* passes: 0 yes, 1 no */
 	int64_t fuse_loss;            /* tokens of a chunk; 0: no */
 	int fuse_elementwise;
+	int recompute;                /* enum fo_run_recompute */
+	int64_t recompute_layers;     /* the first ones; 0: all */
 };
 
 extern const struct fo_opt fo_run_options[];
@@ -52,6 +57,7 @@ FO_CHECKED fo_status fo_run_check(struct fo_opt_set *s, const struct fo_run *r);
 /* The architecture with overrides applied and checked. */
 FO_CHECKED fo_status fo_run_model(const struct fo_run *r, struct fo_model *m);
 enum fo_numerics fo_run_precision(const struct fo_run *r);
+/* What is left to choose (auto) is as if nothing had to be saved: fo_pass_choose_run (src/pass) chooses. */
 struct fo_lowering fo_run_lowering(const struct fo_run *r, enum fo_mode mode);
 /* Learning rate of step `step` (0-based): linear warm-up to lr, then the schedule down to lr x final_lr at the last step.
  * cosine: Loshchilov and Hutter 2017; wsd (warm-up, stable, decay): constant, then linear over the last decay_share. */

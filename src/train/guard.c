@@ -91,7 +91,7 @@ static void note_document(void *ctx, const struct fo_piece *p)
 
 static fo_status list_documents(struct fo_session *s, int64_t data_step, struct documents *d)
 {
-	struct fo_batch_shape shape = fo_session_shape(s, s->r->micro_batches);
+	struct fo_batch_shape shape = fo_session_shape(s, &s->program);
 	*d = (struct documents){ 0 };
 	return fo_batch_pieces(&s->corpus.train, &shape, s->meta.loader.seed, data_step, note_document, d);
 }

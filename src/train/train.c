@@ -19,7 +19,52 @@
 
 /* ---- setting up ---- */
 
-static fo_status make_programs(struct fo_session *s)
+/* What the run may take; 0: not known. */
+static int64_t memory_allowed(const struct fo_session *s)
+{
+	int64_t have = fo_memory_available();
+	return s->r->memory_limit && (s->r->memory_limit < have || !have) ? s->r->memory_limit : have;
+}
+
+/* Sums round as the step is split: a run that goes on keeps its split, whatever memory is free now. */
+static bool keep_split(struct fo_session *s, struct fo_run *r)
+{
+	struct fo_program p;
+	const char *path = fo_arena_printf(&s->arena, "%s/program.txt", r->dir);
+	char *text;
+	size_t len;
+	if (!r->batch_rows || !fo_fs_exists(path) || fo_fs_read(&s->arena, path, (size_t)256 << 20, &text, &len) != FO_OK ||
+	    fo_program_parse(&p, text, len, path) != FO_OK)
+		return false;
+	bool same = p.run.seq == r->seq && p.run.rows * p.run.micro_batches == r->batch_rows;
+	if (same)
+		r->rows = p.run.rows, r->micro_batches = p.run.micro_batches, r->batch_rows = 0;
+	fo_program_fini(&p);
+	return same;
+}
+
+/* What the run leaves open. reserve: bytes that the run takes beside what its program does. */
+static fo_status choose(struct fo_session *s, int64_t reserve)
+{
+	struct fo_run r = *s->r;
+	int64_t budget = r.memory_budget ? r.memory_budget : memory_allowed(s);
+	if (budget)
+		budget = budget > reserve ? budget - reserve : 1;
+	if (keep_split(s, &r)) {
+		fo_status st = fo_pass_choose_run(&r, &s->model, budget, &s->choice);
+		if (st != FO_ENOMEM)
+			return st;
+	}
+	return fo_pass_choose_run(s->r, &s->model, budget, &s->choice);
+}
+
+static bool is_split(const struct fo_run *r, const struct fo_lowering *run)
+{
+	return r->batch_rows ? run->rows * run->micro_batches == r->batch_rows
+			     : run->rows == r->rows && run->micro_batches == r->micro_batches;
+}
+
+static fo_status make_programs(struct fo_session *s, int64_t reserve)
 {
 	struct fo_lowering train = fo_run_lowering(s->r, FO_MODE_TRAIN), eval = fo_run_lowering(s->r, FO_MODE_EVAL);
 	FO_TRY(fo_run_model(s->r, &s->model));
@@ -29,8 +74,7 @@ static fo_status make_programs(struct fo_session *s)
 		FO_TRY(fo_fs_read(&s->arena, s->r->program_file, (size_t)256 << 20, &text, &len));
 		FO_TRY(fo_program_parse(&s->program, text, len, s->r->program_file));
 		s->model = s->program.model;
-		if (s->program.run.seq != train.seq || s->program.run.rows != train.rows ||
-		    s->program.run.micro_batches != train.micro_batches ||
+		if (s->program.run.seq != train.seq || !is_split(s->r, &s->program.run) ||
 		    s->program.run.precision != train.precision || s->program.run.mode != FO_MODE_TRAIN)
 			return fo_hint(fo_fail(FO_EARG,
 					       "the program in '%s' was made for %lld micro-batches x %lld rows x %lld "
@@ -40,7 +84,8 @@ static fo_status make_programs(struct fo_session *s)
 					       fo_numerics_name[s->program.run.precision]),
 				       "use the run.yaml it was dumped from");
 	} else {
-		FO_TRY(fo_pass_build(&s->program, &s->model, &train));
+		FO_TRY(choose(s, reserve));
+		FO_TRY(fo_pass_build(&s->program, &s->model, &s->choice.run));
 	}
 	eval.pass = s->program.run.pass; /* they share weights: a program from a file decides for both */
 	return fo_pass_build(&s->eval_program, &s->model, &eval);
@@ -61,11 +106,11 @@ static fo_status make_executors(struct fo_session *s)
 	return st;
 }
 
-struct fo_batch_shape fo_session_shape(const struct fo_session *s, int64_t micro_batches)
+struct fo_batch_shape fo_session_shape(const struct fo_session *s, const struct fo_program *p)
 {
-	return (struct fo_batch_shape){ .seq = s->r->seq,
-					.rows = s->r->rows,
-					.micro_batches = micro_batches,
+	return (struct fo_batch_shape){ .seq = p->run.seq,
+					.rows = p->run.rows,
+					.micro_batches = p->run.micro_batches,
 					.packing = (enum fo_packing)s->r->packing,
 					.window = s->model.sliding_window };
 }
@@ -77,12 +122,42 @@ static int64_t other_bytes(const struct fo_session *s)
 	int64_t step = s->program.tokens * s->program.run.micro_batches * 16,
 		eval = s->eval_program.tokens * 16 * s->eval_batches;
 	struct fo_memory m = fo_exec_memory(s->exec), e = fo_exec_memory(s->eval);
-	struct fo_batch_shape shape = fo_session_shape(s, s->program.run.micro_batches);
+	struct fo_batch_shape shape = fo_session_shape(s, &s->program);
 	int64_t order = fo_loader_order_bytes(&s->corpus.train, &shape);
 	return (int64_t)fo_pages_size((size_t)(3 * step + order)) + eval +
 	       (int64_t)fo_pages_size(fo_exec_timeline(s->exec)->bytes) +
 	       (int64_t)fo_pages_size(fo_exec_timeline(s->eval)->bytes) + (e.arena > m.arena ? e.arena : 0) +
 	       e.workspace;
+}
+
+static int64_t step_bytes(const struct fo_session *s)
+{
+	struct fo_memory m = fo_exec_memory(s->exec);
+	return m.arena + m.persistent + m.workspace + other_bytes(s);
+}
+
+/* What was chosen fits by its program; workspace, loader and evaluation are known once executors exist. Where they are too much,
+ * the choice is made again without them. */
+static fo_status make_executors_that_fit(struct fo_session *s)
+{
+	enum { ROUNDS = 4 };
+	FO_TRY(make_executors(s));
+	for (int i = 0; i < ROUNDS && s->choice.planned; i++) {
+		int64_t budget = s->r->memory_budget ? s->r->memory_budget : memory_allowed(s), need = step_bytes(s);
+		if (!budget || need <= budget)
+			break;
+		int64_t reserve = need - s->choice.bytes;
+		fo_exec_free(s->eval);
+		fo_exec_free(s->exec);
+		fo_store_free(s->store);
+		s->eval = s->exec = NULL;
+		s->store = NULL;
+		fo_program_fini(&s->eval_program);
+		fo_program_fini(&s->program);
+		FO_TRY(make_programs(s, reserve));
+		FO_TRY(make_executors(s));
+	}
+	return FO_OK;
 }
 
 /* A copy is worth its memory only where a checkpoint is written while steps remain. */
@@ -107,12 +182,10 @@ static fo_status announce(struct fo_session *s)
 		.train_tokens = s->corpus.train.tokens,
 		.val_tokens = s->corpus.val.tokens,
 		.params = fo_model_params(&s->model),
+		.choice = s->choice,
 	};
 	fo_exec_kernels(s->exec, p.kernels);
-	int64_t need = p.memory.arena + p.memory.persistent + p.memory.workspace + p.memory_other,
-		have = p.memory_available;
-	if (s->r->memory_limit && (s->r->memory_limit < have || !have))
-		have = s->r->memory_limit;
+	int64_t need = step_bytes(s), have = memory_allowed(s);
 	/* Where the copy does not fit, training waits for its checkpoints. */
 	s->async = copies_checkpoints(s) && (!have || need + p.memory.persistent <= have);
 	p.memory_checkpoint = fo_saver_bytes(s);
@@ -128,7 +201,7 @@ static fo_status announce(struct fo_session *s)
 	char a[32], b[32], c[32];
 	fo_fail(FO_ENOMEM, "the run plans %s and may use %s", fo_str_bytes(a, (double)need),
 		fo_str_bytes(b, (double)have));
-	return s->r->rows > 1
+	return s->program.run.rows > 1
 		       ? fo_hint(FO_ENOMEM, "activations take %s: halve train.rows and double train.micro-batches",
 				 fo_str_bytes(c, (double)p.memory.arena))
 		       : fo_hint(FO_ENOMEM,
@@ -140,7 +213,7 @@ static fo_status announce(struct fo_session *s)
 /* Evaluation reads the same held-out micro-batches each time: copied once, so that evaluating allocates nothing. */
 static fo_status load_eval_batches(struct fo_session *s)
 {
-	struct fo_batch_shape shape = fo_session_shape(s, 1);
+	struct fo_batch_shape shape = fo_session_shape(s, &s->eval_program);
 	struct fo_loader_state state = { .seed = FO_EVAL_SEED, .shard_checksum = s->corpus.val.checksum };
 	struct fo_loader *l;
 	int64_t T = s->eval_program.tokens, wait;
@@ -212,7 +285,7 @@ static fo_status check_weights(struct fo_session *s)
 
 fo_status fo_session_open_loader(struct fo_session *s)
 {
-	struct fo_batch_shape shape = fo_session_shape(s, s->r->micro_batches);
+	struct fo_batch_shape shape = fo_session_shape(s, &s->program);
 	return fo_loader_open(&s->loader, &s->corpus.train, &shape, &s->meta.loader,
 			      fo_tokenizer_eos(s->corpus.tokenizer));
 }
@@ -220,7 +293,7 @@ fo_status fo_session_open_loader(struct fo_session *s)
 static fo_status open_session(struct fo_session *s)
 {
 	s->ckpt_dir = fo_arena_printf(&s->arena, "%s/checkpoints", s->r->dir);
-	FO_TRY(make_programs(s));
+	FO_TRY(make_programs(s, 0));
 	if (!s->h->dry_run)
 		FO_TRY(lock_folder(s));
 	FO_TRY(check_weights(s));
@@ -237,7 +310,7 @@ static fo_status open_session(struct fo_session *s)
 	s->options.threads = s->r->threads ? (int)s->r->threads : fo_cpu_threads();
 	FO_TRY(fo_place_plan(&s->place, s->r->affinity, s->options.threads, NULL, NULL));
 	FO_TRY(fo_place_others(&s->place)); /* lanes and loader, which start from here on, leave the compute threads alone */
-	FO_TRY(make_executors(s));
+	FO_TRY(make_executors_that_fit(s));
 	s->meta = (struct fo_ckpt_meta){ .seed = (uint64_t)s->r->seed,
 					 .tokenizer_checksum = s->corpus.tokenizer
 								       ? fo_tokenizer_checksum(s->corpus.tokenizer)
@@ -245,7 +318,7 @@ static fo_status open_session(struct fo_session *s)
 	s->meta.loader = (struct fo_loader_state){ .seed = (uint64_t)s->r->seed,
 						   .shard_checksum = s->corpus.train.checksum };
 	s->meta.seq = s->r->seq;
-	s->meta.rows_per_step = s->r->rows * s->r->micro_batches;
+	s->meta.rows_per_step = s->program.run.rows * s->program.run.micro_batches;
 	s->meta.packing = s->r->packing;
 	snprintf(s->meta.precision, sizeof s->meta.precision, "%s", fo_numerics_name[fo_run_precision(s->r)]);
 	if (s->h->dry_run)
@@ -391,7 +464,7 @@ static fo_status one_step(struct fo_session *s, struct fo_train_result *out, enu
 	}
 	fo_profile_add_step(&out->profile, fo_exec_timeline(s->exec), &s->program, fo_exec_unrolled(s->exec),
 			    (int32_t)s->meta.step, t0, t1, wait_ns);
-	for (int64_t m = 0; m < s->r->micro_batches; m++)
+	for (int64_t m = 0; m < s->program.run.micro_batches; m++)
 		pairs += b->pairs[m];
 	struct fo_train_step t = { .step = s->meta.step + 1,
 				   .steps = s->r->steps,
@@ -400,7 +473,7 @@ static fo_status one_step(struct fo_session *s, struct fo_train_result *out, enu
 				   .lr = s->ports.hyper[FO_HYPER_LR],
 				   .seconds = (double)(t1 - t0) * 1e-9,
 				   .loss_tokens = b->loss_tokens };
-	t.tokens = s->program.tokens * s->r->micro_batches;
+	t.tokens = s->program.tokens * s->program.run.micro_batches;
 	t.tokens_per_second = (double)t.loss_tokens / t.seconds;
 	/* Padding is not useful work: MFU counts real tokens only. */
 	t.mfu = fo_mfu_of_step(&s->program, (double)b->real_tokens, (double)pairs, t.seconds,

@@ -15,6 +15,7 @@
 #include "data/data.h"
 #include "hw/state.h"
 #include "kernel/calibrate.h"
+#include "pass/pass.h"
 #include "program/run.h"
 #include "timeline/timeline.h"
 #include "train/exec.h"
@@ -35,6 +36,7 @@ struct fo_train_plan {
 	int64_t resumed_step;             /* 0: from the start */
 	int64_t train_tokens, val_tokens; /* in the shards */
 	struct fo_params params;
+	struct fo_choice choice; /* planned 0: nothing was left to choose */
 };
 
 struct fo_train_step {

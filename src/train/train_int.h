@@ -14,6 +14,7 @@ struct fo_session {
 	struct fo_arena arena;
 	struct fo_model model;
 	struct fo_program program, eval_program;
+	struct fo_choice choice; /* what was chosen for the step; of a program from a file only run */
 	struct fo_store *store;
 	struct fo_exec *exec, *eval;
 	struct fo_exec_options options;
@@ -95,8 +96,8 @@ void fo_guard_remember(const struct fo_run *r, struct fo_ckpt_meta *m, double lo
 /* After the step ran: was it taken? Warns, logs, goes back to a checkpoint. FO_ENUMERIC: the run has to stop. */
 FO_CHECKED fo_status fo_guard_judge(struct fo_session *s, const struct fo_train_step *t, enum fo_verdict *out);
 void fo_session_warn(struct fo_session *s, const char *fmt, ...) FO_PRINTF(2, 3);
-/* src/train/train.c: a step's batch, or an evaluation's of one micro-batch; the loader, from the state in s->meta on. */
-struct fo_batch_shape fo_session_shape(const struct fo_session *s, int64_t micro_batches);
+/* src/train/train.c: the batch that a program takes, the step's or the evaluation's; the loader, from the state in s->meta on. */
+struct fo_batch_shape fo_session_shape(const struct fo_session *s, const struct fo_program *p);
 FO_CHECKED fo_status fo_session_open_loader(struct fo_session *s);
 /* src/train/log.c */
 FO_CHECKED fo_status fo_session_log_open(struct fo_session *s);

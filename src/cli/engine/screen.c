@@ -145,6 +145,13 @@ static void plan_json(const struct fo_train_plan *p, struct fo_str *out)
 	for (int i = 0; i < fo_pass_fields; i++)
 		fo_json_int(&j, fo_pass_field[i].name, *(const int64_t *)((const char *)&g->run.pass + fo_pass_field[i].offset));
 	fo_json_close(&j);
+	if (p->choice.planned) {
+		fo_json_object(&j, "chosen");
+		fo_json_real(&j, "recompute_share", p->choice.repeat_seconds / p->choice.seconds);
+		fo_json_int(&j, "candidates", p->choice.candidates);
+		fo_json_int(&j, "planned", p->choice.planned);
+		fo_json_close(&j);
+	}
 	fo_json_object(&j, "memory");
 	fo_json_int(&j, "total_bytes", p->memory.arena + p->memory.persistent + p->memory.workspace + p->memory_other +
 						  p->memory_checkpoint);
@@ -167,6 +174,15 @@ static void plan_json(const struct fo_train_plan *p, struct fo_str *out)
 }
 
 #define LEAD "         " /* below "model    " */
+
+static void put_choice(FILE *f, const struct fo_train_plan *p)
+{
+	struct fo_str text = { 0 };
+	fo_recompute_text(&p->program->run.pass, p->program->model.layers, &text);
+	fo_cli_put(f, "auto     ", LEAD, "recomputes %s: %.1f %% of a step's time by the model that chose", text.data,
+		   100 * p->choice.repeat_seconds / p->choice.seconds);
+	fo_str_fini(&text);
+}
 
 static void on_plan(void *ctx, const struct fo_train_plan *p)
 {
@@ -193,6 +209,8 @@ static void on_plan(void *ctx, const struct fo_train_plan *p)
 	fo_passes_text(&p->program->run.pass, &passes);
 	fo_cli_put(f, "passes   ", LEAD, "%s", passes.data);
 	fo_str_fini(&passes);
+	if (p->choice.planned)
+		put_choice(f, p);
 	fo_cli_put(f, "memory   ", LEAD,
 		   "%s: activations and gradients %s, weights and optimizer %s, workspace %s, other %s%s%s; %s available",
 		   fo_str_bytes(a, (double)(p->memory.arena + p->memory.persistent + p->memory.workspace +

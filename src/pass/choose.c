@@ -1,0 +1,424 @@
+/* auto: the fastest plan of a step that fits into a memory budget.
+ *
+ * Candidates are what may be chosen: how the step's rows are split into micro-batches, and which sets of operations backward
+ * repeats (recompute.c): sets A in the first n layers and B, a part of A, in the rest. They are ordered by the time that the model
+ * below gives their step, and the first one that fits is taken, so no cheaper one fits and more memory never means more work.
+ *
+ * Whether one fits is read off its own program, unrolled and planned. Most need not be: what layers hold between forward and
+ * backward is all that recomputing can give back, so the plain program's bytes at each boundary less these tensors bound the
+ * candidate's from below. */
+#include "pass/pass.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Seconds by the model: FLOP over a rate plus bytes over a rate. Only their ratios matter for a choice: attention runs at about
+ * half the rate of products (docs/kernels.md), and processors of today do about ten FLOP in the time of moving a byte. Fixed, so
+ * that the same run file makes the same choice wherever it runs. */
+#define PRODUCT_FLOP_S 1e11
+#define ATTENTION_FLOP_S 5e10
+#define MEMORY_BYTES_S 1e10
+
+enum {
+	MASKS = 1 << FO_RECOMPUTE_SETS,
+	PLANNED_MICRO_BATCHES = 3, /* the third is like every further one: gradients exist, the next batch is there */
+	SHORTEST = 128,            /* tokens: nobody is told to train on less */
+	MOST_PLANS = 400,          /* failed ones; then only what is the same in all layers is tried */
+};
+
+static int64_t sets_of(int mask) { return mask == MASKS - 1 ? FO_RECOMPUTE_FULL : mask; }
+
+double fo_op_seconds(const struct fo_program *p, const struct fo_op *o)
+{
+	enum fo_category category = fo_op_info(o->kind)->category;
+	struct fo_cost c = fo_op_cost(p, o, -1);
+	bool attention = category == FO_CAT_ATTENTION_FORWARD || category == FO_CAT_ATTENTION_BACKWARD;
+	return c.exec / (attention ? ATTENTION_FLOP_S : PRODUCT_FLOP_S) + c.bytes / MEMORY_BYTES_S;
+}
+
+double fo_program_seconds(const struct fo_program *p, bool repeated)
+{
+	double sum = 0;
+	for (int b = 0; b < p->nblock; b++) {
+		double each = 0;
+		for (int i = 0; i < p->block[b].n; i++)
+			if (!repeated || p->block[b].op[i].phase == FO_RECOMPUTE)
+				each += fo_op_seconds(p, &p->block[b].op[i]);
+		for (int s = 0; s < p->nslot; s++)
+			sum += p->slot[s].block == b ? each : 0;
+	}
+	return sum;
+}
+
+/* ---- what a split of the step is like, with nothing repeated ---- */
+
+struct split {
+	struct fo_lowering run;
+	int tier;
+	double seconds;              /* of a step */
+	int64_t bytes, persistent;   /* planned */
+	int64_t *top;                /* [layers + 1]: most that lives where the first c layers wait for backward */
+	double repeat[MASKS];        /* seconds of one layer's repeated operations in one micro-batch */
+	int64_t drop[MASKS];         /* bytes less that a layer keeps for backward */
+};
+
+/* Bytes of lives that begin at or before instance i and end after it. */
+static int64_t *crossing(const struct fo_unrolled *u)
+{
+	int64_t *live = fo_xmalloc((size_t)(u->n + 1) * sizeof *live), sum = 0;
+	memset(live, 0, (size_t)(u->n + 1) * sizeof *live);
+	for (int i = 0; i < u->nlife; i++) {
+		if (u->life[i].persists)
+			continue;
+		live[u->life[i].first] += u->life[i].bytes;
+		live[u->life[i].last] -= u->life[i].bytes;
+	}
+	for (int i = 0; i < u->n; i++)
+		live[i] = sum += live[i];
+	return live;
+}
+
+static void find_tops(const struct fo_program *p, const struct fo_unrolled *u, int64_t *top)
+{
+	int64_t *live = crossing(u), waiting = 0;
+	memset(top, 0, (size_t)(p->model.layers + 1) * sizeof *top);
+	for (int s = 0; s < p->nslot; s++) {
+		const struct fo_block *b = &p->block[p->slot[s].block];
+		bool layer = b->unit == FO_UNIT_LAYER, forward = layer && b->role == FO_ROLE_FORWARD;
+		/* Within a layer's forward what it drops may die at once: only its end counts. */
+		waiting += forward;
+		for (int i = forward ? u->slot_begin[s + 1] - 1 : u->slot_begin[s]; i < u->slot_begin[s + 1]; i++)
+			if (live[i] > top[waiting])
+				top[waiting] = live[i];
+		waiting -= layer && b->role == FO_ROLE_BACKWARD;
+	}
+	free(live);
+}
+
+static struct fo_lowering planned(struct fo_lowering run)
+{
+	if (run.micro_batches > PLANNED_MICRO_BATCHES)
+		run.micro_batches = PLANNED_MICRO_BATCHES;
+	return run;
+}
+
+/* Builds and plans; *bytes: arena and what persists. */
+static fo_status plan(const struct fo_model *m, struct fo_lowering run, struct fo_program *p, struct fo_unrolled *u, int64_t *bytes)
+{
+	FO_TRY(fo_pass_build(p, m, &run));
+	fo_status st = fo_unroll(p, u);
+	if (st != FO_OK) {
+		fo_program_fini(p);
+		return st;
+	}
+	fo_plan(p, u);
+	*bytes = u->arena_bytes + u->persistent_bytes;
+	return FO_OK;
+}
+
+/* Of a step of so many micro-batches: each further one costs what the second does. */
+static fo_status find_seconds(const struct fo_model *m, struct split *s)
+{
+	double seconds[2];
+	for (int i = 0; i < 2; i++) {
+		struct fo_program p;
+		struct fo_lowering run = s->run;
+		run.micro_batches = i + 1;
+		FO_TRY(fo_pass_build(&p, m, &run));
+		seconds[i] = fo_program_seconds(&p, false);
+		fo_program_fini(&p);
+	}
+	s->seconds = seconds[0] + (double)(s->run.micro_batches - 1) * (seconds[1] - seconds[0]);
+	return FO_OK;
+}
+
+static fo_status measure_split(const struct fo_model *m, struct split *s)
+{
+	struct fo_program p;
+	struct fo_unrolled u;
+	FO_TRY(plan(m, planned(s->run), &p, &u, &s->bytes));
+	s->persistent = u.persistent_bytes;
+	s->top = fo_xmalloc((size_t)(m->layers + 1) * sizeof *s->top);
+	find_tops(&p, &u, s->top);
+	fo_unrolled_fini(&u);
+	fo_program_fini(&p);
+	return find_seconds(m, s);
+}
+
+/* What a layer holds from its forward to its backward. */
+static int64_t kept(const struct fo_program *p, const struct fo_unrolled *u)
+{
+	int64_t sum = 0;
+	for (int i = 0; i < u->nlife; i++) {
+		const struct fo_life *l = &u->life[i];
+		const struct fo_block *first = &p->block[p->slot[u->slot[l->first]].block], *last = &p->block[p->slot[u->slot[l->last]].block];
+		if (!l->persists && first->unit == FO_UNIT_LAYER && first->role == FO_ROLE_FORWARD && last->unit == FO_UNIT_LAYER &&
+		    last->role == FO_ROLE_BACKWARD)
+			sum += l->bytes;
+	}
+	return sum;
+}
+
+/* All sets, on a model of one layer: a layer's share depends neither on their number nor on that of micro-batches. */
+static fo_status measure_sets(const struct fo_model *m, struct split *s)
+{
+	struct fo_model one = *m;
+	struct fo_lowering run = s->run;
+	one.layers = run.micro_batches = 1;
+	for (int mask = 0; mask < MASKS; mask++) {
+		struct fo_program p;
+		struct fo_unrolled u;
+		run.pass.recompute = sets_of(mask);
+		FO_TRY(fo_pass_build(&p, &one, &run));
+		fo_status st = fo_unroll(&p, &u);
+		if (st == FO_OK) {
+			s->repeat[mask] = fo_program_seconds(&p, true);
+			s->drop[mask] = kept(&p, &u);
+			fo_unrolled_fini(&u);
+		}
+		fo_program_fini(&p);
+		if (st != FO_OK)
+			return st;
+	}
+	for (int mask = MASKS - 1; mask >= 0; mask--)
+		s->drop[mask] = s->drop[0] - s->drop[mask];
+	return FO_OK;
+}
+
+/* ---- candidates ---- */
+
+struct candidate {
+	double seconds;
+	int32_t split, layers;
+	uint8_t first, rest; /* masks */
+};
+
+static int by_time(const void *a, const void *b)
+{
+	const struct candidate *x = a, *y = b;
+	if (x->seconds != y->seconds)
+		return x->seconds < y->seconds ? -1 : 1;
+	/* Equal: the larger micro-batch, then fewer layers. */
+	return x->split != y->split ? (x->split < y->split ? -1 : 1) : (x->layers > y->layers) - (x->layers < y->layers);
+}
+
+struct search {
+	const struct fo_model *m;
+	const struct fo_choose *want;
+	int64_t budget;
+	struct split *split;
+	int splits;
+	struct candidate *candidate;
+	size_t n, cap;
+	struct fo_choice *out;
+	int64_t least; /* bytes of the smallest plan seen */
+	struct fo_lowering least_run;
+};
+
+static void add_candidate(struct search *s, int split, int first, int rest, int64_t layers)
+{
+	const struct split *sp = &s->split[split];
+	double each = (double)layers * sp->repeat[first] + (double)(s->m->layers - layers) * sp->repeat[rest];
+	fo_array_room(&s->candidate, &s->cap, s->n, sizeof *s->candidate);
+	s->candidate[s->n++] = (struct candidate){ .seconds = sp->seconds + (double)sp->run.micro_batches * each,
+						   .split = split,
+						   .layers = (int32_t)layers,
+						   .first = (uint8_t)first,
+						   .rest = (uint8_t)rest };
+}
+
+/* The least that a candidate can take: the plain program at its boundaries, without what layers drop. */
+static bool may_fit(const struct search *s, const struct candidate *c)
+{
+	const struct split *sp = &s->split[c->split];
+	for (int64_t w = 0; w <= s->m->layers; w++) {
+		int64_t in_first = w < c->layers ? w : c->layers;
+		int64_t least = sp->top[w] - in_first * sp->drop[c->first] - (w - in_first) * sp->drop[c->rest];
+		if (sp->persistent + least > s->budget)
+			return false;
+	}
+	return true;
+}
+
+static struct fo_lowering lowering_of(const struct search *s, const struct candidate *c)
+{
+	struct fo_lowering run = s->split[c->split].run;
+	if (!s->want->recompute)
+		return run;
+	run.pass.recompute = sets_of(c->first);
+	run.pass.recompute_layers = c->layers < s->m->layers ? c->layers : 0;
+	run.pass.recompute_rest = c->layers < s->m->layers ? sets_of(c->rest) : 0;
+	return run;
+}
+
+static fo_status try_plan(struct search *s, const struct candidate *c, bool *fits)
+{
+	struct fo_program p;
+	struct fo_unrolled u;
+	struct fo_lowering run = lowering_of(s, c);
+	int64_t bytes;
+	FO_TRY(plan(s->m, planned(run), &p, &u, &bytes));
+	fo_unrolled_fini(&u);
+	fo_program_fini(&p);
+	s->out->planned++;
+	if (!s->least || bytes < s->least) {
+		s->least = bytes;
+		s->least_run = run;
+	}
+	*fits = bytes <= s->budget;
+	if (*fits) {
+		s->out->run = run;
+		s->out->bytes = bytes;
+		s->out->seconds = c->seconds;
+		s->out->repeat_seconds = c->seconds - s->split[c->split].seconds;
+	}
+	return FO_OK;
+}
+
+static fo_status add_candidates(struct search *s, int split)
+{
+	if (!s->want->recompute) {
+		add_candidate(s, split, 0, 0, s->m->layers);
+		return FO_OK;
+	}
+	FO_TRY(measure_sets(s->m, &s->split[split]));
+	for (int a = 0; a < MASKS; a++) {
+		add_candidate(s, split, a, a, s->m->layers);
+		for (int b = a; b;) { /* every true part of a, the empty one last */
+			b = (b - 1) & a;
+			for (int64_t n = 1; n < s->m->layers; n++)
+				add_candidate(s, split, a, b, n);
+		}
+	}
+	return FO_OK;
+}
+
+/* The fastest split fits as it is: nothing can be faster, and no candidate needs to be looked at. */
+static fo_status try_plain(struct search *s, int tier, bool *found)
+{
+	int best = -1;
+	for (int i = 0; i < s->splits; i++)
+		if (s->split[i].tier == tier && (best < 0 || s->split[i].seconds < s->split[best].seconds))
+			best = i;
+	if (best < 0 || s->split[best].bytes > s->budget)
+		return FO_OK;
+	struct candidate c = { .seconds = s->split[best].seconds, .split = best, .layers = (int32_t)s->m->layers };
+	return try_plan(s, &c, found);
+}
+
+/* The fastest of a tier that fits. */
+static fo_status search_tier(struct search *s, int tier, bool *found)
+{
+	s->n = 0;
+	FO_TRY(try_plain(s, tier, found));
+	for (int i = 0; i < s->splits && !*found; i++)
+		if (s->split[i].tier == tier)
+			FO_TRY(add_candidates(s, i));
+	if (s->n)
+		qsort(s->candidate, s->n, sizeof *s->candidate, by_time);
+	s->out->candidates += (int)s->n;
+	int failed = 0;
+	for (size_t i = 0; i < s->n && !*found; i++) {
+		const struct candidate *c = &s->candidate[i];
+		if (!may_fit(s, c) || (failed >= MOST_PLANS && c->layers < s->m->layers))
+			continue;
+		FO_TRY(try_plan(s, c, found));
+		failed += !*found;
+	}
+	return FO_OK;
+}
+
+static const char *say_bytes(char *buf, int64_t bytes) { return fo_str_bytes(buf, (double)bytes); }
+
+/* One sentence: the least there is, and what would do. */
+static fo_status refuse(struct search *s)
+{
+	bool fits = false;
+	char have[32], least[32], what[64], would[64];
+	for (int i = 0; i < s->splits; i++)
+		for (int mask = 0; mask < MASKS; mask += MASKS - 1)
+			if (s->want->recompute || !mask) {
+				struct candidate c = { .split = i, .layers = (int32_t)s->m->layers, .first = (uint8_t)mask, .rest = (uint8_t)mask };
+				FO_TRY(try_plan(s, &c, &fits));
+			}
+	struct fo_lowering run = s->least_run;
+	snprintf(what, sizeof what, "micro-batches of %lld %s of %lld tokens", (long long)run.rows, run.rows == 1 ? "row" : "rows",
+		 (long long)run.seq);
+	snprintf(would, sizeof would, "no shorter rows would fit: choose a smaller model");
+	while (run.rows > 1 || run.seq > SHORTEST) {
+		struct fo_program p;
+		struct fo_unrolled u;
+		int64_t bytes;
+		bool rows = run.rows > 1;
+		*(rows ? &run.rows : &run.seq) /= 2;
+		FO_TRY(plan(s->m, planned(run), &p, &u, &bytes));
+		fo_unrolled_fini(&u);
+		fo_program_fini(&p);
+		if (bytes > s->budget)
+			continue;
+		snprintf(would, sizeof would, "%s=%lld would fit", rows ? "train.rows" : "data.seq", (long long)(rows ? run.rows : run.seq));
+		break;
+	}
+	return fo_hint(fo_fail(FO_ENOMEM, "no plan of this step fits into %s: the least takes %s (%s%s); %s",
+			       say_bytes(have, s->budget), say_bytes(least, s->least), what,
+			       s->least_run.pass.recompute ? ", recomputing" : "", would),
+		       "weights, gradients, activations and optimizer state count; give memory.budget more if the machine has it");
+}
+
+static fo_status measure_splits(struct search *s, const struct fo_ask *ask, int asks)
+{
+	size_t cap = 0;
+	int64_t batch_rows = s->want->batch_rows;
+	for (int i = 0; i < asks; i++)
+		for (int64_t mb = 1; mb <= (batch_rows ? batch_rows : 1) && mb <= 1 << 16; mb++) {
+			struct fo_lowering run = ask[i].run;
+			/* What lowering takes: 2^28 tokens in a micro-batch, 2^20 layers in all of them. */
+			if (batch_rows && (batch_rows % mb || batch_rows / mb * run.seq > 1 << 28 || (s->m->layers + 1) * mb > 1 << 20))
+				continue;
+			if (batch_rows)
+				run.rows = batch_rows / mb, run.micro_batches = mb;
+			fo_array_room(&s->split, &cap, (size_t)s->splits, sizeof *s->split);
+			struct split *sp = &s->split[s->splits++];
+			memset(sp, 0, sizeof *sp);
+			sp->run = run;
+			sp->tier = ask[i].tier;
+			FO_TRY(measure_split(s->m, sp));
+		}
+	return s->splits ? FO_OK
+			 : fo_fail(FO_EARG, "no split of a step of %lld rows gives micro-batches of at most 2^28 tokens", (long long)batch_rows);
+}
+
+fo_status fo_pass_choose(const struct fo_model *m, const struct fo_ask *ask, int asks, const struct fo_choose *want, struct fo_choice *out)
+{
+	struct search s = { .m = m, .want = want, .budget = want->budget_bytes ? want->budget_bytes : INT64_MAX, .out = out };
+	*out = (struct fo_choice){ 0 };
+	bool found = false;
+	int last = 0;
+	fo_status st = measure_splits(&s, ask, asks);
+	for (int i = 0; i < asks; i++)
+		last = ask[i].tier > last ? ask[i].tier : last;
+	for (int tier = 0; tier <= last && !found && st == FO_OK; tier++)
+		st = search_tier(&s, tier, &found);
+	if (st == FO_OK && !found)
+		st = refuse(&s);
+	for (int i = 0; i < s.splits; i++)
+		free(s.split[i].top);
+	free(s.split);
+	free(s.candidate);
+	return st;
+}
+
+fo_status fo_pass_choose_run(const struct fo_run *r, const struct fo_model *m, int64_t budget_bytes, struct fo_choice *out)
+{
+	const struct fo_ask ask = { .run = fo_run_lowering(r, FO_MODE_TRAIN) };
+	const struct fo_choose want = { .budget_bytes = budget_bytes,
+					.batch_rows = r->batch_rows,
+					.recompute = r->recompute == FO_RUN_RECOMPUTE_AUTO };
+	/* Nothing is left to choose, or nothing limits it. */
+	if (!want.batch_rows && (!want.recompute || !budget_bytes)) {
+		*out = (struct fo_choice){ .run = ask.run };
+		return FO_OK;
+	}
+	return fo_pass_choose(m, &ask, 1, &want, out);
+}
