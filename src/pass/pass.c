@@ -12,6 +12,10 @@ const struct fo_pass fo_pass_table[] = {
 	     "queries, keys and values come from one product: their input is read once, forward and backward"),
 	PASS(merge_gate_up, "merge-gate-up", REWRITE, NULL, fo_pass_merge_gate_up,
 	     "gate and up come from one product: their input is read once, forward and backward"),
+	PASS(master, "master", REWRITE, fo_pass_master_legal, fo_pass_master,
+	     "the fp32 number that a bf16 weight is rounded from is stored as that weight and a low half (split), or not at all (none)"),
+	PASS(moments, "moments", REWRITE, fo_pass_moments_legal, fo_pass_moments,
+	     "AdamW's moments are stored in bf16, half the bytes"),
 };
 #undef PASS
 const int fo_pass_count = sizeof fo_pass_table / sizeof *fo_pass_table;
