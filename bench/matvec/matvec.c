@@ -22,9 +22,9 @@ static void run(enum fo_isa isa, int dtype, int64_t m, int threads)
 	memset(w, 0x3c, BYTES); /* 0.0115 in both types: neither zero nor denormal */
 	float *x = fo_xmalloc((size_t)(m * K) * 4), *y = fo_xmalloc((size_t)(m * n) * 4);
 	struct fo_call c = { .kind = FO_OP_matmul, .n = 3, .attr = { .tb = 1 }, .first = 1u << 2, .threads = threads };
-	c.arg[0] = (struct fo_tensor){ x, m, K, K, (uint8_t)dtype };
-	c.arg[1] = (struct fo_tensor){ w, n, K, K, (uint8_t)dtype };
-	c.arg[2] = (struct fo_tensor){ y, m, n, n, (uint8_t)dtype };
+	c.arg[0] = (struct fo_tensor){ .data = x, .rows = m, .cols = K, .ld = K, .dtype = (uint8_t)dtype };
+	c.arg[1] = (struct fo_tensor){ .data = w, .rows = n, .cols = K, .ld = K, .dtype = (uint8_t)dtype };
+	c.arg[2] = (struct fo_tensor){ .data = y, .rows = m, .cols = n, .ld = n, .dtype = (uint8_t)dtype };
 	const struct fo_kernel *k = fo_kernel_pick(isa, &c, NULL);
 	c.ws_bytes = k->ws ? k->ws(&c) : 0;
 	if (fo_pages_new(c.ws_bytes + 64, &c.ws) != FO_OK)

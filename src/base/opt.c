@@ -146,11 +146,12 @@ void fo_opt_assign(struct fo_opt_set *s, int i, const char *text, size_t len, en
 		struct fo_str expected = { 0 };
 		fo_opt_expected(row, &expected);
 		fo_opt_shown(shown, text, len);
+		const char *why = fo_opt_refused(row, text, len), *colon = *why ? ": " : "";
 		if (from == FO_ORIGIN_ENV || (from == FO_ORIGIN_FLAG && *where)) /* its name says which option it is */
-			fo_opt_problem(s, "'%s' must be %s, got '%s'", where, expected.data, shown);
+			fo_opt_problem(s, "'%s' must be %s, got '%s'%s%s", where, expected.data, shown, colon, why);
 		else
-			fo_opt_problem(s, "%s%s'%s' must be %s, got '%s'", where, *where ? ": " : "", row->key,
-				       expected.data, shown);
+			fo_opt_problem(s, "%s%s'%s' must be %s, got '%s'%s%s", where, *where ? ": " : "", row->key,
+				       expected.data, shown, colon, why);
 		fo_str_fini(&expected);
 	} else if (from >= s->origin[i].from) {
 		s->origin[i].from = from;

@@ -37,17 +37,21 @@ struct fo_opt {
 	const char *names;    /* ENUM: "a|b|c": the value is the index (int) */
 	enum fo_opt_type type;
 	size_t offset, size;
+	const char *refused;  /* ENUM: "name: why": a value that people ask for and get this answer to; NULL: none */
 };
 
 #define FO_OPT_ROW(S, f, T, TYPE, key, arg, dfl, lo, hi, unit, help, names) \
 	{ key, arg, dfl, lo, hi, unit, help, names, TYPE, offsetof(S, f), \
-	  sizeof(struct { _Static_assert(_Generic(((S *)0)->f, T: 1, default: 0), "option type is not the type of " #f); char c; }) }
+	  sizeof(struct { _Static_assert(_Generic(((S *)0)->f, T: 1, default: 0), "option type is not the type of " #f); char c; }), NULL }
 #define FO_OPT_INT(S, f, key, arg, dfl, lo, hi, unit, help)  FO_OPT_ROW(S, f, int64_t, FO_OPT_T_INT, key, arg, dfl, lo, hi, unit, help, NULL)
 #define FO_OPT_REAL(S, f, key, arg, dfl, lo, hi, unit, help) FO_OPT_ROW(S, f, double, FO_OPT_T_REAL, key, arg, dfl, lo, hi, unit, help, NULL)
 #define FO_OPT_BYTES(S, f, key, arg, dfl, lo, hi, help)      FO_OPT_ROW(S, f, int64_t, FO_OPT_T_BYTES, key, arg, dfl, lo, hi, "bytes", help, NULL)
 #define FO_OPT_BOOL(S, f, key, dfl, help)                    FO_OPT_ROW(S, f, bool, FO_OPT_T_BOOL, key, "BOOL", dfl, 0, 1, "", help, NULL)
 #define FO_OPT_TEXT(S, f, key, arg, dfl, help)               FO_OPT_ROW(S, f, const char *, FO_OPT_T_TEXT, key, arg, dfl, 0, 0, "", help, NULL)
 #define FO_OPT_ENUM(S, f, key, dfl, help, names)             FO_OPT_ROW(S, f, int, FO_OPT_T_ENUM, key, "NAME", dfl, 0, 0, "", help, names)
+#define FO_OPT_ENUM_REFUSED(S, f, key, dfl, help, names, refused) \
+	{ key, "NAME", dfl, 0, 0, "", help, names, FO_OPT_T_ENUM, offsetof(S, f), \
+	  sizeof(struct { _Static_assert(_Generic(((S *)0)->f, int: 1, default: 0), "option type is not the type of " #f); char c; }), refused }
 #define FO_OPT_END { 0 }
 
 enum fo_opt_origin { FO_ORIGIN_DEFAULT, FO_ORIGIN_FILE, FO_ORIGIN_ENV, FO_ORIGIN_FLAG };

@@ -258,6 +258,12 @@ void fo_opt_range(const struct fo_opt *row, struct fo_str *out)
 		fo_str_printf(out, " %s", row->unit);
 }
 
+const char *fo_opt_refused(const struct fo_opt *row, const char *text, size_t len)
+{
+	const char *r = row->refused;
+	return r && !strncmp(r, text, len) && !strncmp(r + len, ": ", 2) ? r + len + 2 : "";
+}
+
 static void put_names(const struct fo_opt *row, struct fo_str *out)
 {
 	for (const char *p = row->names; *p;) {

@@ -34,6 +34,8 @@ static char *training_json(struct fo_arena *a, const struct fo_ckpt_meta *m)
 	fo_json_int(&j, "tokens", m->tokens);
 	fo_json_real(&j, "loss", m->loss);
 	fo_json_text(&j, "precision", m->precision);
+	fo_json_text(&j, "master", m->master);
+	fo_json_text(&j, "moments", m->moments);
 	/* 64-bit words as text: JSON readers lose bits beyond 2^53. */
 	const struct {
 		const char *key;
@@ -390,6 +392,11 @@ static fo_status read_meta(const char *dir, json_t *t, struct fo_ckpt_meta *m)
 	    !parse_word(json_object_get(t, "shard_checksum"), &m->loader.shard_checksum))
 		return fo_fail(FO_EFORMAT, "'%s/training.json' lacks a field or has one of the wrong type", dir);
 	snprintf(m->precision, sizeof m->precision, "%s", precision);
+	/* Files without them are of versions that had no other formats. */
+	const char *const state[] = { json_string_value(json_object_get(t, "master")),
+				      json_string_value(json_object_get(t, "moments")) };
+	snprintf(m->master, sizeof m->master, "%s", state[0] ? state[0] : "fp32");
+	snprintf(m->moments, sizeof m->moments, "%s", state[1] ? state[1] : "fp32");
 	/* Not in the files of versions without guards: nothing was skipped. */
 	json_t *losses = json_object_get(t, "recent_loss");
 	m->skipped = json_integer_value(json_object_get(t, "skipped"));

@@ -1,7 +1,7 @@
 /* Checkpoints: Hugging Face layout plus training state, checksummed, atomic.
  *
  * A checkpoint is a folder "step-00000100" with config.json, model.safetensors (Hugging Face names: transformers loads it),
- * tokenizer.json, state.safetensors (fp32 master weights and AdamW moments), training.json and manifest.json (size and
+ * tokenizer.json, state.safetensors (master weights or their low halves, and AdamW moments), training.json and manifest.json (size and
  * XXH3-64 of every other file). It is written under a temporary name, every file and the folder are fsynced, then it is
  * renamed: a folder of that name is always whole. docs/formats.md describes the files. */
 #ifndef FO_CKPT_CKPT_H
@@ -22,6 +22,8 @@ struct fo_st_tensor {
 	bool vector;
 	int64_t rows, cols, ld;
 	void *data;
+	int16_t *low; /* not NULL, for reading into bf16: data becomes the upper, this (of the same ld) the low halves of the fp32
+		       * numbers of the file (kernel/round.h) */
 };
 
 /* Streams the tensors into a new file and fsyncs it. *checksum: XXH3-64 of the whole file. metadata_json may be NULL. */
@@ -84,6 +86,7 @@ struct fo_ckpt_meta {
 	uint64_t seed;
 	double loss; /* of the last step */
 	char precision[8];
+	char master[8], moments[8]; /* fo_master_name, fo_moments_name: the formats of state.safetensors */
 	int64_t skipped;  /* steps of `step` in which the optimizer changed nothing */
 	int64_t rewinds;  /* times the run went back to a checkpoint */
 	/* What the spike guard looks back at: losses of the newest steps, oldest first. Part of the state, or a resumed run would

@@ -1,7 +1,7 @@
 /* safetensors: 8 bytes little-endian header length, a JSON header, raw data. */
 #include "ckpt/ckpt.h"
 #include "base/json.h"
-#include "kernel/kernel.h"
+#include "kernel/round.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +17,7 @@
 #define MAX_TENSORS 1000000
 
 static const char *const type_name[FO_DTYPE_COUNT] = {
-	[FO_F32] = "F32", [FO_BF16] = "BF16", [FO_F64] = "F64", [FO_I32] = "I32"
+	[FO_F32] = "F32", [FO_BF16] = "BF16", [FO_F64] = "F64", [FO_I32] = "I32", [FO_I16] = "I16"
 };
 static const struct {
 	const char *name;
@@ -322,6 +322,9 @@ static int element_type(const struct fo_st_entry *e)
 	return strcmp(e->dtype, "F16") ? -1 : F16;
 }
 
+/* Numbers that are no reals: they are copied as they are, or not at all. */
+static bool is_integer(int dtype) { return dtype == FO_I32 || dtype == FO_I16; }
+
 struct copying {
 	const struct fo_st_tensor *t;
 	const unsigned char *src; /* in the map */
@@ -337,7 +340,13 @@ static fo_status copy_rows(void *ctx)
 	size_t fs = from == F16 ? 2 : fo_dtype_bytes(from), ts = fo_dtype_bytes(t->dtype);
 	for (int64_t r = 0; r < t->rows; r++, src += (size_t)t->cols * fs) {
 		unsigned char *dst = (unsigned char *)t->data + (size_t)(r * t->ld) * ts;
-		if (from == t->dtype)
+		if (t->low)
+			for (int64_t c = 0; c < t->cols; c++) {
+				float v = (float)load_element(src + (size_t)c * fs, from);
+				((uint16_t *)dst)[c] = fo_split_high(v);
+				t->low[r * t->ld + c] = fo_split_low(v);
+			}
+		else if (from == t->dtype)
 			memcpy(dst, src, (size_t)t->cols * ts);
 		else
 			for (int64_t c = 0; c < t->cols; c++)
@@ -353,7 +362,7 @@ fo_status fo_st_copy_entry(const struct fo_st_file *f, const char *path, const s
 		return fo_fail(FO_EFORMAT, "'%s': tensor '%s' has another shape than the model's %lld x %lld", path,
 			       t->name, (long long)t->rows, (long long)t->cols);
 	int from = element_type(e);
-	if (from < 0 || (from == FO_I32) != (t->dtype == FO_I32))
+	if (from < 0 || (from != t->dtype && (is_integer(from) || is_integer(t->dtype))))
 		return fo_fail(FO_EUNSUPPORTED, "'%s': tensor '%s' is %s, expected F32, BF16, F16 or F64", path,
 			       t->name, e->dtype);
 	return fo_map_guard(copy_rows, &(struct copying){ t, f->data + e->begin, from });

@@ -95,11 +95,13 @@ static void put_entries(struct fo_table *t, const struct report *r, enum state s
 {
 	for (int i = 0; i < fo_pass_count; i++) {
 		const struct entry *e = &r->entry[i];
-		char name[64];
+		struct fo_str name = { 0 };
 		if (e->state != state)
 			continue;
-		snprintf(name, sizeof name, e->value > 1 ? "%s%s=%lld" : "%s%s", state == ON ? "+ " : "", e->pass->name, (long long)e->value);
-		put_figures(t, name, &e->f);
+		fo_str_printf(&name, "%s%s", state == ON ? "+ " : "", e->pass->name);
+		fo_pass_value_text(e->pass->choice, e->value, &name);
+		put_figures(t, name.data, &e->f);
+		fo_str_fini(&name);
 	}
 }
 

@@ -23,6 +23,10 @@ struct fo_tensor {
 	void *data;
 	int64_t rows, cols, ld;
 	uint8_t dtype;
+	/* Where it lies, for what depends on the element's identity and not on the program's form (round.h): 1 + the layer of its
+	 * buffer's instance, 0 where the buffer has none; elements of the buffer before its first one. */
+	int32_t layer;
+	int64_t first;
 };
 
 struct fo_call {

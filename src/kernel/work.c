@@ -113,6 +113,7 @@ static int region_of(const struct fo_work *w, int i)
 	bool writes = fo_access_writes(w->access[i]);
 	switch (w->call.arg[i].dtype) {
 	case FO_F32: return writes ? FO_WORK_WRITE_F32 : FO_WORK_READ_F32;
+	case FO_I16: /* any bits are a low half */
 	case FO_BF16: return writes ? FO_WORK_WRITE_BF16 : FO_WORK_READ_BF16;
 	case FO_I32: return strcmp(name_of(w, i), "doc_start") ? FO_WORK_INDEX : FO_WORK_DOCS;
 	default: return FO_WORK_F64;
@@ -218,11 +219,15 @@ static void *f64_place(const struct fo_work *w, int i, double *f64)
 	return f64 + (!strcmp(name, "scale") && !fo_access_writes(w->access[i]) ? SCALE_AT : SCRATCH_AT);
 }
 
-/* Second moments are squares. */
-static void square(float *v, int64_t n)
+/* Second moments are not negative. */
+static void make_positive(struct fo_tensor *t)
 {
-	for (int64_t i = 0; i < n; i++)
-		v[i] *= v[i];
+	for (int64_t i = 0; i < t->rows * t->ld; i++) {
+		if (t->dtype == FO_BF16)
+			((uint16_t *)t->data)[i] &= 0x7fff;
+		else
+			((float *)t->data)[i] = fabsf(((float *)t->data)[i]);
+	}
 }
 
 void fo_work_bind(struct fo_work *w, const struct fo_work_data *d, int64_t docs)
@@ -242,7 +247,7 @@ void fo_work_bind(struct fo_work *w, const struct fo_work_data *d, int64_t docs)
 		if (w->access[i] == FO_UPDATE && (r == FO_WORK_WRITE_F32 || r == FO_WORK_WRITE_BF16)) {
 			memcpy(t->data, d->at[r - 2] + used[r], operand_bytes(t));
 			if (w->call.kind == FO_OP_adamw && !strcmp(name_of(w, i), "v"))
-				square(t->data, t->rows * t->ld);
+				make_positive(t);
 		}
 		used[r] += r == FO_WORK_INDEX || r == FO_WORK_DOCS ? 0 : operand_bytes(t);
 	}

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-#define HEADER "flatout-program 2"
+#define HEADER "flatout-program 3"
 #define MAX_ITEMS 1000000 /* of each kind: a 405B model with 256 micro-batches has 65,000 slots */
 
 /* The architecture's fields, so that a dump stands alone. 'i' int64, 'b' bool, 'd' double. */
@@ -54,18 +54,44 @@ const struct fo_pass_field fo_pass_field[] = {
 	{ "recompute", offsetof(struct fo_passes, recompute) },
 	{ "recompute-layers", offsetof(struct fo_passes, recompute_layers) },
 	{ "recompute-rest", offsetof(struct fo_passes, recompute_rest) },
+	{ "master", offsetof(struct fo_passes, master) },
+	{ "moments", offsetof(struct fo_passes, moments) },
+	{ "rounding", offsetof(struct fo_passes, rounding) },
 };
 const int fo_pass_fields = sizeof fo_pass_field / sizeof *fo_pass_field;
+
+/* Values that have names. */
+static const char *const rounding_name[FO_ROUND_COUNT] = { "nearest", "stochastic" };
+static const struct {
+	size_t offset;
+	const char *const *name;
+	int64_t n;
+} named_value[] = {
+	{ offsetof(struct fo_passes, master), fo_master_name, FO_MASTER_COUNT },
+	{ offsetof(struct fo_passes, moments), fo_moments_name, FO_MOMENTS_COUNT },
+	{ offsetof(struct fo_passes, rounding), rounding_name, FO_ROUND_COUNT },
+};
+
+void fo_pass_value_text(size_t offset, int64_t value, struct fo_str *out)
+{
+	for (size_t i = 0; i < sizeof named_value / sizeof *named_value; i++)
+		if (named_value[i].offset == offset && value >= 0 && value < named_value[i].n) {
+			fo_str_printf(out, "=%s", named_value[i].name[value]);
+			return;
+		}
+	if (value > 1)
+		fo_str_printf(out, "=%" PRId64, value);
+}
 
 void fo_passes_text(const struct fo_passes *c, struct fo_str *out)
 {
 	size_t begin = out->len;
 	for (int i = 0; i < fo_pass_fields; i++) {
 		int64_t value = *(const int64_t *)((const char *)c + fo_pass_field[i].offset);
-		if (value)
-			fo_str_printf(out, "%s%s", out->len > begin ? ", " : "", fo_pass_field[i].name);
-		if (value > 1)
-			fo_str_printf(out, "=%" PRId64, value);
+		if (!value)
+			continue;
+		fo_str_printf(out, "%s%s", out->len > begin ? ", " : "", fo_pass_field[i].name);
+		fo_pass_value_text(fo_pass_field[i].offset, value, out);
 	}
 	if (out->len == begin)
 		fo_str_puts(out, "none");
@@ -117,10 +143,10 @@ void fo_program_dump(const struct fo_program *p, struct fo_str *out)
 		fo_str_printf(out, "block %s %s %s\n", b->name, fo_role_name[b->role], fo_unit_name[b->unit]);
 		for (int k = 0; k < b->n; k++) {
 			const struct fo_op *o = &b->op[k];
-			fo_str_printf(out, "op %u %u %s %s %s %d %d %d %d %d %d %d %.17g\n", o->id, o->origin,
+			fo_str_printf(out, "op %u %u %s %s %s %d %d %d %d %d %d %d %.17g %d %" PRId64 "\n", o->id, o->origin,
 				      fo_op_info(o->kind)->name, fo_phase_name[o->phase], fo_lane_name[o->lane],
 				      o->group, o->attr.ta, o->attr.tb, o->attr.sign, o->attr.port, o->attr.head_dim,
-				      o->attr.window, o->attr.value);
+				      o->attr.window, o->attr.value, o->attr.stochastic, o->attr.element);
 			for (int a = 0; a < o->n; a++) {
 				const struct fo_operand *r = &o->arg[a];
 				fo_str_printf(out, "arg %s %d %s %d %d %d %d\n", p->buf[r->buf].name, r->dlayer,
@@ -282,7 +308,7 @@ static fo_status read_op(struct reader *r)
 {
 	struct fo_program *p = r->p;
 	int kind = r->words > 3 ? fo_op_kind_find(r->word[3]) : -1;
-	if (r->words != 14 || kind < 0 || !p->nblock || p->block[p->nblock - 1].n >= UINT16_MAX)
+	if (r->words != 16 || kind < 0 || !p->nblock || p->block[p->nblock - 1].n >= UINT16_MAX)
 		return wrong(r, "an operation outside a block, of unknown kind or with a wrong number of fields");
 	int b = p->nblock - 1;
 	struct fo_op *o = fo_op_insert(p, b, p->block[b].n, kind, name_of(r, 4, fo_phase_name, FO_PHASE_COUNT),
@@ -297,6 +323,8 @@ static fo_status read_op(struct reader *r)
 	o->attr.head_dim = (int32_t)integer(r, 11, 0, 1 << 20);
 	o->attr.window = (int32_t)integer(r, 12, 0, INT32_MAX);
 	o->attr.value = real(r, r->word[13]);
+	o->attr.stochastic = (int32_t)integer(r, 14, 0, 1);
+	o->attr.element = integer(r, 15, 0, INT64_MAX);
 	return r->failed ? wrong(r, "an operation's fields are out of range") : FO_OK;
 }
 

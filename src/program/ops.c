@@ -9,7 +9,7 @@ const char *const fo_category_name[FO_CAT_COUNT] = {
 	"loss",   "optimizer",         "communication",      "host",
 };
 const char *const fo_access_name[] = { "read", "def", "part", "update", "acc", "take" };
-const char *const fo_dtype_name[FO_DTYPE_COUNT] = { "f32", "bf16", "f64", "i32" };
+const char *const fo_dtype_name[FO_DTYPE_COUNT] = { "f32", "bf16", "f64", "i32", "i16" };
 const char *const fo_lane_name[FO_LANE_COUNT] = {
 	"compute",      "host",          "copy",          "tp", "gather", "reduce", "recv_forward",
 	"send_forward", "recv_backward", "send_backward",
@@ -22,6 +22,8 @@ const char *const fo_role_name[FO_ROLE_COUNT] = { "forward", "backward", "wgrad"
 						  "gather",  "reduce",   "p2p",   "host" };
 const char *const fo_unit_name[FO_UNIT_COUNT] = { "embed", "layer", "head", "step" };
 const char *const fo_numerics_name[FO_PRECISION_COUNT] = { "fp32", "bf16", "fp64" };
+const char *const fo_master_name[FO_MASTER_COUNT] = { "fp32", "split", "none" };
+const char *const fo_moments_name[FO_MOMENTS_COUNT] = { "fp32", "bf16" };
 
 /* ---- costs ---- */
 
@@ -424,6 +426,27 @@ static bool always_f64(const struct fo_op *o, int i)
 	return !strcmp(n, "hyper") || !strcmp(n, "acc") || !strcmp(n, "scale") || !strcmp(n, "loss");
 }
 
+/* Low halves stand beside the bf16 weight that they complete, and a weight is read unless all of it comes from an fp32 master:
+ * kernels rely on both. */
+static const char *check_state(const struct fo_program *p, const struct fo_op *o)
+{
+	bool adamw = o->kind == FO_OP_adamw, split = false;
+	for (int i = 0; i < o->n; i++) {
+		bool low = p->buf[o->arg[i].buf].dtype == FO_I16;
+		if (low && !(adamw && i == 6))
+			return "only the master of adamw is in low halves";
+		split |= low;
+	}
+	if (o->attr.stochastic && !adamw)
+		return "only adamw rounds at random";
+	if (!adamw)
+		return NULL;
+	if (split && p->buf[o->arg[5].buf].dtype != FO_BF16)
+		return "low halves complete bf16 weights";
+	return (o->arg[5].access == FO_DEF) == (o->n > 6 && !split) ? NULL
+								    : "a weight is updated where no fp32 master defines it";
+}
+
 /* What the loop's ports copy: they trust these shapes. */
 static const char *check_port(const struct fo_program *p, const struct fo_op *o)
 {
@@ -491,7 +514,7 @@ const char *fo_op_check(const struct fo_program *p, const struct fo_op *o)
 			return "rectangle lies outside its buffer";
 		if (a->access > FO_TAKE || !(f->operand[i].modes & 1 << a->access))
 			return "access mode is not one the operation knows";
-		if (is_index_operand(o, i) != (b->dtype == FO_I32))
+		if (is_index_operand(o, i) != (b->dtype == FO_I32) || (f->cls == FO_CLASS_HOST && b->dtype == FO_I16))
 			return "operand has the wrong data type";
 		if (is_index_operand(o, i) || f->cls == FO_CLASS_HOST)
 			continue;
@@ -502,6 +525,8 @@ const char *fo_op_check(const struct fo_program *p, const struct fo_op *o)
 	}
 	if (f->cls == FO_CLASS_HOST)
 		return check_port(p, o);
-	const char *why = check_index_range(p, o);
+	const char *why = check_state(p, o);
+	if (!why)
+		why = check_index_range(p, o);
 	return why ? why : check_shapes(o);
 }

@@ -65,9 +65,10 @@ int fo_op_kind_find(const char *name); /* -1: no such operation */
 
 /* ---- data types, layouts, places ---- */
 
-enum fo_dtype { FO_F32, FO_BF16, FO_F64, FO_I32, FO_DTYPE_COUNT };
+/* I16: low halves of split fp32 numbers (kernel/round.h), nothing else. */
+enum fo_dtype { FO_F32, FO_BF16, FO_F64, FO_I32, FO_I16, FO_DTYPE_COUNT };
 extern const char *const fo_dtype_name[FO_DTYPE_COUNT];
-static inline size_t fo_dtype_bytes(int t) { return t == FO_BF16 ? 2 : t == FO_F64 ? 8 : 4; }
+static inline size_t fo_dtype_bytes(int t) { return t == FO_BF16 || t == FO_I16 ? 2 : t == FO_F64 ? 8 : 4; }
 
 /* How a buffer's elements lie in memory. Another layout of the same values is another buffer. Only row-major exists so far;
  * panel, VNNI and transposed forms come with the layout pass. */
@@ -125,7 +126,9 @@ struct fo_attr {
 	uint8_t port;     /* host_in, host_out: enum fo_port */
 	int32_t head_dim; /* attention, rope: columns of one head; rmsnorm*: of what is normed, 0: whole rows */
 	int32_t window;   /* attention*: newest keys that a query sees at most, its own included; 0: all */
+	int32_t stochastic; /* adamw: 1: moments, and weights without a master, that are bf16 are rounded at random */
 	double value;     /* rmsnorm*: eps; attention*: score scale; adamw: 1 where weight decay applies, else 0 */
+	int64_t element;  /* adamw, stochastic: number of the weight buffer's first element (kernel/round.h) */
 };
 enum fo_port { FO_PORT_NONE, FO_PORT_BATCH, FO_PORT_HYPER, FO_PORT_LOSS, FO_PORT_LOGITS, FO_PORT_CHUNK, FO_PORT_COUNT };
 extern const char *const fo_port_name[FO_PORT_COUNT];
@@ -142,6 +145,8 @@ enum fo_hyper {
 	FO_HYPER_CLIP,
 	FO_HYPER_INV_TOKENS, /* global-norm bound (0: none); 1 / targets of the global batch */
 	FO_HYPER_LOSS_LIMIT, /* a step whose loss is above it is refused (0: none) */
+	FO_HYPER_SEED,       /* of the run, below 2^53 */
+	FO_HYPER_STEP,       /* optimizer steps before this one */
 	FO_HYPER_COUNT
 };
 
@@ -189,7 +194,9 @@ struct fo_param {
 	int64_t rows, cols; /* logical, global */
 	bool per_layer, decay;
 	double init_std;                    /* or FO_INIT_ONES (norm weights), FO_INIT_ZEROS (biases) */
-	int16_t weight, master, m, v, grad; /* buffers; master -1 when the weight itself is the master copy */
+	/* Buffers; master -1 when the weight itself is the master copy. A master of I16 is the low half of the split one whose
+	 * high half is the weight. */
+	int16_t weight, master, m, v, grad;
 	int32_t r0, c0, nr, nc;             /* rectangle in the buffers */
 	int64_t global_r0, global_c0;
 };
@@ -199,7 +206,7 @@ enum fo_numerics {
 	FO_PRECISION_BF16,
 	FO_PRECISION_F64,
 	FO_PRECISION_COUNT
-}; /* BF16: fp32 master, m, v, gradients. F64: tests */
+}; /* BF16: fp32 master, m, v (unless passes change that), gradients. F64: tests */
 extern const char *const fo_numerics_name[FO_PRECISION_COUNT];
 /* Whole step; forward and loss; forward and logits out; forward of a chunk of `seq` tokens of one text whose keys and values
  * so far lie in a cache of `context` rows, and the logits of its last token. */
@@ -219,6 +226,13 @@ enum fo_recompute {
 	FO_RECOMPUTE_FULL = 127,    /* all that backward needs, from the layer's input */
 };
 enum { FO_RECOMPUTE_SETS = 6 }; /* with a name */
+/* What bf16 weights are rounded from: an fp32 copy (4 bytes per parameter beside the weight's 2), the same number split into
+ * the weight and a low half (2 bytes), or nothing. What the moments of AdamW are stored in. How what is stored in bf16
+ * alone is rounded. */
+enum fo_master { FO_MASTER_FP32, FO_MASTER_SPLIT, FO_MASTER_NONE, FO_MASTER_COUNT };
+enum fo_moments { FO_MOMENTS_FP32, FO_MOMENTS_BF16, FO_MOMENTS_COUNT };
+enum fo_rounding { FO_ROUND_NEAREST, FO_ROUND_STOCHASTIC, FO_ROUND_COUNT };
+extern const char *const fo_master_name[FO_MASTER_COUNT], *const fo_moments_name[FO_MOMENTS_COUNT];
 
 /* What the passes (src/pass) shall do, or have done; 0: off. It travels with the program so that programs which share weights
  * are built alike. fo_pass_field has their names in dumps. */
@@ -230,6 +244,8 @@ struct fo_passes {
 	/* What backward repeats: a sum of enum fo_recompute in the first recompute_layers layers (0: in all), another in the
 	 * rest of them. */
 	int64_t recompute, recompute_layers, recompute_rest;
+	int64_t master, moments;          /* enum fo_master, fo_moments */
+	int64_t rounding;                 /* enum fo_rounding: of weights with FO_MASTER_NONE and moments with FO_MOMENTS_BF16 */
 };
 struct fo_pass_field {
 	const char *name;
@@ -237,6 +253,8 @@ struct fo_pass_field {
 };
 extern const struct fo_pass_field fo_pass_field[];
 extern const int fo_pass_fields;
+/* The value of the field at `offset` as it stands behind its name: "=split", "=512", or nothing where it is merely on. */
+void fo_pass_value_text(size_t offset, int64_t value, struct fo_str *out);
 /* "merge-qkv, fuse-loss=512", or "none". */
 void fo_passes_text(const struct fo_passes *c, struct fo_str *out);
 

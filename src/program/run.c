@@ -49,6 +49,9 @@ const struct fo_opt fo_run_options[] = {
 	FO_OPT_INT(R, batch_rows, "train.batch-rows", "N", "0", 0, 65536, "rows",
 		   "rows in a step, split into micro-batches as fits memory.budget; 0: train.rows x train.micro-batches"),
 	FO_OPT_ENUM(R, precision, "train.precision", "bf16", "bf16 with fp32 master weights, or fp32", "bf16|fp32"),
+	FO_OPT_ENUM_REFUSED(R, precision, "train.precision", "bf16", "of weights and activations; sums and gradients of weights are fp32", "bf16|fp32",
+			    "fp16: numbers below 6e-8 are lost in its five bits of exponent, so that gradients need a loss scale that is searched for and "
+			    "steps that are thrown away; bf16 takes the same bytes, has the range of fp32 and needs neither"),
 	FO_OPT_REAL(R, lr, "optim.lr", "X", "6e-4", 0, 10, "", "peak learning rate of AdamW"),
 	FO_OPT_ENUM(R, schedule, "optim.schedule", "cosine", "how the learning rate falls after warm-up",
 		    "cosine|linear|wsd|constant"),
@@ -61,6 +64,11 @@ const struct fo_opt fo_run_options[] = {
 	FO_OPT_REAL(R, beta2, "optim.beta2", "X", "0.95", 0, 0.9999999, "", "AdamW: decay of the second moment"),
 	FO_OPT_REAL(R, eps, "optim.eps", "X", "1e-8", 0, 1, "", "AdamW: added to the root of the second moment"),
 	FO_OPT_REAL(R, weight_decay, "optim.weight-decay", "X", "0.1", 0, 10, "", "AdamW: decoupled decay of matrices"),
+	FO_OPT_ENUM(R, master, "optim.master", "fp32",
+		    "what bf16 weights are rounded from: an fp32 copy; that number split into the weight and a low half; or nothing", "fp32|split|none"),
+	FO_OPT_ENUM(R, moments, "optim.moments", "fp32", "what AdamW's moments are stored in", "fp32|bf16"),
+	FO_OPT_ENUM(R, rounding, "optim.rounding", "stochastic",
+		    "of weights without a master and of bf16 moments: at random so that the mean is right, or nearest", "stochastic|nearest"),
 	FO_OPT_REAL(R, clip, "optim.clip", "X", "1.0", 0, 1e9, "", "bound on the global gradient norm; 0: none"),
 	FO_OPT_INT(R, eval_every, "eval.every", "N", "100", 0, 1e9, "steps",
 		   "held-out loss every N steps and at the end; 0: never"),
@@ -134,6 +142,9 @@ fo_status fo_run_check(struct fo_opt_set *s, const struct fo_run *r)
 	if (r->batch_rows && (fo_opt_given(s, "train.rows") || fo_opt_given(s, "train.micro-batches")))
 		fo_opt_problem(s, "train.batch-rows leaves the split into micro-batches open: leave out train.rows and "
 				  "train.micro-batches, or train.batch-rows");
+	if (r->precision == 1 && r->master != FO_MASTER_FP32)
+		fo_opt_problem(s, "optim.master=%s is about bf16 weights: with train.precision=fp32 the weights are the master",
+			       fo_master_name[r->master]);
 	if (r->rows * r->seq > 1 << 28)
 		fo_opt_problem(s, "train.rows x data.seq is %lld tokens, at most 2^28 fit into a micro-batch",
 			       (long long)(r->rows * r->seq));
@@ -204,6 +215,12 @@ static struct fo_passes passes_of(const struct fo_run *r)
 	struct fo_passes c = { .merge_qkv = !r->merge_qkv, .merge_gate_up = !r->merge_gate_up, .recompute = recompute[r->recompute] };
 	c.recompute_layers = c.recompute ? r->recompute_layers : 0;
 	return c;
+	bool rounds = r->master == FO_MASTER_NONE || r->moments == FO_MOMENTS_BF16;
+	return (struct fo_passes){ .merge_qkv = !r->merge_qkv,
+				   .merge_gate_up = !r->merge_gate_up,
+				   .master = r->master,
+				   .moments = r->moments,
+				   .rounding = rounds && !r->rounding ? FO_ROUND_STOCHASTIC : FO_ROUND_NEAREST };
 }
 
 struct fo_lowering fo_run_lowering(const struct fo_run *r, enum fo_mode mode)

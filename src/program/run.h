@@ -25,6 +25,8 @@ struct fo_run {
 	int precision; /* 0 bf16, 1 fp32 */
 	const char *affinity; /* "none", "cores", or a list of hardware threads */
 	int verify;    /* self-check at the start: enum fo_verify_at_start */
+	int master, moments; /* enum fo_master, fo_moments */
+	int rounding;        /* 0 stochastic, 1 nearest */
 	double lr, final_lr, decay_share, beta1, beta2, eps, weight_decay, clip;
 	int schedule;
 	int64_t warmup;

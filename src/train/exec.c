@@ -82,6 +82,8 @@ static fo_status run_instance(struct fo_exec *e, struct lane *ln, int id)
 		int64_t at = a->r0 * c.arg[i].ld + a->c0;
 		c.arg[i].data = (unsigned char *)e->data[e->u.life_of[e->u.arg_begin[id] + i]] +
 				at * (int64_t)fo_dtype_bytes(c.arg[i].dtype);
+		c.arg[i].first = at;
+		c.arg[i].layer = e->p->buf[a->buf].axes & FO_PER_LAYER ? s->layer + a->dlayer + 1 : 0;
 	}
 	if (e->o.poison)
 		poison(e, id, o);
@@ -255,7 +257,7 @@ fo_status fo_exec_step_around(struct fo_exec *e, fo_exec_around_fn *around, void
 
 static bool find_nonfinite(const struct fo_tensor *t, struct fo_exec_fault *f)
 {
-	if (t->dtype == FO_I32)
+	if (t->dtype == FO_I32 || t->dtype == FO_I16)
 		return false;
 	for (int64_t r = 0; r < t->rows; r++)
 		for (int64_t c = 0; c < t->cols; c++) {

@@ -28,7 +28,7 @@ void *fo_store_find(const struct fo_store *s, const char *buffer, int layer, con
  * for every sharding. Master copies first, weights rounded from them. */
 void fo_store_init(struct fo_store *s, const struct fo_program *p, uint64_t seed);
 /* Visits each logical tensor of each layer: weight, master, m, v. name has the layer's number filled in. which: 0 weight, 1
- * master, 2 m, 3 v; data is the rectangle's first element, ld its row length in elements. */
+ * master (of dtype I16: the low halves that complete the weight), 2 m, 3 v; data is the rectangle's first element, ld its row length in elements. */
 struct fo_store_tensor {
 	char name[80];
 	int which;

@@ -23,6 +23,17 @@ static const char *packing_name(int64_t packing)
 	return packing >= 0 && packing < FO_PACK_COUNT ? fo_packing_name[packing] : "an unknown packing";
 }
 
+/* Another format of the state would be another run: an fp32 master that comes from halves is the same, but moments are not. */
+static fo_status check_format(const char *path, const char *what, const char *option, const char *has, const char *wants)
+{
+	char shown[48];
+	if (!strcmp(has, wants))
+		return FO_OK;
+	fo_str_visible(shown, sizeof shown, has);
+	return fo_hint(fo_fail(FO_EARG, "checkpoint '%s' was trained with %s=%s, this run asks for %s", path, option, shown, wants),
+		       "set %s=%s or choose another run.dir: %s are stored in that format", option, shown, what);
+}
+
 fo_status fo_session_resume(struct fo_session *s)
 {
 	const char *path = s->found_path;
@@ -35,6 +46,8 @@ fo_status fo_session_resume(struct fo_session *s)
 		return fo_hint(fo_fail(FO_EARG, "checkpoint '%s' was trained in %s, this run asks for %s", path,
 				       m.precision, s->meta.precision),
 			       "set train.precision=%s or choose another run.dir", m.precision);
+	FO_TRY(check_format(path, "master weights", "optim.master", m.master, s->meta.master));
+	FO_TRY(check_format(path, "moments", "optim.moments", m.moments, s->meta.moments));
 	if (m.tokenizer_checksum != s->meta.tokenizer_checksum || m.loader.shard_checksum != s->corpus.train.checksum)
 		return fo_hint(fo_fail(FO_EARG,
 				       "checkpoint '%s' was trained on other data or with another tokenizer than "

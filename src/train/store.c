@@ -1,6 +1,7 @@
 #include "train/exec.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "kernel/round.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -160,7 +161,9 @@ void *fo_store_find(const struct fo_store *s, const char *buffer, int layer, con
 
 static void put(void *data, int dtype, int64_t i, double v)
 {
-	if (dtype == FO_F64)
+	if (dtype == FO_I16)
+		((int16_t *)data)[i] = fo_split_low((float)v);
+	else if (dtype == FO_F64)
 		((double *)data)[i] = v;
 	else if (dtype == FO_BF16)
 		((uint16_t *)data)[i] = fo_bf16_from_f32((float)v);
@@ -187,9 +190,13 @@ void fo_store_init(struct fo_store *s, const struct fo_program *p, uint64_t seed
 							   ? (float)(pr->init_std * fo_rng_normal(stream, global))
 							   : pr->init_std == FO_INIT_ZEROS ? 0
 											   : 1;
-					put(w, bw->dtype, (pr->r0 + r) * bw->cols + pr->c0 + c, v);
+					int64_t at = (pr->r0 + r) * bw->cols + pr->c0 + c; /* in both */
+					if (m && bm->dtype == FO_I16)
+						((uint16_t *)w)[at] = fo_split_high((float)v);
+					else
+						put(w, bw->dtype, at, v);
 					if (m)
-						put(m, bm->dtype, (pr->r0 + r) * bm->cols + pr->c0 + c, v);
+						put(m, bm->dtype, at, v);
 				}
 		}
 	}

@@ -321,6 +321,8 @@ static fo_status open_session(struct fo_session *s)
 	s->meta.rows_per_step = s->program.run.rows * s->program.run.micro_batches;
 	s->meta.packing = s->r->packing;
 	snprintf(s->meta.precision, sizeof s->meta.precision, "%s", fo_numerics_name[fo_run_precision(s->r)]);
+	snprintf(s->meta.master, sizeof s->meta.master, "%s", fo_master_name[s->program.run.pass.master]);
+	snprintf(s->meta.moments, sizeof s->meta.moments, "%s", fo_moments_name[s->program.run.pass.moments]);
 	if (s->h->dry_run)
 		return announce(s);
 	FO_TRY(fo_store_tensors(s->store, &s->program, &s->tensors));
@@ -432,6 +434,8 @@ static void set_hyper(struct fo_session *s, const struct fo_batch *b)
 	h[FO_HYPER_CORR1] = 1 - pow(r->beta1, t);
 	h[FO_HYPER_CORR2] = 1 - pow(r->beta2, t);
 	h[FO_HYPER_CLIP] = r->clip;
+	h[FO_HYPER_SEED] = (double)r->seed;
+	h[FO_HYPER_STEP] = (double)s->meta.step;
 	h[FO_HYPER_INV_TOKENS] = b->loss_tokens > 0 ? 1.0 / (double)b->loss_tokens : 0;
 	/* What only warns is taken. */
 	h[FO_HYPER_LOSS_LIMIT] = r->guard_spike >= FO_SPIKE_SKIP ? fo_guard_limit(r, &s->meta, &median, &deviation) : 0;

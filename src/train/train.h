@@ -85,7 +85,7 @@ struct fo_train_result {
 FO_CHECKED fo_status fo_train(const struct fo_run *r, const struct fo_train_hooks *h, struct fo_train_result *out);
 void fo_train_result_fini(struct fo_train_result *r);
 
-/* Fills every weight of the store, and where it has them the fp32 master copies, from a folder in Hugging Face's layout
+/* Fills every weight of the store, and where it has them the fp32 master copies or low halves, from a folder in Hugging Face's layout
  * (fo_hf_read says what it may hold); optimizer moments are left alone. p is the program that the store was made for, in any
  * mode; its model must be that of dir/config.json in every dimension (fo_model_load(dir) gives it), else FO_EFORMAT names all
  * tensors that do not fit and nothing is copied. */
@@ -94,7 +94,7 @@ FO_CHECKED fo_status fo_store_load(struct fo_store *s, const struct fo_program *
 FO_CHECKED fo_status fo_weights_check(const struct fo_program *p, const char *dir);
 
 /* The store's tensors as a checkpoint names them: weights by their Hugging Face names, what the optimizer keeps with the
- * prefixes "master.", "m." and "v.". They point into the store. */
+ * prefixes "master." (or "low.": low halves), "m." and "v.". They point into the store. */
 struct fo_tensors {
 	struct fo_st_tensor *weight, *state;
 	size_t weights, states, weight_cap, state_cap;

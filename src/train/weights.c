@@ -22,7 +22,7 @@ static fo_status add_tensor(void *ctx, const struct fo_store_tensor *s)
 {
 	static const char *const prefix[] = { "", "master.", "m.", "v." };
 	struct fo_tensors *l = ctx;
-	struct fo_st_tensor t = tensor_of(s, prefix[s->which]);
+	struct fo_st_tensor t = tensor_of(s, s->dtype == FO_I16 ? "low." : prefix[s->which]);
 	if (s->which == 0) {
 		fo_array_room(&l->weight, &l->weight_cap, l->weights, sizeof t);
 		l->weight[l->weights++] = t;
@@ -53,12 +53,17 @@ struct list {
 	size_t n, cap;
 };
 
-/* Weights and master copies (which 0 and 1) under the weight's name; moments stay what they are. Never fails. */
+/* Weights and master copies (which 0 and 1) under the weight's name; low halves are filled with the weight, which was visited
+ * just before. Moments stay what they are. Never fails. */
 static fo_status collect(void *ctx, const struct fo_store_tensor *s)
 {
 	struct list *l = ctx;
 	if (s->which > 1)
 		return FO_OK;
+	if (s->dtype == FO_I16) {
+		l->t[l->n - 1].low = s->data;
+		return FO_OK;
+	}
 	fo_array_room(&l->t, &l->cap, l->n, sizeof *l->t);
 	l->t[l->n++] = tensor_of(s, "");
 	return FO_OK;

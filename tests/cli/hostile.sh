@@ -100,7 +100,7 @@ echo hello >p.txt
 broken
 head -c 100000 /dev/urandom >p.txt
 broken
-printf 'flatout-program 2\nend\n' >p.txt
+printf 'flatout-program 3\nend\n' >p.txt
 broken
 # One number of each kind of line replaced by what it should never be.
 for kind in model run rank buffer param block op arg slot; do
@@ -122,7 +122,7 @@ while [ $i -le "$lines" ]; do
 	survives program --program.file=p.txt --no-operations
 	i=$((i + 1 + lines / 60))
 done
-printf 'flatout-program 2\nname \033[31mred\n' >p.txt
+printf 'flatout-program 3\nname \033[31mred\n' >p.txt
 broken
 sed 's/^name .*/name \x1b[31mred/' good.txt >p.txt
 run "0|2" program --program.file=p.txt --no-operations

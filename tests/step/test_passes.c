@@ -309,7 +309,7 @@ static void test_merge_promises(void **state)
 	struct size qkv = size_of((struct fo_passes){ .merge_qkv = 1 });
 	struct size gate = size_of((struct fo_passes){ .merge_gate_up = 1 });
 	const double token = 2048 * 768 * 2.0; /* bytes of one (T,D) tensor */
-	const double rope = 2048 * (64 * 4 + 4.0), step = 12 * 8.0, sum = 2 * 8.0; /* table and positions; hyper and scale; sumsq */
+	const double rope = 2048 * (64 * 4 + 4.0), step = (FO_HYPER_COUNT + 2) * 8.0, sum = 2 * 8.0; /* table and positions; hyper and scale; sumsq */
 	/* qkv: the input is read once instead of three times in the product and in the weight gradient; its gradient is written
 	 * once instead of written once and updated twice (an update reads and writes). gate-up: two instead of three. */
 	assert_true(plain.cost.bytes - qkv.cost.bytes == 12 * (8 * token + 2 * rope + 2 * step + 2 * sum));

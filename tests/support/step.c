@@ -102,6 +102,7 @@ double step_get(const void *data, int dtype, int64_t i)
 {
 	return dtype == FO_F64    ? ((const double *)data)[i]
 	       : dtype == FO_BF16 ? (double)fo_bf16_to_f32(((const uint16_t *)data)[i])
+	       : dtype == FO_I16  ? (double)((const int16_t *)data)[i]
 				  : (double)((const float *)data)[i];
 }
 
@@ -147,13 +148,15 @@ void step_rig_at(struct step_rig *r, int64_t step)
 	r->hyper[FO_HYPER_CORR1] = 1 - pow(r->hyper[FO_HYPER_BETA1], (double)step);
 	r->hyper[FO_HYPER_CORR2] = 1 - pow(r->hyper[FO_HYPER_BETA2], (double)step);
 	r->hyper[FO_HYPER_INV_TOKENS] = 1 / (double)r->batch->loss_tokens;
+	r->hyper[FO_HYPER_STEP] = (double)(step - 1);
 }
 
 void step_rig_new(struct step_rig *r, struct fo_program *p, const struct step_batch *b, const struct fo_exec_options *o)
 {
 	*r = (struct step_rig){ .program = *p, .batch = b };
 	const double hyper[] = { [FO_HYPER_LR] = 1e-3,  [FO_HYPER_BETA1] = 0.9, [FO_HYPER_BETA2] = 0.95,
-				 [FO_HYPER_EPS] = 1e-8, [FO_HYPER_DECAY] = 0.1, [FO_HYPER_CLIP] = 1 };
+				 [FO_HYPER_EPS] = 1e-8, [FO_HYPER_DECAY] = 0.1, [FO_HYPER_CLIP] = 1,
+				 [FO_HYPER_SEED] = 42 };
 	memcpy(r->hyper, hyper, sizeof hyper);
 	step_rig_at(r, 1);
 	if (r->program.run.mode == FO_MODE_LOGITS)

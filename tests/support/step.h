@@ -44,7 +44,7 @@ void step_rig_new(struct step_rig *r, struct fo_program *p, const struct step_ba
 /* The program of *run with its passes. */
 void step_rig_lower(struct step_rig *r, const struct fo_model *m, const struct fo_lowering *run, const struct step_batch *b, const struct fo_exec_options *o);
 void step_rig_free(struct step_rig *r);
-/* Bias corrections of the step (1-based); tokens from the batch. */
+/* Bias corrections of the step (1-based) and its number; tokens from the batch. */
 void step_rig_at(struct step_rig *r, int64_t step);
 /* Fills weights and master copies from a Hugging Face folder. */
 void step_rig_load(struct step_rig *r, const char *dir);

@@ -356,6 +356,27 @@ static void list_loss(struct list *l)
 		}
 }
 
+/* Moments in f32 or bf16, weights with or without an fp32 master, whole or in two halves. */
+static void list_adamw(struct list *l, int r, int d, int moments, int master, int stochastic)
+{
+	struct fo_num_case *c = next(l, FO_OP_adamw);
+	bool defined = master == FO_F32;
+
+	fo_num_case_arg(c, moments, r, d, FO_UPDATE, FO_NUM_NORMAL, 0.1, 0);
+	fo_num_case_arg(c, moments, r, d, FO_UPDATE, FO_NUM_POSITIVE, 0.1, 0);
+	fo_num_case_arg(c, wide(l), r, d, FO_TAKE, FO_NUM_NORMAL, 1, 0);
+	fo_num_case_arg(c, FO_F64, 1, FO_HYPER_COUNT, FO_READ, FO_NUM_HYPER, 0, 0);
+	fo_num_case_arg(c, FO_F64, 1, 2, FO_READ, FO_NUM_POSITIVE, 1, 0);
+	fo_num_case_arg(c, l->dtype, r, d, defined ? FO_DEF : FO_UPDATE, FO_NUM_NORMAL, 1, 0);
+	if (defined)
+		fo_num_case_arg(c, FO_F32, r, d, FO_UPDATE, FO_NUM_NORMAL, 1, 0);
+	else if (master == FO_I16)
+		fo_num_case_arg(c, FO_I16, r, d, FO_UPDATE, FO_NUM_INDEX, 1, 1 << 15);
+	c->call.attr.value = d & 1;
+	c->call.attr.stochastic = stochastic;
+	c->call.attr.element = 1000;
+}
+
 static void list_optimizer(struct list *l)
 {
 	for (int s = 0; s < ROW_SHAPES; s++) {
@@ -368,16 +389,14 @@ static void list_optimizer(struct list *l)
 			fo_num_case_arg(c, FO_F64, 1, 1, FO_ACC, FO_NUM_NAN, 1, 0);
 			acc_first(c, 1, first);
 		}
-		c = next(l, FO_OP_adamw);
-		fo_num_case_arg(c, wide(l), r, d, FO_UPDATE, FO_NUM_NORMAL, 0.1, 0);
-		fo_num_case_arg(c, wide(l), r, d, FO_UPDATE, FO_NUM_POSITIVE, 0.1, 0);
-		fo_num_case_arg(c, wide(l), r, d, FO_TAKE, FO_NUM_NORMAL, 1, 0);
-		fo_num_case_arg(c, FO_F64, 1, FO_HYPER_COUNT, FO_READ, FO_NUM_HYPER, 0, 0);
-		fo_num_case_arg(c, FO_F64, 1, 2, FO_READ, FO_NUM_POSITIVE, 1, 0);
-		fo_num_case_arg(c, l->dtype, r, d, l->dtype == FO_BF16 ? FO_DEF : FO_UPDATE, FO_NUM_NORMAL, 1, 0);
-		if (l->dtype == FO_BF16)
-			fo_num_case_arg(c, FO_F32, r, d, FO_UPDATE, FO_NUM_NORMAL, 1, 0);
-		c->call.attr.value = s & 1;
+		list_adamw(l, r, d, wide(l), l->dtype == FO_BF16 ? FO_F32 : -1, 0);
+		if (l->dtype == FO_F64)
+			continue;
+		list_adamw(l, r, d, FO_BF16, l->dtype == FO_BF16 ? FO_F32 : -1, s & 1);
+		if (l->dtype == FO_BF16) {
+			list_adamw(l, r, d, s & 2 ? FO_BF16 : FO_F32, FO_I16, s & 1);
+			list_adamw(l, r, d, s & 2 ? FO_BF16 : FO_F32, -1, s & 1);
+		}
 	}
 	for (int s = 0; s < 2; s++) {
 		struct fo_num_case *c = next(l, FO_OP_clip);

@@ -34,7 +34,7 @@ static int find_tensor(const char *name)
 static fo_status set_weight(void *ctx, const struct fo_store_tensor *t)
 {
 	int stream = find_tensor(t->name), *seen = ctx;
-	struct fo_tensor out = { t->data, t->rows, t->cols, t->ld, t->dtype };
+	struct fo_tensor out = { .data = t->data, .rows = t->rows, .cols = t->cols, .ld = t->ld, .dtype = t->dtype };
 	if (t->which > 1)
 		return FO_OK;
 	if (stream < 0 || t->rows != step_tensor[stream].rows || t->cols != step_tensor[stream].cols)
@@ -145,7 +145,7 @@ static fo_status check_gradient(void *ctx, const struct fo_store_tensor *t)
 	struct gradients *g = ctx;
 	int at = find_tensor(t->name);
 	const uint32_t *bits = step_gradient;
-	struct fo_tensor got = { t->data, t->rows, t->cols, t->ld, t->dtype };
+	struct fo_tensor got = { .data = t->data, .rows = t->rows, .cols = t->cols, .ld = t->ld, .dtype = t->dtype };
 	double worst = 0, top = 0, off2 = 0, all2 = 0;
 	char name[128];
 	if (t->which != 2)

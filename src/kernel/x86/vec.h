@@ -95,18 +95,26 @@ FO_INLINE vf v_from_bf16(vh h)
 	return (vf)(__builtin_convertvector(h, vu) << 16);
 #endif
 }
+/* Values below 2^16. */
+FO_INLINE vh v_narrow(vu u)
+{
+#if FO_LANES == 8 && defined __AVX2__
+	/* GCC's own narrowing to 16 bits goes lane by lane through byte shuffles. */
+	return (vh)_mm256_castsi256_si128(_mm256_permute4x64_epi64(_mm256_packus_epi32((__m256i)u, (__m256i)u), 0x08));
+#else
+	return __builtin_convertvector(u, vh);
+#endif
+}
 FO_INLINE vh v_to_bf16(vf v)
 {
 	vu u = (vu)v, r = u + 0x7fff + (u >> 16 & 1);
 #if FO_LANES == 8 && defined __AVX2__
-	/* GCC's own narrowing to 16 bits goes lane by lane through byte shuffles. */
 	__m256 quiet = _mm256_or_ps((__m256)v, (__m256)_mm256_set1_epi32(1 << 22));
 	__m256 kept = _mm256_blendv_ps((__m256)r, quiet, _mm256_cmp_ps((__m256)v, (__m256)v, _CMP_UNORD_Q));
-	__m256i high = _mm256_srli_epi32((__m256i)kept, 16);
-	return (vh)_mm256_castsi256_si128(_mm256_permute4x64_epi64(_mm256_packus_epi32(high, high), 0x08));
+	return v_narrow((vu)kept >> 16);
 #else
 	vu nan = (vu)(v != v);
-	return __builtin_convertvector(((r & ~nan) | ((u | 1 << 22) & nan)) >> 16, vh);
+	return v_narrow(((r & ~nan) | ((u | 1 << 22) & nan)) >> 16);
 #endif
 }
 FO_INLINE vf v_load_bf16(const uint16_t *p)
