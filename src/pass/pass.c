@@ -13,16 +13,16 @@ const struct fo_pass fo_pass_table[] = {
 	     "queries, keys and values come from one product: their input is read once, forward and backward"),
 	PASS(merge_gate_up, "merge-gate-up", REWRITE, 1, NULL, fo_pass_merge_gate_up,
 	     "gate and up come from one product: their input is read once, forward and backward"),
+	PASS(master, "master", REWRITE, 1, fo_pass_master_legal, fo_pass_master,
+	     "the fp32 number that a bf16 weight is rounded from is stored as that weight and a low half (split), or not at all (none)"),
+	PASS(moments, "moments", REWRITE, 1, fo_pass_moments_legal, fo_pass_moments,
+	     "AdamW's moments are stored in bf16, half the bytes"),
 	PASS(fuse_loss, "fuse-loss", REWRITE, 512, fo_pass_fuse_loss_legal, fo_pass_fuse_loss,
 	     "head, loss and their gradients by chunks of tokens: the logits never exist in full"),
 	PASS(recompute, "recompute", REWRITE, 1, fo_pass_recompute_legal, fo_pass_recompute,
 	     "backward makes activations again instead of keeping them: less memory, more work that runs"),
 	PASS(fuse_elementwise, "fuse-elementwise", REWRITE, 1, NULL, fo_pass_fuse_elementwise,
 	     "an addition and the norm of its sum, and both gradients of a norm, are one walk over memory each"),
-	PASS(master, "master", REWRITE, fo_pass_master_legal, fo_pass_master,
-	     "the fp32 number that a bf16 weight is rounded from is stored as that weight and a low half (split), or not at all (none)"),
-	PASS(moments, "moments", REWRITE, fo_pass_moments_legal, fo_pass_moments,
-	     "AdamW's moments are stored in bf16, half the bytes"),
 };
 #undef PASS
 const int fo_pass_count = sizeof fo_pass_table / sizeof *fo_pass_table;

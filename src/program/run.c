@@ -205,22 +205,20 @@ enum fo_numerics fo_run_precision(const struct fo_run *r)
 
 static struct fo_passes passes_of(const struct fo_run *r)
 {
-	return (struct fo_passes){
+	static const int64_t recompute[] = { [FO_RUN_RECOMPUTE_SELECTIVE] = FO_RECOMPUTE_SELECTIVE, [FO_RUN_RECOMPUTE_FULL] = FO_RECOMPUTE_FULL };
+	bool rounds = r->master == FO_MASTER_NONE || r->moments == FO_MOMENTS_BF16;
+	struct fo_passes c = {
 		.merge_qkv = !r->merge_qkv,
 		.merge_gate_up = !r->merge_gate_up,
+		.master = r->master,
+		.moments = r->moments,
+		.rounding = rounds && !r->rounding ? FO_ROUND_STOCHASTIC : FO_ROUND_NEAREST,
 		.fuse_loss = r->fuse_loss,
+		.recompute = recompute[r->recompute],
 		.fuse_elementwise = !r->fuse_elementwise,
 	};
-	static const int64_t recompute[] = { [FO_RUN_RECOMPUTE_SELECTIVE] = FO_RECOMPUTE_SELECTIVE, [FO_RUN_RECOMPUTE_FULL] = FO_RECOMPUTE_FULL };
-	struct fo_passes c = { .merge_qkv = !r->merge_qkv, .merge_gate_up = !r->merge_gate_up, .recompute = recompute[r->recompute] };
 	c.recompute_layers = c.recompute ? r->recompute_layers : 0;
 	return c;
-	bool rounds = r->master == FO_MASTER_NONE || r->moments == FO_MOMENTS_BF16;
-	return (struct fo_passes){ .merge_qkv = !r->merge_qkv,
-				   .merge_gate_up = !r->merge_gate_up,
-				   .master = r->master,
-				   .moments = r->moments,
-				   .rounding = rounds && !r->rounding ? FO_ROUND_STOCHASTIC : FO_ROUND_NEAREST };
 }
 
 struct fo_lowering fo_run_lowering(const struct fo_run *r, enum fo_mode mode)
