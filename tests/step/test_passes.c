@@ -364,6 +364,8 @@ static void test_fuse_loss_refuses(void **state)
 	assert_int_equal(fo_passes_apply(&p), FO_EARG);
 	assert_non_null(strstr(fo_err_text(), "pass fuse-loss: the loss cannot be computed by chunks: the program has more than one"));
 	assert_int_equal(p.nblock, 0);
+}
+
 static void test_fuse_promises(void **state)
 {
 	(void)state;
