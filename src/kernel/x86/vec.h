@@ -83,12 +83,38 @@ FO_INLINE float v_hmax(vf v)
 	return t[0];
 }
 
+/* Eight lanes at any FO_LANES, for what goes by eight. */
+typedef float v8 __attribute__((vector_size(32)));
+typedef uint16_t v8h __attribute__((vector_size(16)));
+typedef uint32_t v8u __attribute__((vector_size(32)));
+
 /* bf16, rounded to nearest even; NaN stays NaN. */
+FO_INLINE v8 v8_from_bf16(v8h h)
+{
+#ifdef __AVX2__
+	return (v8)_mm256_slli_epi32(_mm256_cvtepu16_epi32((__m128i)h), 16); /* GCC widens in two halves and joins them */
+#else
+	return (v8)(__builtin_convertvector(h, v8u) << 16);
+#endif
+}
+FO_INLINE v8h v8_to_bf16(v8 v)
+{
+	v8u u = (v8u)v, r = u + 0x7fff + (u >> 16 & 1);
+#ifdef __AVX2__
+	/* GCC's own narrowing to 16 bits goes lane by lane through byte shuffles. */
+	__m256 quiet = _mm256_or_ps((__m256)v, (__m256)_mm256_set1_epi32(1 << 22));
+	__m256 kept = _mm256_blendv_ps((__m256)r, quiet, _mm256_cmp_ps((__m256)v, (__m256)v, _CMP_UNORD_Q));
+	__m256i high = _mm256_srli_epi32((__m256i)kept, 16);
+	return (v8h)_mm256_castsi256_si128(_mm256_permute4x64_epi64(_mm256_packus_epi32(high, high), 0x08));
+#else
+	v8u nan = (v8u)(v != v);
+	return __builtin_convertvector(((r & ~nan) | ((u | 1 << 22) & nan)) >> 16, v8h);
+#endif
+}
 FO_INLINE vf v_from_bf16(vh h)
 {
 #if FO_LANES == 8 && defined __AVX2__
-	return (vf)_mm256_slli_epi32(_mm256_cvtepu16_epi32((__m128i)h),
-				     16); /* GCC widens in two halves and joins them */
+	return (vf)v8_from_bf16((v8h)h);
 #elif FO_LANES == 16 && defined __AVX512F__
 	return (vf)_mm512_slli_epi32(_mm512_cvtepu16_epi32((__m256i)h), 16);
 #else
@@ -107,12 +133,10 @@ FO_INLINE vh v_narrow(vu u)
 }
 FO_INLINE vh v_to_bf16(vf v)
 {
-	vu u = (vu)v, r = u + 0x7fff + (u >> 16 & 1);
 #if FO_LANES == 8 && defined __AVX2__
-	__m256 quiet = _mm256_or_ps((__m256)v, (__m256)_mm256_set1_epi32(1 << 22));
-	__m256 kept = _mm256_blendv_ps((__m256)r, quiet, _mm256_cmp_ps((__m256)v, (__m256)v, _CMP_UNORD_Q));
-	return v_narrow((vu)kept >> 16);
+	return (vh)v8_to_bf16((v8)v);
 #else
+	vu u = (vu)v, r = u + 0x7fff + (u >> 16 & 1);
 	vu nan = (vu)(v != v);
 	return v_narrow(((r & ~nan) | ((u | 1 << 22) & nan)) >> 16);
 #endif
