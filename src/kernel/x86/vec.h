@@ -207,8 +207,8 @@ FO_INLINE vf v_exp(vf x)
 	p = p * r + 0.5f;
 	p = p * r + 1.0f;
 	p = p * r + 1.0f;
-	vf scale = (vf)(((vi)z - (vi)v_set1(magic) + 127) << 23); /* n in the exponent's place */
-	return (vf)((vi)(p * scale) & ~zero);
+	/* times 2^n: n stands in z's low bits; p lies between 0.7 and 1.42, so the exponent stays within its bits. */
+	return (vf)((vi)((vu)p + ((vu)z << 23)) & ~zero);
 }
 
 #endif
