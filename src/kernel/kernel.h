@@ -10,7 +10,8 @@
  * - Where bit i of call->first is set, operand i is stored, else added to: set for DEF and PART, and for an ACC whose
  *   rectangle has not been written yet (fo_unroll decides).
  * - It uses at most call->threads threads (OpenMP) and call->ws (64-byte aligned, call->ws_bytes >= what ws() asked for).
- * - The same inputs, threads and set give the same bits: static partitions, reductions in a fixed order.
+ * - The same inputs, threads and set give the same bits: who computes a number may change from call to call, the order in
+ *   which its terms are added may not.
  * - bf16 is stored rounded to nearest even; sums are carried in fp32 at least (fp64 operands: fp64).
  * - In-place pairs of ops.def: an output may be the very same rectangle as its input. */
 #ifndef FO_KERNEL_KERNEL_H
