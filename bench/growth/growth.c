@@ -42,8 +42,10 @@ struct bench {
 static const struct fo_opt extra[] = {
 	FO_OPT_INT(struct bench, rounds, "bench.rounds", "N", "5", 1, 10000, "rounds", "steps that count"),
 	FO_OPT_INT(struct bench, warm, "bench.warm", "N", "1", 0, 10000, "rounds", "steps in front of them"),
-	FO_OPT_INT(struct bench, document, "bench.document", "N", "0", 0, 1 << 20, "tokens", "per packed document; 0: whole rows"),
-	FO_OPT_TEXT(struct bench, curve, "bench.curve", "NAME", "point", "written into the line: which curve the point belongs to"),
+	FO_OPT_INT(struct bench, document, "bench.document", "N", "0", 0, 1 << 20, "tokens",
+		   "per packed document; 0: whole rows"),
+	FO_OPT_TEXT(struct bench, curve, "bench.curve", "NAME", "point",
+		    "written into the line: which curve the point belongs to"),
 	FO_OPT_END
 };
 static struct fo_opt rows[FO_RUN_ROWS_MAX];
@@ -69,12 +71,16 @@ static fo_status port(void *ctx, enum fo_port p, int mb, const struct fo_tensor 
 			((int32_t *)arg[3].data)[i] = (int32_t)(i - place);
 		}
 	if (p == FO_PORT_HYPER) {
-		const double v[FO_HYPER_COUNT] = {
-			[FO_HYPER_LR] = 1e-4,    [FO_HYPER_BETA1] = 0.9, [FO_HYPER_BETA2] = 0.95,
-			[FO_HYPER_EPS] = 1e-8,   [FO_HYPER_DECAY] = 0.1, [FO_HYPER_CORR1] = 0.1,
-			[FO_HYPER_CORR2] = 0.05, [FO_HYPER_CLIP] = 1,
-			[FO_HYPER_INV_TOKENS] = 1.0 / (double)(seq * b->run.rows * b->run.micro_batches)
-		};
+		const double v[FO_HYPER_COUNT] = { [FO_HYPER_LR] = 1e-4,
+						   [FO_HYPER_BETA1] = 0.9,
+						   [FO_HYPER_BETA2] = 0.95,
+						   [FO_HYPER_EPS] = 1e-8,
+						   [FO_HYPER_DECAY] = 0.1,
+						   [FO_HYPER_CORR1] = 0.1,
+						   [FO_HYPER_CORR2] = 0.05,
+						   [FO_HYPER_CLIP] = 1,
+						   [FO_HYPER_INV_TOKENS] = 1.0 / (double)(seq * b->run.rows *
+											  b->run.micro_batches) };
 		memcpy(arg[0].data, v, sizeof v);
 	}
 	return FO_OK;
@@ -85,7 +91,8 @@ static double tokens_of(const struct bench *b) { return (double)(b->run.seq * b-
 /* Pairs of tokens that see each other in a step. */
 static double pairs_of(const struct bench *b)
 {
-	double d = (double)document_tokens(b), whole = floor((double)b->run.seq / d), rest = (double)b->run.seq - whole * d;
+	double d = (double)document_tokens(b), whole = floor((double)b->run.seq / d),
+	       rest = (double)b->run.seq - whole * d;
 	return tokens_of(b) / (double)b->run.seq * (whole * d * (d + 1) / 2 + rest * (rest + 1) / 2);
 }
 
@@ -124,8 +131,8 @@ static fo_status take(struct bench *b, struct rounds *r)
 		int64_t t1 = fo_now_ns();
 		r->seconds[i] = (double)(t1 - t0) * 1e-9;
 		r->burst[i + 1] = burst(b, n, r);
-		fo_profile_add_step(&r->profile, fo_exec_timeline(b->exec), &b->program, fo_exec_unrolled(b->exec), step,
-				    t0, t1, 0);
+		fo_profile_add_step(&r->profile, fo_exec_timeline(b->exec), &b->program, fo_exec_unrolled(b->exec),
+				    step, t0, t1, 0);
 	}
 	return FO_OK;
 }

@@ -71,7 +71,8 @@ static void take(struct series *s, struct fo_meter *m, const struct fo_work *w, 
 static void print(const struct bench *b, const struct fo_work *w, const int64_t dim[2], int dtype, bool past_caches,
 		  const struct series *s, const struct fo_meter *m)
 {
-	struct fo_quiet_stats k = fo_quiet_stats(s->span[0], s->n, &m->best), c = fo_quiet_stats(s->span[1], s->n, &m->best);
+	struct fo_quiet_stats k = fo_quiet_stats(s->span[0], s->n, &m->best),
+			      c = fo_quiet_stats(s->span[1], s->n, &m->best);
 	double moved = (double)(64 << 20); /* by a copy: read and written */
 	struct fo_str out = { 0 };
 	struct fo_json j;
@@ -168,15 +169,21 @@ static fo_status run(const struct bench *b)
 	struct fo_traffic copy = { .data = &data, .kind = FO_MEMORY_COPY, .threads = b->threads };
 	copy.past_caches = copy_past_caches(copy);
 	struct series s = { { fo_xmalloc(SPANS * sizeof *s.span[0]), fo_xmalloc(SPANS * sizeof *s.span[0]) },
-			    fo_xmalloc(SPANS * sizeof(double)), fo_xmalloc(SPANS * sizeof(double)), 0, 0 };
+			    fo_xmalloc(SPANS * sizeof(double)),
+			    fo_xmalloc(SPANS * sizeof(double)),
+			    0,
+			    0 };
 	for (int bf16 = 0; bf16 < 2 && st == FO_OK; bf16++) {
 		int dtype = bf16 ? FO_BF16 : FO_F32;
 		struct fo_program p;
 		if (b->dtype >= 0 && b->dtype != dtype)
 			continue;
-		st = fo_program_lower(&p, &model,
-				      &(struct fo_lowering){ .seq = b->tokens, .rows = 1, .micro_batches = 1,
-							     .precision = bf16 ? FO_PRECISION_BF16 : FO_PRECISION_F32 });
+		st = fo_program_lower(
+			&p, &model,
+			&(struct fo_lowering){ .seq = b->tokens,
+					       .rows = 1,
+					       .micro_batches = 1,
+					       .precision = bf16 ? FO_PRECISION_BF16 : FO_PRECISION_F32 });
 		if (st == FO_OK) {
 			st = run_program(b, &p, dtype, &copy, &m, &s);
 			fo_program_fini(&p);

@@ -10,7 +10,9 @@
 #include <sched.h>
 #include <stdint.h>
 
-enum { WAIT_SPINS = 1000 }; /* pauses of about 65 cycles (AMD Zen 3): 20 us, what giving a core away and getting it back costs */
+enum {
+	WAIT_SPINS = 1000
+}; /* pauses of about 65 cycles (AMD Zen 3): 20 us, what giving a core away and getting it back costs */
 
 /* One turn of a waiting loop; *turn counts them. */
 static inline void wait_turn(int *turn)
