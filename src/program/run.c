@@ -48,7 +48,6 @@ const struct fo_opt fo_run_options[] = {
 		   "micro-batches accumulated in a step"),
 	FO_OPT_INT(R, batch_rows, "train.batch-rows", "N", "0", 0, 65536, "rows",
 		   "rows in a step, split into micro-batches as fits memory.budget; 0: train.rows x train.micro-batches"),
-	FO_OPT_ENUM(R, precision, "train.precision", "bf16", "bf16 with fp32 master weights, or fp32", "bf16|fp32"),
 	FO_OPT_ENUM_REFUSED(R, precision, "train.precision", "bf16", "of weights and activations; sums and gradients of weights are fp32", "bf16|fp32",
 			    "fp16: numbers below 6e-8 are lost in its five bits of exponent, so that gradients need a loss scale that is searched for and "
 			    "steps that are thrown away; bf16 takes the same bytes, has the range of fp32 and needs neither"),
