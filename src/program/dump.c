@@ -57,6 +57,7 @@ const struct fo_pass_field fo_pass_field[] = {
 	{ "master", offsetof(struct fo_passes, master) },
 	{ "moments", offsetof(struct fo_passes, moments) },
 	{ "rounding", offsetof(struct fo_passes, rounding) },
+	{ "fused-optimizer", offsetof(struct fo_passes, fused_optimizer) },
 };
 const int fo_pass_fields = sizeof fo_pass_field / sizeof *fo_pass_field;
 

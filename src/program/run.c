@@ -112,6 +112,7 @@ const struct fo_opt fo_run_options[] = {
 		    "auto|none|selective|full"),
 	FO_OPT_INT(R, recompute_layers, "pass.recompute-layers", "N", "0", 0, 10000, "layers",
 		   "selective and full: only in the first N layers; 0: in all"),
+	FO_OPT_ENUM(R, fused_optimizer, "pass.fused-optimizer", "yes", "one operation steps many tensors", "yes|no"),
 	FO_OPT_TEXT(R, program_file, "program.file", "PATH", "",
 		    "run this dumped step program instead of lowering the model"),
 	FO_OPT_END
@@ -219,6 +220,10 @@ static struct fo_passes passes_of(const struct fo_run *r)
 	};
 	c.recompute_layers = c.recompute ? r->recompute_layers : 0;
 	return c;
+	return (struct fo_passes){ .merge_qkv = !r->merge_qkv,
+				   .merge_gate_up = !r->merge_gate_up,
+				   .fuse_loss = r->fuse_loss,
+				   .fused_optimizer = !r->fused_optimizer };
 }
 
 struct fo_lowering fo_run_lowering(const struct fo_run *r, enum fo_mode mode)

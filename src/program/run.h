@@ -46,6 +46,7 @@ struct fo_run {
 	int fuse_elementwise;
 	int recompute;                /* enum fo_run_recompute */
 	int64_t recompute_layers;     /* the first ones; 0: all */
+	int fused_optimizer;          /* 0 yes, 1 no */
 };
 
 extern const struct fo_opt fo_run_options[];

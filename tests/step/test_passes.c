@@ -171,6 +171,7 @@ static const struct {
 	{ offsetof(struct fo_passes, recompute), { FO_RECOMPUTE_SELECTIVE, FO_RECOMPUTE_FULL, FO_RECOMPUTE_OUT, FO_RECOMPUTE_QKV | FO_RECOMPUTE_ATTENTION }, 4 },
 	{ offsetof(struct fo_passes, recompute_layers), { 1, 2 }, 2 },
 	{ offsetof(struct fo_passes, recompute_rest), { FO_RECOMPUTE_NORM, FO_RECOMPUTE_GATE_UP | FO_RECOMPUTE_SWIGLU }, 2 },
+	{ offsetof(struct fo_passes, fused_optimizer), { 1 }, 1 },
 };
 enum { CHOICES = sizeof choice / sizeof *choice };
 
@@ -454,6 +455,42 @@ static void test_logits(void **state)
 	step_rig_free(&plain);
 	step_rig_free(&fused);
 	step_batch_free(&b);
+/* Bit for bit what one operation per tensor gives; of a Llama's layer one operation per kind of tensor is left, no byte moves
+ * twice, and the step's numbers are read once. */
+static void test_fused_optimizer_promises(void **state)
+{
+	(void)state;
+	enum fo_isa isa;
+	must(fo_isa_choose(&isa));
+	for (int k = 0; k < 12; k++) {
+		struct fo_model m = random_model();
+		struct step_batch b;
+		uint64_t hash[2];
+		step_batch_random(&b, 8, 1, 2, m.vocab, 2, 3);
+		struct fo_lowering low = step_lowering(&b, (enum fo_numerics)(k % 3), FO_MODE_TRAIN);
+		for (int fused = 0; fused < 2; fused++) {
+			struct step_rig r;
+			struct fo_exec_options o = { .isa = k % 2 ? isa : FO_ISA_REF, .threads = 2, .timeline_steps = 1 };
+			low.pass.fused_optimizer = fused;
+			step_rig_lower(&r, &m, &low, &b, &o);
+			for (int s = 0; s < 3; s++) {
+				step_rig_at(&r, s + 1);
+				must(fo_exec_step(r.exec, s));
+			}
+			hash[fused] = step_rig_hash(&r);
+			step_rig_free(&r);
+		}
+		assert_true(hash[0] == hash[1]);
+		step_batch_free(&b);
+	}
+	struct fo_passes usual = { .merge_qkv = 1, .merge_gate_up = 1 };
+	struct size plain = size_of(usual), s;
+	usual.fused_optimizer = 1;
+	s = size_of(usual);
+	/* Per layer 4 matrices and 2 norms: two steps and one sum of squares are left; in the head one sum of two. */
+	assert_int_equal(plain.operations - s.operations, 12 * (4 + 5) + 1);
+	assert_true(plain.cost.bytes - s.cost.bytes == 12 * (4 * (8 * FO_HYPER_COUNT + 16) + 5 * 16) + 16);
+	assert_true(s.cost.model == plain.cost.model && s.arena == plain.arena && s.persistent == plain.persistent);
 }
 
 int main(void)
@@ -468,6 +505,7 @@ int main(void)
 		cmocka_unit_test(test_fuse_promises),
 		cmocka_unit_test(test_fuse_across),
 		cmocka_unit_test(test_logits),
+		cmocka_unit_test(test_fused_optimizer_promises),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
