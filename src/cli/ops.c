@@ -43,6 +43,7 @@ static void print_json(struct fo_arena *a)
 			fo_json_text(&j, "name", f->operand[i].name);
 			fo_json_text(&j, "access", modes(a, f->operand[i].modes));
 			fo_json_bool(&j, "optional", i >= f->min_operands);
+			fo_json_bool(&j, "per_tensor", i >= f->common);
 			fo_json_close(&j);
 		}
 		fo_json_close(&j);
@@ -65,7 +66,7 @@ static void print_table(struct fo_arena *a)
 		fo_str_puts(&line, "  ");
 		struct fo_str args = { 0 };
 		for (int i = 0; i < f->max_operands; i++)
-			fo_str_printf(&args, "%s%s:%s%s", i ? " " : "", f->operand[i].name, modes(a, f->operand[i].modes), i >= f->min_operands ? "?" : "");
+			fo_str_printf(&args, "%s%s%s:%s%s", i ? " " : "", i == f->common ? "per tensor " : "", f->operand[i].name, modes(a, f->operand[i].modes), i >= f->min_operands ? "?" : "");
 		fo_opt_wrapped(&line, args.data, 2, "    ", 80);
 		fputs(line.data, stdout);
 		fo_str_fini(&args);

@@ -43,6 +43,10 @@ struct fo_call {
 	double *mac;
 };
 
+/* The base operation's call for tensor k of an operation on many (ops.def), or c itself. What is common and added to is stored, if at all, by
+ * the first. */
+struct fo_call fo_call_one(const struct fo_call *c, int k);
+
 typedef void fo_kernel_fn(const struct fo_call *c);
 
 struct fo_kernel {

@@ -106,7 +106,10 @@ void fo_work_of_op(struct fo_work *w, enum fo_isa isa, const struct fo_program *
 /* Numbers of the f64 region: the hyper buffer, a norm's scale, and room to be written. */
 enum { HYPER_AT = 0, SCALE_AT = 16, SCRATCH_AT = 32, F64_COUNT = 64 };
 
-static const char *name_of(const struct fo_work *w, int i) { return fo_op_info(w->call.kind)->operand[i].name; }
+static const char *name_of(const struct fo_work *w, int i) 
+{
+	return fo_op_info(w->call.kind)->operand[fo_op_operand_row(w->call.kind, i)].name;
+}
 
 static int region_of(const struct fo_work *w, int i)
 {
@@ -246,7 +249,7 @@ void fo_work_bind(struct fo_work *w, const struct fo_work_data *d, int64_t docs)
 				((int32_t *)t->data)[k] = (int32_t)document_start(k, t->rows, docs);
 		if (w->access[i] == FO_UPDATE && (r == FO_WORK_WRITE_F32 || r == FO_WORK_WRITE_BF16)) {
 			memcpy(t->data, d->at[r - 2] + used[r], operand_bytes(t));
-			if (w->call.kind == FO_OP_adamw && !strcmp(name_of(w, i), "v"))
+			if (fo_op_info(w->call.kind)->base == FO_OP_adamw && !strcmp(name_of(w, i), "v"))
 				make_positive(t);
 		}
 		used[r] += r == FO_WORK_INDEX || r == FO_WORK_DOCS ? 0 : operand_bytes(t);

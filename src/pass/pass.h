@@ -100,5 +100,8 @@ FO_CHECKED fo_status fo_pass_choose(const struct fo_model *m, const struct fo_as
 FO_CHECKED fo_status fo_pass_choose_run(const struct fo_run *r, const struct fo_model *m, int64_t budget_bytes, struct fo_choice *out);
 fo_status fo_pass_master_legal(const struct fo_program *p), fo_pass_master(struct fo_program *p);
 fo_status fo_pass_moments_legal(const struct fo_program *p), fo_pass_moments(struct fo_program *p);
+fo_status fo_pass_fused_optimizer(struct fo_program *p);
+fo_status fo_pass_optimizer_in_backward_legal(const struct fo_program *p);
+fo_status fo_pass_optimizer_in_backward(struct fo_program *p);
 
 #endif

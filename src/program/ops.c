@@ -207,13 +207,42 @@ static cost_fn *const cost_of[FO_OP_COUNT] = {
 #undef FO_OP
 };
 
+static const struct {
+	enum fo_op_kind many, base;
+} many_of[] = {
+	{ FO_OP_sumsq_many, FO_OP_sumsq },
+	{ FO_OP_adamw_many, FO_OP_adamw },
+	{ FO_OP_adamw_master_many, FO_OP_adamw },
+};
+
+/* By name for what is common, the others in order. */
+static void find_base(struct fo_op_info *f, enum fo_op_kind kind)
+{
+	int next = f->common;
+	f->base = kind;
+	for (size_t i = 0; i < sizeof many_of / sizeof *many_of; i++)
+		if (many_of[i].many == kind)
+			f->base = many_of[i].base;
+	for (int i = 0; i < f->common + f->per_tensor; i++) {
+		int row = 0;
+		while (row < f->common && strcmp(f->operand[row].name, info[f->base].operand[i].name))
+			row++;
+		f->base_operand[i] = (int8_t)(row < f->common ? row : next++);
+	}
+}
+
 /* Takes "name:modes name:modes? ..." apart, once, before main: the table is then constant. */
 __attribute__((constructor)) static void parse_operands(void)
 {
 	static const char letter[] = "rdpuat"; /* in the order of enum fo_access */
 	for (int k = 0; k < FO_OP_COUNT; k++) {
 		struct fo_op_info *f = &info[k];
+		f->common = -1;
 		for (const char *s = f->operands; *s;) {
+			if (*s == '|') {
+				f->common = f->max_operands;
+				s += 2;
+			}
 			int i = f->max_operands++;
 			size_t n = strcspn(s, ":");
 			memcpy(f->operand[i].name, s,
@@ -227,10 +256,32 @@ __attribute__((constructor)) static void parse_operands(void)
 			if (*s == ' ')
 				s++;
 		}
+		if (f->common < 0)
+			f->common = f->max_operands;
+		f->per_tensor = f->max_operands - f->common;
 	}
+	for (int k = 0; k < FO_OP_COUNT; k++)
+		find_base(&info[k], (enum fo_op_kind)k);
 }
 
 const struct fo_op_info *fo_op_info(enum fo_op_kind kind) { return &info[kind]; }
+
+int fo_op_tensors(enum fo_op_kind kind, int n)
+{
+	return info[kind].per_tensor ? (n - info[kind].common) / info[kind].per_tensor : 1;
+}
+
+int fo_op_operand_of(enum fo_op_kind kind, int k, int i)
+{
+	int row = info[kind].base_operand[i];
+	return row < info[kind].common ? row : row + k * info[kind].per_tensor;
+}
+
+int fo_op_operand_row(enum fo_op_kind kind, int i)
+{
+	const struct fo_op_info *f = &info[kind];
+	return i < f->common ? i : f->common + (i - f->common) % f->per_tensor;
+}
 
 int fo_op_kind_find(const char *name)
 {
@@ -397,12 +448,18 @@ static const char *check_shapes(const struct fo_op *o)
 				       (o->n < 4 || is(&a[3], 1, 1))
 			       ? NULL
 			       : "acc, hyper, scale, loss disagree";
+	case FO_OP_clip_ahead:
+		return is(&a[0], 1, FO_HYPER_COUNT) && is(&a[1], 1, 2) && is(&a[2], 1, 1) ? NULL : "hyper, scale, loss disagree";
+	case FO_OP_grad_norm: return is(&a[0], 1, 1) && is(&a[1], 1, 2) ? NULL : "acc and scale disagree";
 	case FO_OP_adamw:
 		return same(&a[0], &a[1]) && same(&a[0], &a[2]) && same(&a[0], &a[5]) &&
 				       (o->n < 7 || same(&a[0], &a[6])) && is(&a[3], 1, FO_HYPER_COUNT) &&
 				       is(&a[4], 1, 2)
 			       ? NULL
 			       : "m, v, grad, w disagree";
+	case FO_OP_sumsq_many:
+	case FO_OP_adamw_many:
+	case FO_OP_adamw_master_many: return NULL; /* check_many */
 	case FO_OP_host_in:
 	case FO_OP_host_out: return NULL; /* check_port */
 	case FO_OP_COUNT: break;
@@ -496,11 +553,43 @@ static const char *check_index_range(const struct fo_program *p, const struct fo
 	return o->kind == FO_OP_rope && a[2].nr < positions ? "the table has fewer rows than there are positions" : NULL;
 }
 
+/* Tensor by tensor as the base operation's; threads work on them at once, so none may write what another uses. */
+static const char *check_many(const struct fo_program *p, const struct fo_op *o)
+{
+	const struct fo_op_info *f = &info[o->kind];
+	int n = o->n - f->common;
+	if (n < f->per_tensor || n % f->per_tensor || o->n > FO_MAX_OPERANDS)
+		return "wrong number of operands";
+	for (int k = 0; k < fo_op_tensors(o->kind, o->n); k++) {
+		struct fo_op one = { .kind = (uint8_t)f->base,
+				     .phase = o->phase,
+				     .lane = o->lane,
+				     .n = (uint8_t)(f->common + f->per_tensor),
+				     .attr = o->attr };
+		for (int i = 0; i < one.n; i++)
+			one.arg[i] = o->arg[fo_op_operand_of(o->kind, k, i)];
+		const char *why = fo_op_check(p, &one);
+		if (why)
+			return why;
+	}
+	for (int i = f->common; i < o->n; i++)
+		for (int k = i + 1; k < o->n; k++) {
+			const struct fo_operand *a = &o->arg[i], *b = &o->arg[k];
+			bool writes = fo_access_writes(a->access) || fo_access_writes(b->access);
+			if (writes && a->buf == b->buf && a->dlayer == b->dlayer && a->r0 < b->r0 + b->nr &&
+			    b->r0 < a->r0 + a->nr && a->c0 < b->c0 + b->nc && b->c0 < a->c0 + a->nc)
+				return "tensors of one operation overlap";
+		}
+	return NULL;
+}
+
 const char *fo_op_check(const struct fo_program *p, const struct fo_op *o)
 {
 	if (o->kind >= FO_OP_COUNT)
 		return "unknown operation";
 	const struct fo_op_info *f = &info[o->kind];
+	if (f->per_tensor)
+		return check_many(p, o);
 	if (o->n < f->min_operands || o->n > f->max_operands)
 		return "wrong number of operands";
 	int wide = -1; /* are the numbers f64? */

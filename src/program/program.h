@@ -49,7 +49,7 @@ static inline bool fo_access_writes(int a) { return a == FO_DEF || a == FO_PART 
 static inline bool fo_access_reads(int a) { return a == FO_READ || a == FO_UPDATE || a == FO_TAKE; }
 extern const char *const fo_access_name[];
 
-enum { FO_MAX_OPERANDS = 10 }; /* the most that a row of ops.def has */
+enum { FO_MAX_OPERANDS = 32 }; /* bits of fo_unrolled's first */
 struct fo_op_info {
 	const char *name, *operands, *inplace, *doc;
 	enum fo_class cls;
@@ -59,9 +59,20 @@ struct fo_op_info {
 		char name[12];
 		uint8_t modes;
 	} operand[FO_MAX_OPERANDS]; /* modes: bit set of 1 << fo_access */
+	/* An operation on many tensors does what `base` does to each: operands [0, common) belong to all of them, the per_tensor ones
+	 * behind come again for each tensor. Of one tensor: per_tensor 0, base the kind itself. */
+	int common, per_tensor;
+	enum fo_op_kind base;
+	int8_t base_operand[FO_MAX_OPERANDS]; /* row above that operand i of base has */
 };
 const struct fo_op_info *fo_op_info(enum fo_op_kind kind);
 int fo_op_kind_find(const char *name); /* -1: no such operation */
+/* Tensors that an operation of n operands works on: 1 but for those on many. */
+int fo_op_tensors(enum fo_op_kind kind, int n);
+/* Where operand i of the base operation on tensor k stands. */
+int fo_op_operand_of(enum fo_op_kind kind, int k, int i);
+/* Row of the operand table that operand i has. */
+int fo_op_operand_row(enum fo_op_kind kind, int i);
 
 /* ---- data types, layouts, places ---- */
 
@@ -129,6 +140,8 @@ struct fo_attr {
 	int32_t stochastic; /* adamw: 1: moments, and weights without a master, that are bf16 are rounded at random */
 	double value;     /* rmsnorm*: eps; attention*: score scale; adamw: 1 where weight decay applies, else 0 */
 	int64_t element;  /* adamw, stochastic: number of the weight buffer's first element (kernel/round.h) */
+	double value;     /* rmsnorm*: eps; attention*: score scale; adamw: 1 where weight decay applies, else 0;
+			   * clip: 1 where the norm of the step before counts */
 };
 enum fo_port { FO_PORT_NONE, FO_PORT_BATCH, FO_PORT_HYPER, FO_PORT_LOSS, FO_PORT_LOGITS, FO_PORT_CHUNK, FO_PORT_COUNT };
 extern const char *const fo_port_name[FO_PORT_COUNT];
@@ -147,6 +160,7 @@ enum fo_hyper {
 	FO_HYPER_LOSS_LIMIT, /* a step whose loss is above it is refused (0: none) */
 	FO_HYPER_SEED,       /* of the run, below 2^53 */
 	FO_HYPER_STEP,       /* optimizer steps before this one */
+	FO_HYPER_LAST_NORM,  /* global gradient norm of the last step that was taken; 0: there is none */
 	FO_HYPER_COUNT
 };
 
@@ -245,6 +259,10 @@ struct fo_passes {
 	int64_t recompute, recompute_layers, recompute_rest;
 	int64_t master, moments;          /* enum fo_master, fo_moments */
 	int64_t rounding;                 /* enum fo_rounding: of weights with FO_MASTER_NONE and moments with FO_MOMENTS_BF16 */
+	int64_t fused_optimizer;          /* 1: yes */
+	int64_t optimizer_in_backward;    /* 1: yes */
+	/* Not a pass, lowering does it. 1: the bound on the gradient norm applies to that of the step before (FO_HYPER_LAST_NORM). */
+	int64_t previous_norm;
 };
 struct fo_pass_field {
 	const char *name;

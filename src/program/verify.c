@@ -21,26 +21,43 @@ static bool same_layer_used(const struct fo_program *p, int a, int b, bool per_l
 	return twice;
 }
 
+/* A walk over the weights that the optimizer operations of a block update. */
+struct updates {
+	int op, tensor;
+};
+
+/* NULL: no more. */
+static const struct fo_operand *next_update(const struct fo_block *b, struct updates *at)
+{
+	for (; at->op < b->n; at->op++, at->tensor = 0) {
+		const struct fo_op *o = &b->op[at->op];
+		if (fo_op_info(o->kind)->base == FO_OP_adamw && at->tensor < fo_op_tensors(o->kind, o->n))
+			return &o->arg[fo_op_operand_of(o->kind, at->tensor++, 5)];
+	}
+	return NULL;
+}
+
+static fo_status check_two_blocks(const struct fo_program *p, int a, int b)
+{
+	const struct fo_operand *u, *v;
+	for (struct updates x = { 0 }; (u = next_update(&p->block[a], &x));)
+		for (struct updates y = { 0 }; (v = next_update(&p->block[b], &y));) {
+			if (u->buf != v->buf || u->r0 >= v->r0 + v->nr || v->r0 >= u->r0 + u->nr ||
+			    u->c0 >= v->c0 + v->nc || v->c0 >= u->c0 + u->nc)
+				continue;
+			/* The same slot, or two slots of one layer (any two where the weight has no layers). */
+			if ((a == b && u != v) || same_layer_used(p, a, b, p->buf[u->buf].axes & FO_PER_LAYER))
+				return fo_fail(FO_EBUG, "elements of '%s' are updated twice, in blocks '%s' and '%s'",
+					       p->buf[u->buf].name, p->block[a].name, p->block[b].name);
+		}
+	return FO_OK;
+}
+
 static fo_status check_disjoint(const struct fo_program *p)
 {
 	for (int a = 0; a < p->nblock; a++)
 		for (int b = a; b < p->nblock; b++)
-			for (int i = 0; i < p->block[a].n; i++)
-				for (int k = a == b ? i : 0; k < p->block[b].n; k++) {
-					const struct fo_op *x = &p->block[a].op[i], *y = &p->block[b].op[k];
-					const struct fo_operand *u = &x->arg[5], *v = &y->arg[5];
-					if (x->kind != FO_OP_adamw || y->kind != FO_OP_adamw || u->buf != v->buf ||
-					    u->r0 >= v->r0 + v->nr || v->r0 >= u->r0 + u->nr ||
-					    u->c0 >= v->c0 + v->nc || v->c0 >= u->c0 + u->nc)
-						continue;
-					/* The same slot, or two slots of one layer (any two where the weight has no layers). */
-					if ((a == b && i != k) ||
-					    same_layer_used(p, a, b, p->buf[u->buf].axes & FO_PER_LAYER))
-						return fo_fail(
-							FO_EBUG,
-							"elements of '%s' are updated twice, in blocks '%s' and '%s'",
-							p->buf[u->buf].name, p->block[a].name, p->block[b].name);
-				}
+			FO_TRY(check_two_blocks(p, a, b));
 	return FO_OK;
 }
 
@@ -52,10 +69,8 @@ static fo_status check_owners(const struct fo_program *p)
 	fo_status st = FO_OK;
 	for (int s = 0; s < p->nslot; s++) {
 		const struct fo_block *b = &p->block[p->slot[s].block];
-		for (int i = 0; i < b->n; i++) {
-			if (b->op[i].kind != FO_OP_adamw)
-				continue;
-			const struct fo_operand *w = &b->op[i].arg[5];
+		const struct fo_operand *w;
+		for (struct updates at = { 0 }; (w = next_update(b, &at));) {
 			for (int q = 0; q < p->nparam; q++) {
 				const struct fo_param *pr = &p->param[q];
 				int64_t r0 = pr->r0 > w->r0 ? pr->r0 : w->r0,

@@ -74,13 +74,14 @@ static void test_refused_step(void **state)
 		for (int dtype = 0; dtype < 3 && fo_isa_have(fo_kernel_sets[s]->isa); dtype++) {
 			size_t n = fo_num_case_list(dtype, list, CASES);
 			for (size_t i = 0; i < n; i++) {
-				const struct fo_kernel *k = &fo_kernel_sets[s]->kernel[FO_OP_adamw];
+				enum fo_op_kind kind = (enum fo_op_kind)list[i].call.kind;
+				const struct fo_kernel *k = &fo_kernel_sets[s]->kernel[kind];
 				struct fo_num_data before, after;
-				if (list[i].call.kind != FO_OP_adamw || !takes(k, &list[i]))
+				if (fo_op_info(kind)->base != FO_OP_adamw || !takes(k, &list[i]))
 					continue;
 				fo_num_data_new(&before, &list[i], i, i % 2);
-				fo_num_set(&before.call.arg[4], 0, 0, -1);
-				fo_num_set(&before.call.arg[2], 0, 0, NAN);
+				fo_num_set(&before.call.arg[fo_op_operand_of(kind, 0, 4)], 0, 0, -1);
+				fo_num_set(&before.call.arg[fo_op_operand_of(kind, 0, 2)], 0, 0, NAN);
 				fo_num_data_copy(&after, &before);
 				assert_true(fo_num_run(k, &after, 2));
 				for (int a = 0; a < list[i].call.n; a++)

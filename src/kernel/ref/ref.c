@@ -45,6 +45,25 @@ WS(attention_cached)
 WS(xent)
 WS(sumsq)
 
+/* Many tensors: one after the other. */
+static void run_each(const struct fo_call *c)
+{
+	for (int k = 0; k < fo_op_tensors(c->kind, c->n); k++) {
+		const struct fo_call one = fo_call_one(c, k);
+		fo_kernels_ref.kernel[one.kind].run(&one);
+	}
+}
+static size_t ws_sumsq_many(const struct fo_call *c)
+{
+	size_t most = 0;
+	for (int k = 0; k < fo_op_tensors(c->kind, c->n); k++) {
+		const struct fo_call one = fo_call_one(c, k);
+		size_t ws = ws_sumsq(&one);
+		most = ws > most ? ws : most;
+	}
+	return most;
+}
+
 /* HOST operations are ports of the training loop: their rows stay NULL. */
 static const struct fo_kernel table[FO_OP_COUNT] = {
 	[FO_OP_matmul] = { .run = run_matmul, .ws = ws_matmul },
@@ -70,7 +89,12 @@ static const struct fo_kernel table[FO_OP_COUNT] = {
 	[FO_OP_xent_fwd] = { .run = run_xent_fwd, .ws = ws_xent },
 	[FO_OP_sumsq] = { .run = run_sumsq, .ws = ws_sumsq },
 	[FO_OP_clip] = { .run = fo_ref_f64_clip },
+	[FO_OP_clip_ahead] = { .run = fo_ref_f64_clip_ahead },
+	[FO_OP_grad_norm] = { .run = fo_ref_f64_grad_norm },
 	[FO_OP_adamw] = { .run = run_adamw },
+	[FO_OP_sumsq_many] = { .run = run_each, .ws = ws_sumsq_many },
+	[FO_OP_adamw_many] = { .run = run_each },
+	[FO_OP_adamw_master_many] = { .run = run_each },
 };
 
 static bool have(void) { return true; }

@@ -15,7 +15,8 @@
 		fo_cache_put_##isa, fo_last_row_##isa, fo_add_rmsnorm_##isa, fo_rmsnorm_bwd_##isa;                                                                  \
 	/* Every operand that holds real numbers is f32 or bf16, and sums into memory are not bf16. */                 \
 	bool fo_matmul_can_##isa(const struct fo_call *shape), fo_rows_can_##isa(const struct fo_call *shape),         \
-		fo_adamw_can_##isa(const struct fo_call *shape), fo_attention_can_##isa(const struct fo_call *shape),  \
+		fo_adamw_can_##isa(const struct fo_call *shape), fo_sumsq_can_##isa(const struct fo_call *shape),      \
+		fo_attention_can_##isa(const struct fo_call *shape),  \
 		fo_attention_cached_can_##isa(const struct fo_call *shape);                                            \
 	/* Bytes of workspace. */                                                                                      \
 	size_t fo_matmul_ws_##isa(const struct fo_call *shape), fo_column_sums_ws_##isa(const struct fo_call *shape),   \

@@ -1,0 +1,82 @@
+/* fused-optimizer: one operation updates many tensors, and one sums the squares of many gradients.
+ *
+ * Of a block's tensors those whose steps differ in nothing but the tensor: decaying matrices together, norm weights and biases
+ * together. An operation forks its threads once and shares them evenly over all its tensors, instead of once for each of them,
+ * where small tensors leave threads idle. Bit for bit the same numbers: a tensor's own sums keep their order.
+ * As apex's and PyTorch's multi-tensor optimizers. */
+#include "pass/pass.h"
+
+#include <string.h>
+
+/* The kind on many tensors that does what x does; -1: none. */
+static int many_of(const struct fo_op *x)
+{
+	for (int kind = 0; kind < FO_OP_COUNT; kind++) {
+		const struct fo_op_info *f = fo_op_info(kind);
+		if (f->per_tensor && (int)f->base == x->kind && f->common + f->per_tensor == x->n)
+			return kind;
+	}
+	return -1;
+}
+
+static bool same_operand(const struct fo_operand *a, const struct fo_operand *b)
+{
+	return a->buf == b->buf && a->dlayer == b->dlayer && a->access == b->access && a->r0 == b->r0 && a->nr == b->nr &&
+	       a->c0 == b->c0 && a->nc == b->nc;
+}
+
+/* Could y's tensor be another one of x's operation? Data types per operand are equal, so that one kernel takes all. */
+static bool alike(const struct fo_program *p, int many, const struct fo_op *x, const struct fo_op *y)
+{
+	if (x->kind != y->kind || x->phase != y->phase || x->lane != y->lane || x->group != y->group || x->n != y->n ||
+	    memcmp(&x->attr, &y->attr, sizeof x->attr) != 0)
+		return false;
+	for (int i = 0; i < x->n; i++) {
+		const struct fo_operand *a = &x->arg[i], *b = &y->arg[i];
+		bool common = fo_op_operand_of((enum fo_op_kind)many, 0, i) < fo_op_info((enum fo_op_kind)many)->common;
+		if (common ? !same_operand(a, b) : p->buf[a->buf].dtype != p->buf[b->buf].dtype || a->access != b->access)
+			return false;
+	}
+	return true;
+}
+
+/* Operation x as one on many tensors, so far its own. */
+static struct fo_op begin_many(const struct fo_op *x, int many)
+{
+	struct fo_op o = *x;
+	o.kind = (uint8_t)many;
+	for (int i = 0; i < x->n; i++)
+		o.arg[fo_op_operand_of((enum fo_op_kind)many, 0, i)] = x->arg[i];
+	return o;
+}
+
+static void append(struct fo_op *o, const struct fo_op *y)
+{
+	enum fo_op_kind many = (enum fo_op_kind)o->kind;
+	int k = fo_op_tensors(many, o->n);
+	for (int i = 0; i < y->n; i++)
+		o->arg[fo_op_operand_of(many, k, i)] = y->arg[i];
+	o->n = (uint8_t)(o->n + fo_op_info(many)->per_tensor);
+}
+
+fo_status fo_pass_fused_optimizer(struct fo_program *p)
+{
+	for (int b = 0; b < p->nblock; b++)
+		for (int i = 0; i < p->block[b].n; i++) {
+			const struct fo_op x = p->block[b].op[i];
+			int many = x.phase == FO_OPTIMIZER ? many_of(&x) : -1;
+			if (many < 0)
+				continue;
+			struct fo_op o = begin_many(&x, many);
+			/* Behind x: what has joined already has no order with what follows but through x's own operands. */
+			for (int k = i + 1; k < p->block[b].n && o.n + fo_op_info(many)->per_tensor <= FO_MAX_OPERANDS; k++) {
+				if (!alike(p, many, &x, &p->block[b].op[k]) || !fo_edit_can_move(p, b, k, i + 1))
+					continue;
+				append(&o, &p->block[b].op[k]);
+				fo_op_remove(p, b, k--);
+			}
+			if (o.n > x.n)
+				p->block[b].op[i] = o;
+		}
+	return FO_OK;
+}
