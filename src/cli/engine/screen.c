@@ -209,7 +209,7 @@ static void on_plan(void *ctx, const struct fo_train_plan *p)
 	fo_passes_text(&p->program->run.pass, &passes);
 	fo_cli_put(f, "passes   ", LEAD, "%s", passes.data);
 	fo_str_fini(&passes);
-	if (p->choice.planned)
+	if (p->choice.planned && p->choice.run.pass.recompute)
 		put_choice(f, p);
 	fo_cli_put(f, "memory   ", LEAD,
 		   "%s: activations and gradients %s, weights and optimizer %s, workspace %s, other %s%s%s; %s available",
