@@ -90,7 +90,7 @@ struct fo_choose {
 };
 struct fo_choice {
 	struct fo_lowering run;         /* with everything chosen */
-	double seconds, repeat_seconds; /* of a step by the model, and what of it is recomputation; 0: nothing was chosen */
+	double seconds, repeat_seconds; /* of a step by the model, and what of it is recomputation; 0: nothing was chosen, or nothing fits */
 	int64_t bytes;                  /* planned: arena and what persists */
 	int candidates, planned;        /* how many there were, how many had to be planned */
 };

@@ -2,6 +2,7 @@
 # pass.recompute, memory.budget, train.batch-rows: the same losses and weights, less memory; what cannot be is refused with what could.
 . "$(dirname "$0")/lib.sh"
 
+make_text text
 # arena FILE: the planned activations and gradients.
 arena() { sed -n 's/^ *"arena_bytes": \([0-9]*\),*$/\1/p' "$1" | head -n 1; }
 executed() { sed -n 's/^ *"executed_flop": \([0-9.e+]*\),*$/\1/p' "$1" | head -n 1; }
