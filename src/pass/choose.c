@@ -22,7 +22,7 @@
 
 enum {
 	MASKS = 1 << FO_RECOMPUTE_SETS,
-	PLANNED_MICRO_BATCHES = 3, /* the third is like every further one: gradients exist, the next batch is there */
+	PLANNED_MICRO_BATCHES = 3, /* the third holds what every further one does: gradients exist, the next batch is there */
 	SHORTEST = 128,            /* tokens: nobody is told to train on less */
 	MOST_PLANS = 400,          /* failed ones; then only what is the same in all layers is tried */
 };
@@ -266,6 +266,12 @@ static fo_status try_plan(struct search *s, const struct candidate *c, bool *fit
 		s->least = bytes;
 		s->least_run = run;
 	}
+	/* The free ranges that further micro-batches find may lie otherwise: what is taken was planned whole. */
+	if (bytes <= s->budget && run.micro_batches > PLANNED_MICRO_BATCHES) {
+		FO_TRY(plan(s->m, run, &p, &u, &bytes));
+		fo_unrolled_fini(&u);
+		fo_program_fini(&p);
+	}
 	*fits = bytes <= s->budget;
 	if (*fits) {
 		s->out->run = run;
@@ -342,7 +348,7 @@ static fo_status refuse(struct search *s)
 				struct candidate c = { .split = i, .layers = (int32_t)s->m->layers, .first = (uint8_t)mask, .rest = (uint8_t)mask };
 				FO_TRY(try_plan(s, &c, &fits));
 			}
-	struct fo_lowering run = s->least_run;
+	struct fo_lowering run = s->out->run = s->least_run;
 	snprintf(what, sizeof what, "micro-batches of %lld %s of %lld tokens", (long long)run.rows, run.rows == 1 ? "row" : "rows",
 		 (long long)run.seq);
 	snprintf(would, sizeof would, "no shorter rows would fit: choose a smaller model");

@@ -90,11 +90,11 @@ struct fo_choose {
 };
 struct fo_choice {
 	struct fo_lowering run;         /* with everything chosen */
-	double seconds, repeat_seconds; /* of a step by the model, and what of it is recomputation; 0: nothing was chosen */
+	double seconds, repeat_seconds; /* of a step by the model, and what of it is recomputation; 0: nothing was chosen, or nothing fits */
 	int64_t bytes;                  /* planned: arena and what persists */
 	int candidates, planned;        /* how many there were, how many had to be planned */
 };
-/* The plan of least time that fits. FO_ENOMEM: none does; the message names the least and what would fit. */
+/* The plan of least time that fits. FO_ENOMEM: none does; the message names the least, which out->run is, and what would fit. */
 FO_CHECKED fo_status fo_pass_choose(const struct fo_model *m, const struct fo_ask *ask, int asks, const struct fo_choose *want, struct fo_choice *out);
 /* What a run leaves open (pass.recompute=auto, train.batch-rows), chosen within budget_bytes (0: no limit). */
 FO_CHECKED fo_status fo_pass_choose_run(const struct fo_run *r, const struct fo_model *m, int64_t budget_bytes, struct fo_choice *out);

@@ -50,12 +50,15 @@ static fo_status choose(struct fo_session *s, int64_t reserve)
 	int64_t budget = r.memory_budget ? r.memory_budget : memory_allowed(s);
 	if (budget)
 		budget = budget > reserve ? budget - reserve : 1;
-	if (keep_split(s, &r)) {
-		fo_status st = fo_pass_choose_run(&r, &s->model, budget, &s->choice);
-		if (st != FO_ENOMEM)
-			return st;
-	}
-	return fo_pass_choose_run(s->r, &s->model, budget, &s->choice);
+	fo_status st = FO_ENOMEM;
+	if (keep_split(s, &r))
+		st = fo_pass_choose_run(&r, &s->model, budget, &s->choice);
+	if (st == FO_ENOMEM)
+		st = fo_pass_choose_run(s->r, &s->model, budget, &s->choice);
+	if (st != FO_ENOMEM)
+		return st;
+	fo_err_save(&s->too_large, st);
+	return FO_OK;
 }
 
 static bool is_split(const struct fo_run *r, const struct fo_lowering *run)
@@ -142,7 +145,7 @@ static fo_status make_executors_that_fit(struct fo_session *s)
 {
 	enum { ROUNDS = 4 };
 	FO_TRY(make_executors(s));
-	for (int i = 0; i < ROUNDS && s->choice.planned; i++) {
+	for (int i = 0; i < ROUNDS && s->choice.planned && s->too_large.st == FO_OK; i++) {
 		int64_t budget = s->r->memory_budget ? s->r->memory_budget : memory_allowed(s), need = step_bytes(s);
 		if (!budget || need <= budget)
 			break;
@@ -191,6 +194,8 @@ static fo_status announce(struct fo_session *s)
 	p.memory_checkpoint = fo_saver_bytes(s);
 	if (s->h->plan)
 		s->h->plan(s->h->ctx, &p);
+	if (s->too_large.st != FO_OK)
+		return fo_err_raise(&s->too_large);
 	if (copies_checkpoints(s) && !s->async && need <= have) {
 		char copy[32];
 		fo_session_warn(s, "no memory for a copy of the state (%s): training waits while a checkpoint is written",

@@ -14,7 +14,8 @@ struct fo_session {
 	struct fo_arena arena;
 	struct fo_model model;
 	struct fo_program program, eval_program;
-	struct fo_choice choice; /* what was chosen for the step; of a program from a file only run */
+	struct fo_choice choice; /* what was chosen for the step; nothing of a program from a file */
+	struct fo_err too_large; /* st FO_OK, or why no choice fits: the least plan is announced before the run is refused */
 	struct fo_store *store;
 	struct fo_exec *exec, *eval;
 	struct fo_exec_options options;

@@ -370,7 +370,7 @@ static void test_memory_limit(void **state)
 	s.run.memory_limit = 65536;
 	assert_int_equal(train(&s, &w, &result), FO_ENOMEM);
 	assert_non_null(strstr(fo_err_text(), "64.0 KiB"));
-	assert_non_null(strstr(fo_err_hint(), "train.rows"));
+	assert_non_null(strstr(fo_err_hint(), "memory.budget"));
 	assert_int_equal(w.steps, 0);
 	fo_train_result_fini(&result);
 	snprintf(path, sizeof path, "%s/checkpoints", s.dir);

@@ -71,6 +71,7 @@ static void test_parameter_counts(void **state)
 		{ "gpt2-xl", 1557611200 },
 		{ "gpt-neox-20b", 20554567680 }, /* GPT-NeoX-20B (2022), section 2.1: 20,554,567,680 */
 		{ "flatout-134m", 134105856 }, /* 2 x 32000 x 768 + 12 x (4 x 768^2 + 3 x 768 x 2048 + 2 x 768) + 768 */
+		{ "flatout-1b", 999368704 }, /* 2 x 32000 x 2048 + 18 x (4 x 2048^2 + 3 x 2048 x 5120 + 2 x 2048) + 2048 */
 		/* 671,026,419,200 with the score-correction biases of 58 layers x 256 experts, which no gradient
 		 * moves and which are not counted here. */
 		{ "deepseek-v3", 671026419200.0 - 58 * 256 },

@@ -145,7 +145,7 @@ static void plan_json(const struct fo_train_plan *p, struct fo_str *out)
 	for (int i = 0; i < fo_pass_fields; i++)
 		fo_json_int(&j, fo_pass_field[i].name, *(const int64_t *)((const char *)&g->run.pass + fo_pass_field[i].offset));
 	fo_json_close(&j);
-	if (p->choice.planned) {
+	if (p->choice.seconds > 0) {
 		fo_json_object(&j, "chosen");
 		fo_json_real(&j, "recompute_share", p->choice.repeat_seconds / p->choice.seconds);
 		fo_json_int(&j, "candidates", p->choice.candidates);
@@ -209,7 +209,7 @@ static void on_plan(void *ctx, const struct fo_train_plan *p)
 	fo_passes_text(&p->program->run.pass, &passes);
 	fo_cli_put(f, "passes   ", LEAD, "%s", passes.data);
 	fo_str_fini(&passes);
-	if (p->choice.planned)
+	if (p->choice.seconds > 0 && p->choice.run.pass.recompute)
 		put_choice(f, p);
 	fo_cli_put(f, "memory   ", LEAD,
 		   "%s: activations and gradients %s, weights and optimizer %s, workspace %s, other %s%s%s; %s available",
