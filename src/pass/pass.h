@@ -1,5 +1,6 @@
-/* Passes: optimisations that rewrite a step program. One file each; every pass keeps the mathematics: losses, gradients and
- * updated weights are those of the plain program up to rounding (tests/step/test_passes.c), its model FLOP are the same.
+/* Passes: optimisations that rewrite a step program. One file each; every pass keeps the mathematics, but for those whose name is a
+ * precision (fp8): losses, gradients and updated weights are those of the plain program up to rounding (tests/step/test_passes.c).
+ * Model FLOP are the same for all.
  *
  * What a program asks for stands in its p->run.pass (struct fo_passes, program.h): 0 means off. Programs that share a store
  * (training, evaluation, a sample) are built with the same choice, because some passes change weights and their state; a pass
@@ -100,5 +101,9 @@ FO_CHECKED fo_status fo_pass_choose(const struct fo_model *m, const struct fo_as
 FO_CHECKED fo_status fo_pass_choose_run(const struct fo_run *r, const struct fo_model *m, int64_t budget_bytes, struct fo_choice *out);
 fo_status fo_pass_master_legal(const struct fo_program *p), fo_pass_master(struct fo_program *p);
 fo_status fo_pass_moments_legal(const struct fo_program *p), fo_pass_moments(struct fo_program *p);
+fo_status fo_pass_fp8_legal(const struct fo_program *p);
+fo_status fo_pass_fp8(struct fo_program *p);
+fo_status fo_pass_fp8_precompute_legal(const struct fo_program *p);
+fo_status fo_pass_fp8_precompute(struct fo_program *p);
 
 #endif

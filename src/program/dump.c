@@ -57,11 +57,15 @@ const struct fo_pass_field fo_pass_field[] = {
 	{ "master", offsetof(struct fo_passes, master) },
 	{ "moments", offsetof(struct fo_passes, moments) },
 	{ "rounding", offsetof(struct fo_passes, rounding) },
+	{ "fp8", offsetof(struct fo_passes, fp8) },
+	{ "fp8-history", offsetof(struct fo_passes, fp8_history) },
+	{ "fp8-scale-precompute", offsetof(struct fo_passes, fp8_precompute) },
 };
 const int fo_pass_fields = sizeof fo_pass_field / sizeof *fo_pass_field;
 
 /* Values that have names. */
 static const char *const rounding_name[FO_ROUND_COUNT] = { "nearest", "stochastic" };
+static const char *const fp8_name[FO_FP8_COUNT] = { "off", "current", "delayed", "rowwise", "rowwise-hp" };
 static const struct {
 	size_t offset;
 	const char *const *name;
@@ -70,6 +74,7 @@ static const struct {
 	{ offsetof(struct fo_passes, master), fo_master_name, FO_MASTER_COUNT },
 	{ offsetof(struct fo_passes, moments), fo_moments_name, FO_MOMENTS_COUNT },
 	{ offsetof(struct fo_passes, rounding), rounding_name, FO_ROUND_COUNT },
+	{ offsetof(struct fo_passes, fp8), fp8_name, FO_FP8_COUNT },
 };
 
 void fo_pass_value_text(size_t offset, int64_t value, struct fo_str *out)

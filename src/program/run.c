@@ -112,6 +112,13 @@ const struct fo_opt fo_run_options[] = {
 		    "auto|none|selective|full"),
 	FO_OPT_INT(R, recompute_layers, "pass.recompute-layers", "N", "0", 0, 10000, "layers",
 		   "selective and full: only in the first N layers; 0: in all"),
+	FO_OPT_ENUM(R, fp8, "pass.fp8", "off",
+		    "factors of the layers' products in fp8: scales per tensor (current, or delayed by past maxima) or per row (hp: weight gradients keep their precision)",
+		    "off|current|delayed|rowwise|rowwise-hp"),
+	FO_OPT_INT(R, fp8_history, "pass.fp8-history", "N", "1024", 1, FO_FP8_HISTORY_MAX, "steps",
+		   "delayed: whose largest maximum makes the scale"),
+	FO_OPT_ENUM(R, fp8_precompute, "pass.fp8-scale-precompute", "no",
+		    "fp8: weights are scaled and cast once, behind their optimizer step, and kept", "no|yes"),
 	FO_OPT_TEXT(R, program_file, "program.file", "PATH", "",
 		    "run this dumped step program instead of lowering the model"),
 	FO_OPT_END
@@ -216,6 +223,9 @@ static struct fo_passes passes_of(const struct fo_run *r)
 		.fuse_loss = r->fuse_loss,
 		.recompute = recompute[r->recompute],
 		.fuse_elementwise = !r->fuse_elementwise,
+		.fp8 = r->fp8,
+		.fp8_history = r->fp8 == FO_FP8_DELAYED ? r->fp8_history : 0,
+		.fp8_precompute = r->fp8 && r->fp8_precompute,
 	};
 	c.recompute_layers = c.recompute ? r->recompute_layers : 0;
 	return c;

@@ -46,6 +46,9 @@ struct fo_run {
 	int fuse_elementwise;
 	int recompute;                /* enum fo_run_recompute */
 	int64_t recompute_layers;     /* the first ones; 0: all */
+	int fp8;                      /* enum fo_fp8 */
+	int64_t fp8_history;
+	int fp8_precompute; /* 0 no, 1 yes */
 };
 
 extern const struct fo_opt fo_run_options[];

@@ -38,6 +38,10 @@ RUN(xent, 0)
 RUN(xent_fwd, 0)
 RUN(sumsq, 0)
 RUN(adamw, 0)
+RUN(amax, 0)
+RUN(fp8_scale, 0)
+RUN(fp8_cast, 0)
+RUN(fp8_push, 0)
 WS(matmul)
 WS(attention)
 WS(attention_bwd)
@@ -71,6 +75,10 @@ static const struct fo_kernel table[FO_OP_COUNT] = {
 	[FO_OP_sumsq] = { .run = run_sumsq, .ws = ws_sumsq },
 	[FO_OP_clip] = { .run = fo_ref_f64_clip },
 	[FO_OP_adamw] = { .run = run_adamw },
+	[FO_OP_amax] = { .run = run_amax },
+	[FO_OP_fp8_scale] = { .run = run_fp8_scale },
+	[FO_OP_fp8_cast] = { .run = run_fp8_cast },
+	[FO_OP_fp8_push] = { .run = run_fp8_push },
 };
 
 static bool have(void) { return true; }
