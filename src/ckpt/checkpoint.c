@@ -431,6 +431,25 @@ done:
 	return st == FO_OK ? st : fo_wrap(st, "cannot load checkpoint '%s'", path);
 }
 
+/* Entries of the file that must be asked for: a memory that this run does not keep is left behind. */
+static size_t required(const struct fo_st_file *f)
+{
+	size_t n = 0;
+	for (size_t i = 0; i < f->n; i++)
+		n += strncmp(f->entry[i].name, "state.", 6) != 0;
+	return n;
+}
+
+static fo_status read_tensor(const struct fo_st_file *f, const char *path, const struct fo_st_tensor *t)
+{
+	if (!t->optional || fo_st_find(f, t->name))
+		return fo_st_copy(f, path, t);
+	size_t size = fo_dtype_bytes(t->dtype);
+	for (int64_t r = 0; r < t->rows; r++)
+		memset((char *)t->data + (size_t)(r * t->ld) * size, 0, (size_t)t->cols * size);
+	return FO_OK;
+}
+
 static fo_status read_file(const char *dir, const char *file, const struct fo_st_tensor *t, size_t n)
 {
 	struct fo_arena a = { 0 };
@@ -439,11 +458,14 @@ static fo_status read_file(const char *dir, const char *file, const struct fo_st
 	fo_status st = fo_st_open(&f, path);
 	if (st == FO_OK) {
 		/* One tensor more would be forgotten at the next save: a tied model over an untied one's checkpoint. */
-		if (f.n != n)
-			st = fo_hint(fo_fail(FO_EFORMAT, "'%s' has %zu tensors, this model has %zu", path, f.n, n),
+		size_t want = 0, have = required(&f);
+		for (size_t i = 0; i < n; i++)
+			want += !t[i].optional;
+		if (have != want)
+			st = fo_hint(fo_fail(FO_EFORMAT, "'%s' has %zu tensors, this model has %zu", path, have, want),
 				     "another model needs another run.dir; --model.weights=DIR starts from weights alone");
 		for (size_t i = 0; i < n && st == FO_OK; i++)
-			st = fo_st_copy(&f, path, &t[i]);
+			st = read_tensor(&f, path, &t[i]);
 		fo_st_close(&f);
 	}
 	fo_arena_fini(&a);

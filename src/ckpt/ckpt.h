@@ -20,6 +20,7 @@ struct fo_st_tensor {
 	char name[96];
 	uint8_t dtype;
 	bool vector;
+	bool optional; /* of a checkpoint: where the file has none it is zeros. Its name begins with "state." */
 	int64_t rows, cols, ld;
 	void *data;
 	int16_t *low; /* not NULL, for reading into bf16: data becomes the upper, this (of the same ld) the low halves of the fp32

@@ -18,6 +18,7 @@
 #define FO_KERNEL_KERNEL_H
 
 #include "base/err.h"
+#include "base/fp8.h"
 #include "program/program.h"
 
 struct fo_tensor {

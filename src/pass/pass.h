@@ -1,5 +1,6 @@
-/* Passes: optimisations that rewrite a step program. One file each; every pass keeps the mathematics: losses, gradients and
- * updated weights are those of the plain program up to rounding (tests/step/test_passes.c), its model FLOP are the same.
+/* Passes: optimisations that rewrite a step program. One file each; every pass keeps the mathematics, but for those whose name is a
+ * precision (fp8): losses, gradients and updated weights are those of the plain program up to rounding (tests/step/test_passes.c).
+ * Model FLOP are the same for all.
  *
  * What a program asks for stands in its p->run.pass (struct fo_passes, program.h): 0 means off. Programs that share a store
  * (training, evaluation, a sample) are built with the same choice, because some passes change weights and their state; a pass
@@ -103,5 +104,9 @@ fo_status fo_pass_moments_legal(const struct fo_program *p), fo_pass_moments(str
 fo_status fo_pass_fused_optimizer(struct fo_program *p);
 fo_status fo_pass_optimizer_in_backward_legal(const struct fo_program *p);
 fo_status fo_pass_optimizer_in_backward(struct fo_program *p);
+fo_status fo_pass_fp8_legal(const struct fo_program *p);
+fo_status fo_pass_fp8(struct fo_program *p);
+fo_status fo_pass_fp8_precompute_legal(const struct fo_program *p);
+fo_status fo_pass_fp8_precompute(struct fo_program *p);
 
 #endif

@@ -60,11 +60,15 @@ const struct fo_pass_field fo_pass_field[] = {
 	{ "fused-optimizer", offsetof(struct fo_passes, fused_optimizer) },
 	{ "optimizer-in-backward", offsetof(struct fo_passes, optimizer_in_backward) },
 	{ "previous-norm", offsetof(struct fo_passes, previous_norm) },
+	{ "fp8", offsetof(struct fo_passes, fp8) },
+	{ "fp8-history", offsetof(struct fo_passes, fp8_history) },
+	{ "fp8-scale-precompute", offsetof(struct fo_passes, fp8_precompute) },
 };
 const int fo_pass_fields = sizeof fo_pass_field / sizeof *fo_pass_field;
 
 /* Values that have names. */
 static const char *const rounding_name[FO_ROUND_COUNT] = { "nearest", "stochastic" };
+static const char *const fp8_name[FO_FP8_COUNT] = { "off", "current", "delayed", "rowwise", "rowwise-hp" };
 static const struct {
 	size_t offset;
 	const char *const *name;
@@ -73,6 +77,7 @@ static const struct {
 	{ offsetof(struct fo_passes, master), fo_master_name, FO_MASTER_COUNT },
 	{ offsetof(struct fo_passes, moments), fo_moments_name, FO_MOMENTS_COUNT },
 	{ offsetof(struct fo_passes, rounding), rounding_name, FO_ROUND_COUNT },
+	{ offsetof(struct fo_passes, fp8), fp8_name, FO_FP8_COUNT },
 };
 
 void fo_pass_value_text(size_t offset, int64_t value, struct fo_str *out)

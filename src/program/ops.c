@@ -9,13 +9,13 @@ const char *const fo_category_name[FO_CAT_COUNT] = {
 	"loss",   "optimizer",         "communication",      "host",
 };
 const char *const fo_access_name[] = { "read", "def", "part", "update", "acc", "take" };
-const char *const fo_dtype_name[FO_DTYPE_COUNT] = { "f32", "bf16", "f64", "i32", "i16" };
+const char *const fo_dtype_name[FO_DTYPE_COUNT] = { "f32", "bf16", "f64", "i32", "i16", "e4m3", "e5m2" };
 const char *const fo_lane_name[FO_LANE_COUNT] = {
 	"compute",      "host",          "copy",          "tp", "gather", "reduce", "recv_forward",
 	"send_forward", "recv_backward", "send_backward",
 };
 const char *const fo_phase_name[FO_PHASE_COUNT] = {
-	"forward", "backward", "wgrad", "recompute", "optimizer", "transfer"
+	"forward", "backward", "wgrad", "recompute", "optimizer", "transfer", "derive"
 };
 const char *const fo_port_name[FO_PORT_COUNT] = { "none", "batch", "hyper", "loss", "logits", "chunk" };
 const char *const fo_role_name[FO_ROLE_COUNT] = { "forward", "backward", "wgrad", "optimizer",
@@ -59,6 +59,13 @@ static struct fo_cost cost_embed(const struct fo_program *p, const struct fo_op 
 	double rows = (double)x->nr * x->nc * (double)fo_dtype_bytes(p->buf[table->buf].dtype);
 	return (struct fo_cost){ .bytes = operand_bytes(p, &o->arg[0]) + operand_bytes(p, x) +
 					  (table->access == FO_ACC ? 2 : 1) * rows };
+}
+
+/* The tensor is looked at in a run's first step alone. */
+static struct fo_cost cost_fp8_scale(const struct fo_program *p, const struct fo_op *o, double pairs)
+{
+	(void)pairs;
+	return (struct fo_cost){ .bytes = operand_bytes(p, &o->arg[0]) + operand_bytes(p, &o->arg[1]) };
 }
 
 static void matmul_dims(const struct fo_op *o, int64_t *m, int64_t *n, int64_t *k)
@@ -400,14 +407,68 @@ static const char *check_norm(const struct fo_op *o)
 		       : "x, rstd, g, dy, dx disagree";
 }
 
-static const char *check_shapes(const struct fo_op *o)
+/* Scales of x: one, or one for each row or column. */
+static bool is_scale(const struct fo_operand *s, const struct fo_operand *x)
+{
+	return is(s, 1, 1) || is(s, x->nr, 1) || is(s, 1, x->nc);
+}
+
+static const char *check_matmul(const struct fo_op *o)
 {
 	const struct fo_operand *a = o->arg;
 	int64_t m, n, k;
+	matmul_dims(o, &m, &n, &k);
+	if ((o->attr.tb ? a[1].nc : a[1].nr) != k || !is(&a[2], m, n))
+		return "m, n, k disagree";
+	if (o->n < 5)
+		return o->n == 3 ? NULL : "one scale without the other";
+	bool sa = is(&a[3], 1, 1) || (o->attr.ta ? is(&a[3], 1, m) : is(&a[3], m, 1)),
+	     sb = is(&a[4], 1, 1) || (o->attr.tb ? is(&a[4], n, 1) : is(&a[4], 1, n));
+	return sa && sb ? NULL : "scales do not lie along the lines of their operands";
+}
+
+/* fp8 numbers are operands of products, each with its scale, and what casts make; scales are f32. Kernels rely on it. */
+static const char *check_fp8(const struct fo_program *p, const struct fo_op *o)
+{
+#define TYPE(i) (p->buf[o->arg[i].buf].dtype)
+	bool product = o->kind == FO_OP_matmul, cast = o->kind == FO_OP_fp8_cast;
+	for (int i = 0; i < o->n; i++)
+		if (fo_dtype_fp8(TYPE(i)) && !(product && i < 2) && !(cast && i == 2))
+			return "fp8 numbers without their scale";
+	if (product && (fo_dtype_fp8(TYPE(0)) != (o->n == 5) || fo_dtype_fp8(TYPE(1)) != (o->n == 5)))
+		return "both factors are fp8 and have scales, or neither";
+	if (product && o->n == 5 && TYPE(0) == FO_E5M2 && TYPE(1) == FO_E5M2)
+		return "one of two fp8 factors must be e4m3";
+	if (cast && !fo_dtype_fp8(TYPE(2)))
+		return "a cast makes fp8 numbers";
+	bool f32 = true;
 	switch ((enum fo_op_kind)o->kind) {
-	case FO_OP_matmul:
-		matmul_dims(o, &m, &n, &k);
-		return (o->attr.tb ? a[1].nc : a[1].nr) == k && is(&a[2], m, n) ? NULL : "m, n, k disagree";
+	case FO_OP_matmul: f32 = o->n < 5 || (TYPE(3) == FO_F32 && TYPE(4) == FO_F32); break;
+	case FO_OP_amax: f32 = TYPE(1) == FO_F32; break;
+	case FO_OP_fp8_scale:
+	case FO_OP_fp8_push: f32 = TYPE(0) == FO_F32 && TYPE(1) == FO_F32; break;
+	case FO_OP_fp8_cast: f32 = TYPE(1) == FO_F32 && (o->n < 4 || TYPE(3) == FO_F32); break;
+	default: break;
+	}
+	return f32 ? NULL : "maxima and scales must be f32";
+#undef TYPE
+}
+
+static const char *check_shapes(const struct fo_op *o)
+{
+	const struct fo_operand *a = o->arg;
+	switch ((enum fo_op_kind)o->kind) {
+	case FO_OP_matmul: return check_matmul(o);
+	case FO_OP_amax: return is_scale(&a[1], &a[0]) ? NULL : "amax must be (1,1), (R,1) or (1,C)";
+	case FO_OP_fp8_scale:
+		if (!(o->attr.value > 0))
+			return "the largest number of a format is above 0";
+		return (a[0].nr == 1 && is(&a[1], 1, 1)) || (o->n < 3 && same(&a[0], &a[1])) ? NULL : "amax and sx disagree";
+	case FO_OP_fp8_cast:
+		return is_scale(&a[1], &a[0]) && same(&a[0], &a[2]) && (o->n < 4 || is(&a[3], 1, 1)) ? NULL
+												   : "x, sx, y, amax disagree";
+	case FO_OP_fp8_push:
+		return is(&a[0], a[1].nr, 1) && is(&a[2], 1, 2) ? NULL : "amax, history and scale disagree";
 	case FO_OP_attention:
 	case FO_OP_attention_bwd: return check_attention(o);
 	case FO_OP_attention_cached: return check_attention_cached(o);
@@ -603,8 +664,11 @@ const char *fo_op_check(const struct fo_program *p, const struct fo_op *o)
 			return "rectangle lies outside its buffer";
 		if (a->access > FO_TAKE || !(f->operand[i].modes & 1 << a->access))
 			return "access mode is not one the operation knows";
-		if (is_index_operand(o, i) != (b->dtype == FO_I32) || (f->cls == FO_CLASS_HOST && b->dtype == FO_I16))
+		if (is_index_operand(o, i) != (b->dtype == FO_I32) ||
+		    (f->cls == FO_CLASS_HOST && (b->dtype == FO_I16 || fo_dtype_fp8(b->dtype))))
 			return "operand has the wrong data type";
+		if (o->phase == FO_DERIVE && (is_index_operand(o, i) || f->cls == FO_CLASS_HOST))
+			return "only numbers are made of weights alone";
 		if (is_index_operand(o, i) || f->cls == FO_CLASS_HOST)
 			continue;
 		if (always_f64(o, i) ? b->dtype != FO_F64 : wide >= 0 && wide != (b->dtype == FO_F64))
@@ -615,6 +679,8 @@ const char *fo_op_check(const struct fo_program *p, const struct fo_op *o)
 	if (f->cls == FO_CLASS_HOST)
 		return check_port(p, o);
 	const char *why = check_state(p, o);
+	if (!why)
+		why = check_fp8(p, o);
 	if (!why)
 		why = check_index_range(p, o);
 	return why ? why : check_shapes(o);

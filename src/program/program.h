@@ -77,9 +77,13 @@ int fo_op_operand_row(enum fo_op_kind kind, int i);
 /* ---- data types, layouts, places ---- */
 
 /* I16: low halves of split fp32 numbers (kernel/round.h), nothing else. */
-enum fo_dtype { FO_F32, FO_BF16, FO_F64, FO_I32, FO_I16, FO_DTYPE_COUNT };
+enum fo_dtype { FO_F32, FO_BF16, FO_F64, FO_I32, FO_I16, FO_E4M3, FO_E5M2, FO_DTYPE_COUNT };
 extern const char *const fo_dtype_name[FO_DTYPE_COUNT];
-static inline size_t fo_dtype_bytes(int t) { return t == FO_BF16 || t == FO_I16 ? 2 : t == FO_F64 ? 8 : 4; }
+static inline bool fo_dtype_fp8(int t) { return t == FO_E4M3 || t == FO_E5M2; }
+static inline size_t fo_dtype_bytes(int t)
+{
+	return fo_dtype_fp8(t) ? 1 : t == FO_BF16 || t == FO_I16 ? 2 : t == FO_F64 ? 8 : 4;
+}
 
 /* How a buffer's elements lie in memory. Another layout of the same values is another buffer. Only row-major exists so far;
  * panel, VNNI and transposed forms come with the layout pass. */
@@ -118,7 +122,8 @@ enum fo_lane {
 };
 extern const char *const fo_lane_name[FO_LANE_COUNT];
 
-enum fo_phase { FO_FORWARD, FO_BACKWARD, FO_WGRAD, FO_RECOMPUTE, FO_OPTIMIZER, FO_TRANSFER, FO_PHASE_COUNT };
+/* DERIVE: makes what persists of weights alone. The executor does it, too, when weights were changed from outside. */
+enum fo_phase { FO_FORWARD, FO_BACKWARD, FO_WGRAD, FO_RECOMPUTE, FO_OPTIMIZER, FO_TRANSFER, FO_DERIVE, FO_PHASE_COUNT };
 extern const char *const fo_phase_name[FO_PHASE_COUNT];
 
 /* ---- the program ---- */
@@ -263,7 +268,14 @@ struct fo_passes {
 	int64_t optimizer_in_backward;    /* 1: yes */
 	/* Not a pass, lowering does it. 1: the bound on the gradient norm applies to that of the step before (FO_HYPER_LAST_NORM). */
 	int64_t previous_norm;
+	int64_t fp8;                      /* enum fo_fp8 */
+	int64_t fp8_history;              /* delayed: steps that are remembered */
+	int64_t fp8_precompute;           /* 1: yes */
 };
+/* Scales of fp8 factors: per tensor, of the numbers themselves or of the maxima of past steps; or per row (column). ROWWISE_HP: weight
+ * gradients are products of unrounded factors. */
+enum fo_fp8 { FO_FP8_OFF, FO_FP8_CURRENT, FO_FP8_DELAYED, FO_FP8_ROWWISE, FO_FP8_ROWWISE_HP, FO_FP8_COUNT };
+enum { FO_FP8_HISTORY_MAX = 65536 };
 struct fo_pass_field {
 	const char *name;
 	size_t offset; /* of an int64_t in struct fo_passes */

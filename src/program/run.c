@@ -116,6 +116,13 @@ const struct fo_opt fo_run_options[] = {
 	FO_OPT_ENUM(R, fused_optimizer, "pass.fused-optimizer", "yes", "one operation steps many tensors", "yes|no"),
 	FO_OPT_ENUM(R, optimizer_in_backward, "pass.optimizer-in-backward", "no",
 		    "update a layer's weights as soon as its gradients are complete: less memory", "yes|no"),
+	FO_OPT_ENUM(R, fp8, "pass.fp8", "off",
+		    "factors of the layers' products in fp8: scales per tensor (current, or delayed by past maxima) or per row (hp: weight gradients keep their precision)",
+		    "off|current|delayed|rowwise|rowwise-hp"),
+	FO_OPT_INT(R, fp8_history, "pass.fp8-history", "N", "1024", 1, FO_FP8_HISTORY_MAX, "steps",
+		   "delayed: whose largest maximum makes the scale"),
+	FO_OPT_ENUM(R, fp8_precompute, "pass.fp8-scale-precompute", "no",
+		    "fp8: weights are scaled and cast once, behind their optimizer step, and kept", "no|yes"),
 	FO_OPT_TEXT(R, program_file, "program.file", "PATH", "",
 		    "run this dumped step program instead of lowering the model"),
 	FO_OPT_END
@@ -226,16 +233,16 @@ static struct fo_passes passes_of(const struct fo_run *r)
 		.fuse_loss = r->fuse_loss,
 		.recompute = recompute[r->recompute],
 		.fuse_elementwise = !r->fuse_elementwise,
+		.fp8 = r->fp8,
+		.fp8_history = r->fp8 == FO_FP8_DELAYED ? r->fp8_history : 0,
+		.fp8_precompute = r->fp8 && r->fp8_precompute,
+		.fused_optimizer = !r->fused_optimizer,
+		.optimizer_in_backward = !r->optimizer_in_backward,
+		/* Without a bound it does not matter whose norm it would be. */
+		.previous_norm = r->clip_norm == 1 || (!r->optimizer_in_backward && r->clip == 0),
 	};
 	c.recompute_layers = c.recompute ? r->recompute_layers : 0;
 	return c;
-	return (struct fo_passes){ .merge_qkv = !r->merge_qkv,
-				   .merge_gate_up = !r->merge_gate_up,
-				   .fuse_loss = r->fuse_loss,
-				   .fused_optimizer = !r->fused_optimizer,
-				   .optimizer_in_backward = !r->optimizer_in_backward,
-				   /* Without a bound it does not matter whose norm it would be. */
-				   .previous_norm = r->clip_norm == 1 || (!r->optimizer_in_backward && r->clip == 0) };
 }
 
 struct fo_lowering fo_run_lowering(const struct fo_run *r, enum fo_mode mode)

@@ -109,7 +109,7 @@ static fo_status check_homes(const struct fo_program *p)
 		for (int k = 0; k < 5; k++) {
 			int home = k == 0 ? FO_HOME_PARAM : k < 4 ? FO_HOME_STATE : FO_HOME_GRAD;
 			if (buf[k] < 0 ? k == 0 : p->buf[buf[k]].home != home || p->buf[buf[k]].dtype == FO_I32 ||
-						 (k != 1 && p->buf[buf[k]].dtype == FO_I16))
+						 (k != 1 && p->buf[buf[k]].dtype == FO_I16) || fo_dtype_fp8(p->buf[buf[k]].dtype))
 				return fo_fail(FO_EBUG,
 					       "parameter '%s': its weight, state or gradient has no buffer, or one of "
 					       "another kind",

@@ -51,6 +51,7 @@ struct fo_exec {
 	int64_t generation; /* steps begun; guarded by lock */
 	int running;        /* helper lanes still in this step; guarded by lock */
 	bool quit;
+	bool derived; /* what is made of weights alone is up to date */
 	_Atomic bool failed;
 	struct fo_err error; /* guarded by lock */
 };
@@ -199,8 +200,22 @@ static void *lane_thread(void *arg)
 	}
 }
 
+void fo_exec_weights_changed(struct fo_exec *e) { e->derived = false; }
+
+static fo_status derive(struct fo_exec *e)
+{
+	for (int i = 0; i < e->u.n && !e->derived; i++) {
+		const struct fo_op *o = fo_instance_op(e->p, &e->u, i);
+		if (o->phase == FO_DERIVE)
+			FO_TRY(run_instance(e, &e->lane[o->lane], i));
+	}
+	e->derived = true;
+	return FO_OK;
+}
+
 fo_status fo_exec_step(struct fo_exec *e, int32_t step)
 {
+	FO_TRY(derive(e));
 	pthread_mutex_lock(&e->lock);
 	for (int l = 0; l < FO_LANE_COUNT; l++) {
 		atomic_store(&e->lane[l].done, -1);
@@ -222,6 +237,7 @@ fo_status fo_exec_step(struct fo_exec *e, int32_t step)
 
 fo_status fo_exec_step_in_order(struct fo_exec *e, const int *order)
 {
+	FO_TRY(derive(e));
 	/* Each with the threads and workspace of its own lane: that is what was asked for its kernel. */
 	for (int i = 0; i < e->u.n; i++)
 		FO_TRY(run_instance(e, &e->lane[fo_instance_op(e->p, &e->u, order[i])->lane], order[i]));
@@ -264,6 +280,8 @@ static bool find_nonfinite(const struct fo_tensor *t, struct fo_exec_fault *f)
 			int64_t at = r * t->ld + c;
 			double v = t->dtype == FO_F64    ? ((const double *)t->data)[at]
 				   : t->dtype == FO_BF16 ? (double)fo_bf16_to_f32(((const uint16_t *)t->data)[at])
+				   : t->dtype == FO_E4M3 ? (double)fo_e4m3_to_f32(((const uint8_t *)t->data)[at])
+				   : t->dtype == FO_E5M2 ? (double)fo_e5m2_to_f32(((const uint8_t *)t->data)[at])
 							 : (double)((const float *)t->data)[at];
 			if (isfinite(v))
 				continue;

@@ -28,7 +28,9 @@ void *fo_store_find(const struct fo_store *s, const char *buffer, int layer, con
  * for every sharding. Master copies first, weights rounded from them. */
 void fo_store_init(struct fo_store *s, const struct fo_program *p, uint64_t seed);
 /* Visits each logical tensor of each layer: weight, master, m, v. name has the layer's number filled in. which: 0 weight, 1
- * master (of dtype I16: the low halves that complete the weight), 2 m, 3 v; data is the rectangle's first element, ld its row length in elements. */
+ * master (of dtype I16: the low halves that complete the weight), 2 m, 3 v; data is the rectangle's first element, ld its row length in
+ * elements. Then (4) what a training step remembers beside them, "fp8.history.3" of layer 3: buffers of state that belong to no
+ * parameter and are not derived from weights. */
 struct fo_store_tensor {
 	char name[80];
 	int which;
@@ -63,6 +65,9 @@ FO_CHECKED fo_status fo_exec_new(struct fo_exec **out, const struct fo_program *
 				 const struct fo_exec_options *o, fo_port_fn *port, void *ctx, struct fo_exec *share);
 void fo_exec_free(struct fo_exec *e);
 FO_CHECKED fo_status fo_exec_step(struct fo_exec *e, int32_t step);
+/* Weights were changed from outside (initialised, loaded) since the last step: the next one makes first what is kept of them in
+ * another form (phase derive). The first step of an executor does so in any case. */
+void fo_exec_weights_changed(struct fo_exec *e);
 /* Runs the instances in this order (a permutation) on the calling thread, ignoring waits: how tests prove that waits matter. */
 FO_CHECKED fo_status fo_exec_step_in_order(struct fo_exec *e, const int *order);
 

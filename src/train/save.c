@@ -287,6 +287,7 @@ fo_status fo_session_go_back(struct fo_session *s, bool *found)
 	*found = st == FO_OK && path;
 	if (*found) {
 		st = fo_ckpt_read(path, s->tensors.weight, s->tensors.weights, s->tensors.state, s->tensors.states);
+		fo_exec_weights_changed(s->exec);
 		s->torn = st != FO_OK; /* weights of two moments */
 	}
 	if (*found && st == FO_OK) {

@@ -211,6 +211,39 @@ void fo_param_name(const struct fo_param *pr, int layer, char *out, size_t size)
 		snprintf(out, size, "%s", pr->name);
 }
 
+/* Does buffer b belong to a parameter, or is it made of weights alone? */
+static bool comes_with_weights(const struct fo_program *p, int b)
+{
+	for (int q = 0; q < p->nparam; q++)
+		if (p->param[q].master == b || p->param[q].m == b || p->param[q].v == b)
+			return true;
+	for (int k = 0; k < p->nblock; k++)
+		for (int i = 0; i < p->block[k].n; i++)
+			for (int a = 0; a < p->block[k].op[i].n; a++)
+				if (p->block[k].op[i].phase == FO_DERIVE && p->block[k].op[i].arg[a].buf == b)
+					return true;
+	return false;
+}
+
+static fo_status visit_memory(struct fo_store *s, const struct fo_program *p, fo_store_visit_fn *fn, void *ctx)
+{
+	for (int i = 0; i < p->nbuf; i++) {
+		const struct fo_buffer *b = &p->buf[i];
+		if (b->home != FO_HOME_STATE || comes_with_weights(p, i))
+			continue;
+		for (int l = 0; l < (b->axes & FO_PER_LAYER ? (int)p->model.layers : 1); l++) {
+			struct fo_store_tensor t = {
+				.which = 4, .rows = b->rows, .cols = b->cols, .ld = b->cols, .dtype = b->dtype
+			};
+			t.data = fo_store_find(s, b->name, l, NULL);
+			snprintf(t.name, sizeof t.name, "%s.%d", b->name, l);
+			if (t.data)
+				FO_TRY(fn(ctx, &t));
+		}
+	}
+	return FO_OK;
+}
+
 fo_status fo_store_visit(struct fo_store *s, const struct fo_program *p, fo_store_visit_fn *fn, void *ctx)
 {
 	for (int q = 0; q < p->nparam; q++) {
@@ -231,5 +264,5 @@ fo_status fo_store_visit(struct fo_store *s, const struct fo_program *p, fo_stor
 				FO_TRY(fn(ctx, &t));
 			}
 	}
-	return FO_OK;
+	return p->run.mode == FO_MODE_TRAIN ? visit_memory(s, p, fn, ctx) : FO_OK;
 }

@@ -20,9 +20,10 @@ static struct fo_st_tensor tensor_of(const struct fo_store_tensor *s, const char
 
 static fo_status add_tensor(void *ctx, const struct fo_store_tensor *s)
 {
-	static const char *const prefix[] = { "", "master.", "m.", "v." };
+	static const char *const prefix[] = { "", "master.", "m.", "v.", "state." };
 	struct fo_tensors *l = ctx;
 	struct fo_st_tensor t = tensor_of(s, s->dtype == FO_I16 ? "low." : prefix[s->which]);
+	t.optional = s->which == 4;
 	if (s->which == 0) {
 		fo_array_room(&l->weight, &l->weight_cap, l->weights, sizeof t);
 		l->weight[l->weights++] = t;

@@ -14,6 +14,7 @@ extern const struct fo_kernel_set fo_kernels_wide;
 #include "kernel/x86/attention.inc"
 #include "kernel/x86/attention_cached.inc"
 #include "kernel/x86/elementwise.inc"
+#include "kernel/x86/fp8.inc"
 #include "kernel/x86/loss.inc"
 #include "kernel/x86/matmul.inc"
 #include "kernel/x86/optimizer.inc"
@@ -29,7 +30,7 @@ extern const struct fo_kernel_set fo_kernels_wide;
 
 #include <cmocka.h>
 
-enum { CASES = 256 };
+enum { CASES = 512 };
 
 static void check(const struct fo_num_case *c)
 {

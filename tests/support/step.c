@@ -103,6 +103,8 @@ double step_get(const void *data, int dtype, int64_t i)
 	return dtype == FO_F64    ? ((const double *)data)[i]
 	       : dtype == FO_BF16 ? (double)fo_bf16_to_f32(((const uint16_t *)data)[i])
 	       : dtype == FO_I16  ? (double)((const int16_t *)data)[i]
+	       : dtype == FO_E4M3 ? (double)fo_e4m3_to_f32(((const uint8_t *)data)[i])
+	       : dtype == FO_E5M2 ? (double)fo_e5m2_to_f32(((const uint8_t *)data)[i])
 				  : (double)((const float *)data)[i];
 }
 
@@ -183,7 +185,11 @@ void step_rig_free(struct step_rig *r)
 	free(r->logits);
 }
 
-void step_rig_load(struct step_rig *r, const char *dir) { must(fo_store_load(r->store, &r->program, dir)); }
+void step_rig_load(struct step_rig *r, const char *dir)
+{
+	must(fo_store_load(r->store, &r->program, dir));
+	fo_exec_weights_changed(r->exec);
+}
 
 static fo_status hash_tensor(void *ctx, const struct fo_store_tensor *t)
 {
@@ -232,6 +238,7 @@ void step_rig_restore(struct step_rig *r, const void *saved)
 {
 	struct copying c = { .at = (unsigned char *)saved, .restore = true };
 	must(fo_store_visit(r->store, &r->program, copy_tensor, &c));
+	fo_exec_weights_changed(r->exec);
 }
 
 char *step_golden(char buf[512], const char *dir, const char *file)

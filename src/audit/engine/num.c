@@ -52,6 +52,8 @@ double fo_num_get(const struct fo_tensor *t, int64_t r, int64_t c)
 	case FO_F32: return ((const float *)t->data)[i];
 	case FO_F64: return ((const double *)t->data)[i];
 	case FO_I16: return ((const int16_t *)t->data)[i];
+	case FO_E4M3: return fo_e4m3_to_f32(((const uint8_t *)t->data)[i]);
+	case FO_E5M2: return fo_e5m2_to_f32(((const uint8_t *)t->data)[i]);
 	default: return ((const int32_t *)t->data)[i];
 	}
 }
@@ -65,6 +67,8 @@ void fo_num_set(const struct fo_tensor *t, int64_t r, int64_t c, double x)
 	case FO_F32: ((float *)t->data)[i] = (float)x; break;
 	case FO_F64: ((double *)t->data)[i] = x; break;
 	case FO_I16: ((int16_t *)t->data)[i] = (int16_t)x; break;
+	case FO_E4M3: ((uint8_t *)t->data)[i] = fo_e4m3_from_f32((float)x); break;
+	case FO_E5M2: ((uint8_t *)t->data)[i] = fo_e5m2_from_f32((float)x); break;
 	default: ((int32_t *)t->data)[i] = (int32_t)x; break;
 	}
 }
@@ -480,7 +484,12 @@ bool fo_num_check_naive(const struct fo_num_case *c, struct fo_num_margin *margi
 											      t.in.call.arg[i].cols));
 	for (int i = 0; i < c->call.n && ok; i++) {
 		const struct fo_tensor *out = &t.naive.call.arg[i];
-		double unit = out->dtype == FO_BF16 ? 0x1p-9 : out->dtype == FO_F64 ? 0x1p-53 : 0x1p-24, bound;
+		double unit = out->dtype == FO_E5M2   ? 0x1p-3
+			      : out->dtype == FO_E4M3 ? 0x1p-4
+			      : out->dtype == FO_BF16 ? 0x1p-9
+			      : out->dtype == FO_F64  ? 0x1p-53
+						      : 0x1p-24,
+		       bound;
 		struct fo_num_error e;
 
 		if (!fo_access_writes(c->spec[i].access))

@@ -72,6 +72,70 @@ static void list_matmul(struct list *l)
 		}
 }
 
+/* Products of fp8 factors, scales of all or of each line; maxima, scales, casts, histories. In double precision nothing is fp8:
+ * numbers are what they stand for, and a cast does not round. */
+static void list_fp8(struct list *l)
+{
+	static const struct {
+		int m, n, k;
+	} shape[] = { { 1, 1, 1 }, { 3, 71, 40 }, { 37, 45, 29 }, { 130, 33, 300 }, { 5, 257, 64 }, { 67, 65, 1040 } };
+	bool f64 = l->dtype == FO_F64;
+
+	for (size_t s = 0; s < sizeof shape / sizeof *shape; s++)
+		for (int t = 0; t < 8; t++) {
+			int64_t m = shape[s].m, n = shape[s].n, k = shape[s].k;
+			int ta = t >> 1 & 1, tb = t & 1, lines = t >> 2, acc = s & 1;
+			struct fo_num_case *c = next(l, FO_OP_matmul);
+
+			fo_num_case_arg(c, f64 ? FO_F64 : lines ? FO_E4M3 : FO_E5M2, ta ? k : m, ta ? m : k, FO_READ, FO_NUM_NORMAL, 64, 0);
+			fo_num_case_arg(c, f64 ? FO_F64 : FO_E4M3, tb ? n : k, tb ? k : n, FO_READ, FO_NUM_NORMAL, 64, 0);
+			fo_num_case_arg(c, acc ? wide(l) : l->dtype, m, n, acc ? FO_ACC : FO_DEF, FO_NUM_NAN, 1, 0);
+			fo_num_case_arg(c, wide(l), lines && !ta ? m : 1, lines && ta ? m : 1, FO_READ, FO_NUM_POSITIVE, 1, 0);
+			fo_num_case_arg(c, wide(l), lines && tb ? n : 1, lines && !tb ? n : 1, FO_READ, FO_NUM_POSITIVE, 1, 0);
+			c->call.attr.ta = (uint8_t)ta;
+			c->call.attr.tb = (uint8_t)tb;
+			c->call.first = 1u << 2;
+			if (acc)
+				acc_first(c, 2, t & 1);
+		}
+	for (size_t s = 0; s < sizeof shape / sizeof *shape; s++)
+		for (int axis = 0; axis < 3; axis++) {
+			int64_t r = shape[s].m, d = shape[s].k;
+			struct fo_num_case *c = next(l, FO_OP_amax);
+
+			fo_num_case_arg(c, l->dtype, r, d, FO_READ, FO_NUM_NORMAL, 3, 0);
+			fo_num_case_arg(c, wide(l), axis == 1 ? r : 1, axis == 2 ? d : 1, FO_DEF, FO_NUM_NAN, 0, 0);
+
+			c = next(l, FO_OP_fp8_scale);
+			fo_num_case_arg(c, wide(l), axis == 1 ? r : 1, axis == 2 ? d : 1, FO_READ, FO_NUM_POSITIVE, 5, 0);
+			fo_num_case_arg(c, wide(l), axis == 1 ? r : 1, axis == 2 ? d : 1, FO_DEF, FO_NUM_NAN, 0, 0);
+			c->call.attr.value = FO_E4M3_MAX;
+			c->call.attr.sign = s & 1;
+
+			c = next(l, FO_OP_fp8_cast);
+			fo_num_case_arg(c, l->dtype, r, d, FO_READ, FO_NUM_NORMAL, 3, 0);
+			fo_num_case_arg(c, wide(l), axis == 1 ? r : 1, axis == 2 ? d : 1, FO_READ, FO_NUM_POSITIVE, 1, 0);
+			fo_num_case_arg(c, f64 ? FO_F64 : s & 1 ? FO_E5M2 : FO_E4M3, r, d, FO_DEF, FO_NUM_NAN, 0, 0);
+			if (axis == 0) {
+				fo_num_case_arg(c, wide(l), 1, 1, FO_ACC, FO_NUM_NAN, 8, 0);
+				acc_first(c, 3, s & 1);
+			}
+		}
+	for (int steps = 1; steps < 20; steps += 9) {
+		struct fo_num_case *c = next(l, FO_OP_fp8_scale);
+
+		fo_num_case_arg(c, wide(l), 1, steps, FO_READ, FO_NUM_POSITIVE, 5, 0);
+		fo_num_case_arg(c, wide(l), 1, 1, FO_DEF, FO_NUM_NAN, 0, 0);
+		fo_num_case_arg(c, l->dtype, 7, 33, FO_READ, FO_NUM_NORMAL, 1, 0);
+		c->call.attr.value = FO_E5M2_MAX;
+
+		c = next(l, FO_OP_fp8_push);
+		fo_num_case_arg(c, wide(l), 3, 1, FO_READ, FO_NUM_POSITIVE, 1, 0);
+		fo_num_case_arg(c, wide(l), 3, steps, FO_UPDATE, FO_NUM_POSITIVE, 1, 0);
+		fo_num_case_arg(c, FO_F64, 1, 2, FO_READ, FO_NUM_POSITIVE, 1, 0);
+	}
+}
+
 static void list_attention(struct list *l)
 {
 	static const struct {
@@ -450,6 +514,7 @@ size_t fo_num_case_list(int dtype, struct fo_num_case *out, size_t cap)
 	struct list l = { out, 0, cap, dtype };
 
 	list_matmul(&l);
+	list_fp8(&l);
 	list_attention(&l);
 	list_cached(&l);
 	list_norm(&l);

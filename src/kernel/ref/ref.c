@@ -38,6 +38,10 @@ RUN(xent, 0)
 RUN(xent_fwd, 0)
 RUN(sumsq, 0)
 RUN(adamw, 0)
+RUN(amax, 0)
+RUN(fp8_scale, 0)
+RUN(fp8_cast, 0)
+RUN(fp8_push, 0)
 WS(matmul)
 WS(attention)
 WS(attention_bwd)
@@ -95,6 +99,10 @@ static const struct fo_kernel table[FO_OP_COUNT] = {
 	[FO_OP_sumsq_many] = { .run = run_each, .ws = ws_sumsq_many },
 	[FO_OP_adamw_many] = { .run = run_each },
 	[FO_OP_adamw_master_many] = { .run = run_each },
+	[FO_OP_amax] = { .run = run_amax },
+	[FO_OP_fp8_scale] = { .run = run_fp8_scale },
+	[FO_OP_fp8_cast] = { .run = run_fp8_cast },
+	[FO_OP_fp8_push] = { .run = run_fp8_push },
 };
 
 static bool have(void) { return true; }

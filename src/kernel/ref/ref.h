@@ -1,6 +1,6 @@
 /* The reference set, private part: every operation in two arithmetics.
  *
- * fo_ref_f32_*: operands f32 or bf16 (in any mix), sums in fp32. fo_ref_f64_*: operands f64, the measure of all others.
+ * fo_ref_f32_*: operands f32, bf16 or fp8 (in any mix), sums in fp32. fo_ref_f64_*: operands f64, the measure of all others.
  * hyper, acc, scale and loss are f64 in both. The sources are the .inc files of this folder, compiled once per arithmetic
  * with REAL = float or double. Sums are plain: one after the other in index order, so that `ref` is also the naive
  * same-precision implementation which the errors of faster sets are compared with. */

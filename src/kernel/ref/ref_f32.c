@@ -9,3 +9,4 @@
 #include "kernel/ref/attention.inc"
 #include "kernel/ref/rows.inc"
 #include "kernel/ref/sums.inc"
+#include "kernel/ref/fp8.inc"

@@ -1,0 +1,345 @@
+/* fp8: the products of the layers take factors in fp8; and fp8-scale-precompute: weights are cast once per step.
+ *
+ * A factor is cast where it was made, once for all products that read it: an activation in forward, where its weight gradient finds
+ * it again; a gradient in backward; a weight in front of its product. Scales are per tensor (`current`, `delayed`), or per line
+ * that the sum runs along (`rowwise`): those of x(T,K) for y = x w' belong to rows, for dw = dy' x to columns, so rowwise x is
+ * cast twice. Head, embedding and attention keep their precision. docs/passes/fp8.md. */
+#include "pass/pass.h"
+#include "base/fp8.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum axis { WHOLE, ROWS, COLS }; /* what has a scale of its own */
+
+/* A factor, and how it becomes fp8. */
+struct spec {
+	struct fo_operand x;
+	uint8_t format, axis;
+};
+struct made {
+	struct spec spec;
+	int block;
+	uint32_t cast; /* id of the operation */
+	int q, s;      /* buffers: numbers, scales */
+};
+struct work {
+	struct fo_program *p;
+	enum fo_fp8 recipe;
+	struct made *made;
+	size_t cap;
+	int n;
+	int history, amax, sites; /* delayed: buffers with a row per site, and how many sites there are */
+};
+
+static bool writes(const struct fo_op *o, const struct fo_operand *x)
+{
+	for (int i = 0; i < o->n; i++)
+		if (fo_access_writes(o->arg[i].access) && fo_edit_overlap(&o->arg[i], x))
+			return true;
+	return false;
+}
+
+/* Newest operation of the block before `end` that writes x; -1: none. */
+static int last_write(const struct fo_program *p, int block, int end, const struct fo_operand *x)
+{
+	for (int i = end - 1; i >= 0; i--)
+		if (writes(&p->block[block].op[i], x))
+			return i;
+	return -1;
+}
+
+static bool layer_block(const struct fo_program *p, int b)
+{
+	return p->block[b].unit == FO_UNIT_LAYER &&
+	       (p->block[b].role == FO_ROLE_FORWARD || p->block[b].role == FO_ROLE_BACKWARD);
+}
+
+static bool persists(const struct fo_program *p, const struct fo_operand *x)
+{
+	return fo_home_persists(p->buf[x->buf].home);
+}
+
+/* Factor k of a product: which format, and along what its scales lie. */
+static struct spec spec_of(const struct work *w, const struct fo_op *o, int k)
+{
+	struct spec s = { .x = o->arg[k], .format = FO_E4M3, .axis = WHOLE };
+	bool gradient = k == 0 && o->phase != FO_FORWARD, weight = k == 1 && o->phase != FO_WGRAD;
+	if (w->recipe == FO_FP8_CURRENT || w->recipe == FO_FP8_DELAYED)
+		s.format = gradient ? FO_E5M2 : FO_E4M3;
+	else if (!(w->recipe == FO_FP8_ROWWISE_HP && weight && o->phase == FO_BACKWARD))
+		s.axis = (k == 0 ? o->attr.ta : !o->attr.tb) ? COLS : ROWS;
+	s.x.access = FO_READ;
+	return s;
+}
+
+static bool same_spec(const struct spec *a, const struct spec *b)
+{
+	const struct fo_operand *x = &a->x, *y = &b->x;
+	return a->format == b->format && a->axis == b->axis && x->buf == y->buf && x->dlayer == y->dlayer &&
+	       x->r0 == y->r0 && x->nr == y->nr && x->c0 == y->c0 && x->nc == y->nc;
+}
+
+static int find_op(const struct fo_program *p, int block, uint32_t id)
+{
+	for (int i = 0; i < p->block[block].n; i++)
+		if (p->block[block].op[i].id == id)
+			return i;
+	return -1;
+}
+
+/* The block whose operations make x before operation `at` of `block` reads it: itself, or a layer's forward; -1: neither. */
+static int maker(const struct fo_program *p, int block, int at, const struct fo_operand *x)
+{
+	if (persists(p, x) || last_write(p, block, at, x) >= 0)
+		return block;
+	for (int b = 0; b < p->nblock && x->dlayer == 0; b++)
+		if (b != block && layer_block(p, b) && p->block[b].role == FO_ROLE_FORWARD &&
+		    last_write(p, b, p->block[b].n, x) >= 0)
+			return b;
+	return -1;
+}
+
+/* A cast of the same numbers that operation `at` of `block` may read. */
+static const struct made *find_made(const struct work *w, int block, int at, const struct spec *s)
+{
+	const struct fo_program *p = w->p;
+	int from = maker(p, block, at, &s->x);
+	for (int m = 0; m < w->n; m++) {
+		const struct made *e = &w->made[m];
+		if (!same_spec(&e->spec, s))
+			continue;
+		if (e->block == block) {
+			int cast = find_op(p, block, e->cast);
+			if (cast < at && last_write(p, block, at, &s->x) < cast)
+				return e;
+		} else if (e->block == from && !persists(p, &s->x)) {
+			return e;
+		}
+	}
+	return NULL;
+}
+
+static int add_buffer(struct fo_program *p, const struct spec *s, const char *suffix, int dtype, int64_t rows, int64_t cols)
+{
+	static const char *const axis[] = { "", ".r", ".c" };
+	const struct fo_buffer src = p->buf[s->x.buf];
+	bool whole = s->x.nr == src.rows && s->x.nc == src.cols, numbers = fo_dtype_fp8(dtype);
+	char name[64], at[24] = "";
+	if (!whole)
+		snprintf(at, sizeof at, ".%d.%d", s->x.r0, s->x.c0);
+	snprintf(name, sizeof name, "%s.%s%s%s%s", src.name, fo_dtype_name[s->format], axis[s->axis], suffix, at);
+	int have = fo_buffer_find(p, name);
+	if (have >= 0)
+		return have; /* of the same weight in another block */
+	return fo_buffer_add(p, name, dtype, FO_HOME_ACT, src.axes, rows, numbers ? src.row_axis : FO_AXIS_ONE, cols,
+			     numbers ? src.col_axis : FO_AXIS_ONE);
+}
+
+static struct fo_op *put(struct work *w, int block, int *at, int kind)
+{
+	bool forward = w->p->block[block].role == FO_ROLE_FORWARD;
+	return fo_op_insert(w->p, block, (*at)++, kind, forward ? FO_FORWARD : FO_BACKWARD, FO_LANE_COMPUTE);
+}
+
+static void put_read(struct fo_op *o, const struct fo_operand *x) { o->arg[o->n++] = *x; }
+
+/* One number of the buffers that have a row per site. */
+static void put_site(struct fo_program *p, struct fo_op *o, int buf, int site, int access)
+{
+	fo_op_arg(p, o, buf, 0, access);
+	o->arg[o->n - 1].r0 = site;
+	o->arg[o->n - 1].nr = 1;
+}
+
+/* Inserts the operations that cast s in front of operation `at` of the block; returns where that one is now. */
+static int make(struct work *w, int block, int at, const struct spec *s)
+{
+	struct fo_program *p = w->p;
+	int64_t rows = s->axis == ROWS ? s->x.nr : 1, cols = s->axis == COLS ? s->x.nc : 1;
+	bool delayed = w->recipe == FO_FP8_DELAYED && !persists(p, &s->x);
+	int q = add_buffer(p, s, "", s->format, s->x.nr, s->x.nc), f = add_buffer(p, s, ".s", FO_F32, rows, cols);
+	int a = delayed ? -1 : add_buffer(p, s, ".a", FO_F32, rows, cols);
+	struct fo_op *o;
+	if (!delayed) {
+		o = put(w, block, &at, FO_OP_amax);
+		put_read(o, &s->x);
+		fo_op_arg(p, o, a, 0, FO_DEF);
+	}
+	o = put(w, block, &at, FO_OP_fp8_scale);
+	o->attr.value = s->format == FO_E4M3 ? FO_E4M3_MAX : FO_E5M2_MAX;
+	o->attr.sign = w->recipe == FO_FP8_ROWWISE || w->recipe == FO_FP8_ROWWISE_HP;
+	if (delayed)
+		put_site(p, o, w->history, w->sites, FO_READ);
+	else
+		fo_op_arg(p, o, a, 0, FO_READ);
+	fo_op_arg(p, o, f, 0, FO_DEF);
+	if (delayed)
+		put_read(o, &s->x);
+	o = put(w, block, &at, FO_OP_fp8_cast);
+	put_read(o, &s->x);
+	fo_op_arg(p, o, f, 0, FO_READ);
+	fo_op_arg(p, o, q, 0, FO_DEF);
+	if (delayed)
+		put_site(p, o, w->amax, w->sites++, FO_ACC);
+	fo_array_room(&w->made, &w->cap, (size_t)w->n, sizeof *w->made);
+	w->made[w->n++] = (struct made){ *s, block, o->id, q, f };
+	return at;
+}
+
+/* Operation *at of the block becomes a product of fp8 factors. */
+static void convert(struct work *w, int block, int *at)
+{
+	struct fo_program *p = w->p;
+	int q[2], s[2];
+	for (int k = 0; k < 2; k++) {
+		const struct spec spec = spec_of(w, &p->block[block].op[*at], k);
+		const struct made *e = find_made(w, block, *at, &spec);
+		if (!e) {
+			int from = maker(p, block, *at, &spec.x);
+			if (from < 0 || from == block)
+				*at = make(w, block, *at, &spec);
+			else
+				make(w, from, last_write(p, from, p->block[from].n, &spec.x) + 1, &spec);
+			e = &w->made[w->n - 1];
+		}
+		q[k] = e->q;
+		s[k] = e->s;
+	}
+	struct fo_op *o = &p->block[block].op[*at];
+	const struct fo_operand c = o->arg[2];
+	o->n = 0;
+	for (int k = 0; k < 2; k++)
+		fo_op_arg(p, o, q[k], 0, FO_READ);
+	o->arg[o->n++] = c;
+	for (int k = 0; k < 2; k++)
+		fo_op_arg(p, o, s[k], 0, FO_READ);
+}
+
+/* At the step's end, behind the decision whether it is taken, maxima join the history. */
+static void put_history(struct work *w)
+{
+	struct fo_program *p = w->p;
+	int scale = -1;
+	for (int b = 0; b < p->nblock; b++)
+		for (int i = 0; i < p->block[b].n; i++)
+			if (p->block[b].op[i].kind == FO_OP_clip)
+				scale = p->block[b].op[i].arg[2].buf;
+	p->buf[w->history].rows = p->buf[w->amax].rows = w->sites;
+	int block = fo_block_add(p, "layer.h", FO_ROLE_OPTIMIZER, FO_UNIT_LAYER);
+	struct fo_op *o = fo_op_insert(p, block, 0, FO_OP_fp8_push, FO_OPTIMIZER, FO_LANE_COMPUTE);
+	fo_op_arg(p, o, w->amax, 0, FO_READ);
+	fo_op_arg(p, o, w->history, 0, FO_UPDATE);
+	fo_op_arg(p, o, scale, 0, FO_READ);
+	for (int l = p->layer_begin; l < p->layer_end; l++)
+		fo_slot_add(p, block, l, 0);
+}
+
+fo_status fo_pass_fp8_legal(const struct fo_program *p)
+{
+	if (p->run.precision == FO_PRECISION_F64)
+		return fo_fail(FO_EARG, "fp8 is no part of fp64 programs: they are the measure of rounding");
+	if (p->run.pass.fp8 < 0 || p->run.pass.fp8 >= FO_FP8_COUNT)
+		return fo_fail(FO_EARG, "there is no fp8 recipe %lld", (long long)p->run.pass.fp8);
+	if (p->run.pass.fp8 == FO_FP8_DELAYED && (p->run.pass.fp8_history < 1 || p->run.pass.fp8_history > FO_FP8_HISTORY_MAX))
+		return fo_fail(FO_EARG, "a history of %lld steps: delayed scaling takes 1 to %d",
+			       (long long)p->run.pass.fp8_history, FO_FP8_HISTORY_MAX);
+	return FO_OK;
+}
+
+fo_status fo_pass_fp8(struct fo_program *p)
+{
+	struct work w = { .p = p, .recipe = (enum fo_fp8)p->run.pass.fp8 };
+	/* Evaluation and generation use the weights that a checkpoint holds, in their own precision. */
+	if (p->run.mode != FO_MODE_TRAIN)
+		return FO_OK;
+	if (w.recipe == FO_FP8_DELAYED) {
+		w.history = fo_buffer_add(p, "fp8.history", FO_F32, FO_HOME_STATE, FO_PER_LAYER, 1, FO_AXIS_ONE,
+					  p->run.pass.fp8_history, FO_AXIS_ONE);
+		w.amax = fo_buffer_add(p, "fp8.amax", FO_F32, FO_HOME_ACT, FO_PER_LAYER, 1, FO_AXIS_ONE, 1, FO_AXIS_ONE);
+	}
+	/* Forward first: backward finds there what was cast. */
+	for (int role = FO_ROLE_FORWARD; role <= FO_ROLE_BACKWARD; role++)
+		for (int b = 0; b < p->nblock; b++)
+			for (int i = 0; layer_block(p, b) && p->block[b].role == role && i < p->block[b].n; i++) {
+				const struct fo_op *o = &p->block[b].op[i];
+				if (o->kind == FO_OP_matmul && !(w.recipe == FO_FP8_ROWWISE_HP && o->phase == FO_WGRAD))
+					convert(&w, b, &i);
+			}
+	if (w.recipe == FO_FP8_DELAYED)
+		put_history(&w);
+	free(w.made);
+	return FO_OK;
+}
+
+/* ---- fp8-scale-precompute ---- */
+
+/* The operations that cast a weight, taken out of the blocks that they stood in. */
+struct chain {
+	struct fo_op op[3]; /* amax, fp8_scale, fp8_cast */
+};
+
+static bool makes(const struct fo_op *o, int buf)
+{
+	for (int i = 0; i < o->n; i++)
+		if (fo_access_writes(o->arg[i].access) && o->arg[i].buf == buf)
+			return true;
+	return false;
+}
+
+/* Takes every operation of the layers' blocks that makes `buf` out; the last one is kept in *op. */
+static void take_out(struct fo_program *p, int buf, struct fo_op *op)
+{
+	for (int b = 0; b < p->nblock; b++)
+		for (int i = 0; layer_block(p, b) && i < p->block[b].n; i++)
+			if (makes(&p->block[b].op[i], buf)) {
+				*op = p->block[b].op[i];
+				fo_op_remove(p, b, i--);
+			}
+}
+
+/* Behind the last optimizer step of the weight. */
+static void put_behind_step(struct fo_program *p, const struct chain *c)
+{
+	int weight = c->op[0].arg[0].buf, block = -1, at = -1;
+	for (int b = 0; b < p->nblock; b++)
+		for (int i = 0; i < p->block[b].n; i++)
+			if (p->block[b].op[i].kind == FO_OP_adamw && p->block[b].op[i].arg[5].buf == weight)
+				block = b, at = i;
+	for (int k = 0; k < 3; k++) {
+		struct fo_op *o = fo_op_insert(p, block, at + 1 + k, c->op[k].kind, FO_DERIVE, FO_LANE_COMPUTE);
+		uint32_t id = o->id;
+		*o = c->op[k];
+		o->id = o->origin = id;
+		o->phase = FO_DERIVE;
+	}
+}
+
+static const struct fo_op *find_weight_cast(const struct fo_program *p)
+{
+	for (int b = 0; b < p->nblock; b++)
+		for (int i = 0; layer_block(p, b) && i < p->block[b].n; i++)
+			if (p->block[b].op[i].kind == FO_OP_fp8_cast && persists(p, &p->block[b].op[i].arg[0]))
+				return &p->block[b].op[i];
+	return NULL;
+}
+
+fo_status fo_pass_fp8_precompute_legal(const struct fo_program *p)
+{
+	return p->run.pass.fp8 ? FO_OK : fo_fail(FO_EARG, "without fp8 there is no cast of a weight");
+}
+
+fo_status fo_pass_fp8_precompute(struct fo_program *p)
+{
+	const struct fo_op *cast;
+	while ((cast = find_weight_cast(p))) {
+		struct chain c;
+		take_out(p, cast->arg[2].buf, &c.op[2]);
+		take_out(p, c.op[2].arg[1].buf, &c.op[1]);
+		take_out(p, c.op[1].arg[0].buf, &c.op[0]);
+		p->buf[c.op[2].arg[1].buf].home = p->buf[c.op[2].arg[2].buf].home = FO_HOME_STATE;
+		put_behind_step(p, &c);
+	}
+	return FO_OK;
+}

@@ -1,0 +1,50 @@
+#!/bin/sh
+# Training in fp8: the bits of an uninterrupted run with every recipe, histories in checkpoints, weights cast once or every time.
+. "$(dirname "$0")/lib.sh"
+needs_engine
+make_text text
+at3=$(checkpoint . 3)
+at6=$(checkpoint . 6)
+small="$tiny --checkpoint.every=3 --checkpoint.keep=0 --data.path=text"
+
+run 0 train $small --run.dir=bf16
+for recipe in current delayed rowwise rowwise-hp; do
+	run 0 train $small --run.dir=$recipe --pass.fp8=$recipe
+	says "^step 6/6"
+	cmp -s bf16/$at6/model.safetensors $recipe/$at6/model.safetensors && wrong "pass.fp8=$recipe changes nothing"
+	# Weights cast behind their optimizer step: the same bits, and nothing of them in the checkpoint.
+	run 0 train $small --run.dir=kept --pass.fp8=$recipe --pass.fp8-scale-precompute=yes
+	same $recipe/$at6/model.safetensors kept/$at6/model.safetensors
+	same $recipe/$at6/state.safetensors kept/$at6/state.safetensors
+	# Gone on after step 3, one way and the other.
+	for how in no yes; do
+		rm -rf half && cp -r $recipe half && rm -r half/$at6
+		run 0 train $small --run.dir=half --pass.fp8=$recipe --pass.fp8-scale-precompute=$how
+		says "^resume   after step 3"
+		same $recipe/$at6/model.safetensors half/$at6/model.safetensors
+		same $recipe/$at6/state.safetensors half/$at6/state.safetensors
+	done
+	history=0
+	[ $recipe = delayed ] && history=1
+	[ "$(grep -ac 'state\.fp8\.history\.0' $recipe/$at6/state.safetensors)" = $history ] || wrong "histories in the checkpoint of $recipe"
+	rm -rf kept
+done
+# From one recipe to another: a history that is not there is empty, one that nobody reads stays behind.
+rm -rf half && cp -r bf16 half && rm -r half/$at6
+run 0 train $small --run.dir=half --pass.fp8=delayed
+grep -aq 'state\.fp8\.history\.0' half/$at6/state.safetensors || wrong "no history after a change to delayed scaling"
+rm -rf half && cp -r delayed half && rm -r half/$at6
+run 0 train $small --run.dir=half
+! grep -aq 'state\.fp8' half/$at6/state.safetensors || wrong "a history without fp8"
+# Another length of the history is another state.
+refused 2 "shape" train $small --run.dir=delayed --train.steps=9 --pass.fp8=delayed --pass.fp8-history=7
+
+run 0 passes $tiny --pass.fp8=delayed --pass.fp8-scale-precompute=yes
+says "^+ fp8=delayed " "^+ fp8-scale-precompute "
+run 0 program $tiny --pass.fp8=rowwise --dump=p.txt
+run 0 train $small --run.dir=filed --program.file=p.txt
+same rowwise/$at6/model.safetensors filed/$at6/model.safetensors
+sed 's/^pass fp8 3$/pass fp8 9/' p.txt >bad.txt
+refused 2 "no fp8 recipe 9" train $small --run.dir=bad --program.file=bad.txt
+refused 2 "pass.fp8" train $small --run.dir=bad --pass.fp8=fp4
+finish
