@@ -5,7 +5,7 @@
  *   only (the first layer follows the embedding, not a layer) is cloned.
  * - The two gradients of a norm (rmsnorm_bwd).
  *
- * Fusion into products was tried and left out: docs/passes/fuse-elementwise.md has the figures. */
+ * Fusion into products would not pay here: docs/passes/fuse-elementwise.md has the figures. */
 #include "pass/pass.h"
 
 #include <stdio.h>

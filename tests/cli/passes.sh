@@ -3,7 +3,7 @@
 . "$(dirname "$0")/lib.sh"
 
 run 0 passes $tiny
-says "^passes of " "^the plain program " "^+ merge-qkv " "^+ merge-gate-up " "^merge-qkv (rewrite): "
+says "^passes of " "^the plain program " "^+ merge-qkv " "^+ merge-gate-up " "^+ fuse-elementwise " "^merge-qkv (rewrite): "
 if LC_ALL=C.UTF-8 awk 'length($0) > 80' out | grep -q .; then
 	wrong "wider than 80 columns: $(awk 'length($0) > 80' out | head -n 2)"
 fi

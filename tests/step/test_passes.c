@@ -425,7 +425,8 @@ static void test_fuse_across(void **state)
 		}
 		fo_program_fini(&p);
 	}
-	/* An operation behind the addition: it is no longer the last of its block. One layer out of three suffices. */
+	/* One layer out of three does not end with the addition: nobody can take it from there, nor from the block of the others
+	 * unless all of its slots are followed by one who does. */
 	low.mode = FO_MODE_TRAIN, low.context = 0, low.micro_batches = 2;
 	low.pass.fuse_elementwise = 0;
 	must(fo_pass_build(&p, &m, &low));
@@ -438,7 +439,7 @@ static void test_fuse_across(void **state)
 			p.slot[s].block = (int16_t)odd;
 	p.run.pass.fuse_elementwise = 1;
 	must(fo_passes_apply(&p));
-	assert_int_equal(count_kind(&p, odd, FO_OP_add), 2); /* its own, and what layer 0 hands on is fused with its norm */
+	assert_int_equal(count_kind(&p, odd, FO_OP_add), 2);
 	assert_int_equal(count_kind(&p, odd, FO_OP_add_rmsnorm), 2);
 	fo_program_fini(&p);
 }

@@ -129,6 +129,21 @@ FO_INLINE struct v2 v2_in_order(struct v2 v, int dtype)
 	};
 #endif
 }
+/* The other way: neighbours of a row of f32 as a pair of `dtype` has them. */
+FO_INLINE struct v2 v2_as_pair(struct v2 v, int dtype)
+{
+	if (dtype != FO_BF16)
+		return v;
+#if FO_LANES == 8
+	return (struct v2){ __builtin_shufflevector(v.a, v.b, 0, 2, 4, 6, 8, 10, 12, 14),
+			    __builtin_shufflevector(v.a, v.b, 1, 3, 5, 7, 9, 11, 13, 15) };
+#else
+	return (struct v2){
+		__builtin_shufflevector(v.a, v.b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30),
+		__builtin_shufflevector(v.a, v.b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31)
+	};
+#endif
+}
 
 /* for each vector at j of [from, to): w is constant in the body of whole vectors. */
 #define ROWS_EACH(j, w, from, to, body)                       \
