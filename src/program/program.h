@@ -143,7 +143,6 @@ struct fo_attr {
 	int32_t head_dim; /* attention, rope: columns of one head; rmsnorm*: of what is normed, 0: whole rows */
 	int32_t window;   /* attention*: newest keys that a query sees at most, its own included; 0: all */
 	int32_t stochastic; /* adamw: 1: moments, and weights without a master, that are bf16 are rounded at random */
-	double value;     /* rmsnorm*: eps; attention*: score scale; adamw: 1 where weight decay applies, else 0 */
 	int64_t element;  /* adamw, stochastic: number of the weight buffer's first element (kernel/round.h) */
 	double value;     /* rmsnorm*: eps; attention*: score scale; adamw: 1 where weight decay applies, else 0;
 			   * clip: 1 where the norm of the step before counts */

@@ -439,6 +439,8 @@ static void list_adamw(struct list *l, int r, int d, int moments, int master, in
 	c->call.attr.value = d & 1;
 	c->call.attr.stochastic = stochastic;
 	c->call.attr.element = 1000;
+}
+
 /* Tensors of all sizes in one operation, so that threads' shares begin and end anywhere. */
 static void list_many(struct list *l)
 {
