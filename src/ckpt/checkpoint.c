@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +34,7 @@ static char *training_json(struct fo_arena *a, const struct fo_ckpt_meta *m)
 	fo_json_int(&j, "step", m->step);
 	fo_json_int(&j, "tokens", m->tokens);
 	fo_json_real(&j, "loss", m->loss);
+	fo_json_real(&j, "grad_norm", m->grad_norm);
 	fo_json_text(&j, "precision", m->precision);
 	fo_json_text(&j, "master", m->master);
 	fo_json_text(&j, "moments", m->moments);
@@ -402,6 +404,9 @@ static fo_status read_meta(const char *dir, json_t *t, struct fo_ckpt_meta *m)
 	m->skipped = json_integer_value(json_object_get(t, "skipped"));
 	m->rewinds = json_integer_value(json_object_get(t, "rewinds"));
 	m->losses = (int64_t)json_array_size(losses);
+	m->grad_norm = json_number_value(json_object_get(t, "grad_norm")); /* nor this */
+	if (!(m->grad_norm >= 0) || !isfinite(m->grad_norm))
+		return fo_fail(FO_EFORMAT, "'%s/training.json' has a gradient norm of %g", dir, m->grad_norm);
 	if (m->losses > FO_CKPT_LOSSES || m->skipped < 0 || m->skipped > m->step || m->rewinds < 0)
 		return fo_fail(FO_EFORMAT, "'%s/training.json' has %lld recent losses and %lld skipped steps of %lld",
 			       dir, (long long)m->losses, (long long)m->skipped, (long long)m->step);

@@ -85,6 +85,7 @@ struct fo_ckpt_meta {
 	uint64_t tokenizer_checksum;
 	uint64_t seed;
 	double loss; /* of the last step */
+	double grad_norm; /* of the last step that was taken, which optim.clip-norm=previous bounds the next one by; 0: none */
 	char precision[8];
 	char master[8], moments[8]; /* fo_master_name, fo_moments_name: the formats of state.safetensors */
 	int64_t skipped;  /* steps of `step` in which the optimizer changed nothing */

@@ -154,9 +154,9 @@ static void add_operations(struct grid *g, const struct fo_program *p, int dtype
 	for (int b = 0; b < p->nblock; b++)
 		for (int i = 0; i < p->block[b].n; i++) {
 			const struct fo_op *o = &p->block[b].op[i];
-			if (fo_op_info(o->kind)->cls != FO_CLASS_MEMORY || o->kind == FO_OP_clip /* one number */)
-				continue;
 			widest(o, dim);
+			if (fo_op_info(o->kind)->cls != FO_CLASS_MEMORY || dim[0] * dim[1] <= FO_HYPER_COUNT /* a few numbers */)
+				continue;
 			if (largest[o->kind])
 				widest(largest[o->kind], most);
 			if (!largest[o->kind] || dim[0] * dim[1] > most[0] * most[1])

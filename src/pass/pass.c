@@ -25,6 +25,9 @@ const struct fo_pass fo_pass_table[] = {
 	     "an addition and the norm of its sum, and both gradients of a norm, are one walk over memory each"),
 	PASS(fused_optimizer, "fused-optimizer", REWRITE, 1, NULL, fo_pass_fused_optimizer,
 	     "one operation steps many tensors: threads start once and share them evenly"),
+	PASS(optimizer_in_backward, "optimizer-in-backward", SCHEDULE, 1, fo_pass_optimizer_in_backward_legal,
+	     fo_pass_optimizer_in_backward,
+	     "a parameter is updated as soon as its gradient is complete, and the gradient's bytes are free"),
 };
 #undef PASS
 const int fo_pass_count = sizeof fo_pass_table / sizeof *fo_pass_table;

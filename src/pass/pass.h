@@ -101,5 +101,7 @@ FO_CHECKED fo_status fo_pass_choose_run(const struct fo_run *r, const struct fo_
 fo_status fo_pass_master_legal(const struct fo_program *p), fo_pass_master(struct fo_program *p);
 fo_status fo_pass_moments_legal(const struct fo_program *p), fo_pass_moments(struct fo_program *p);
 fo_status fo_pass_fused_optimizer(struct fo_program *p);
+fo_status fo_pass_optimizer_in_backward_legal(const struct fo_program *p);
+fo_status fo_pass_optimizer_in_backward(struct fo_program *p);
 
 #endif

@@ -58,6 +58,8 @@ const struct fo_pass_field fo_pass_field[] = {
 	{ "moments", offsetof(struct fo_passes, moments) },
 	{ "rounding", offsetof(struct fo_passes, rounding) },
 	{ "fused-optimizer", offsetof(struct fo_passes, fused_optimizer) },
+	{ "optimizer-in-backward", offsetof(struct fo_passes, optimizer_in_backward) },
+	{ "previous-norm", offsetof(struct fo_passes, previous_norm) },
 };
 const int fo_pass_fields = sizeof fo_pass_field / sizeof *fo_pass_field;
 

@@ -477,6 +477,7 @@ static void optimizer(struct lowering *c, int loss_out)
 	    nhd = norm_block(c, "head.n", FO_UNIT_HEAD, head, nh);
 	int clip = fo_block_add(p, "step.clip", FO_ROLE_OPTIMIZER, FO_UNIT_STEP);
 	struct fo_op *o = put(c, clip, FO_OP_clip, FO_OPTIMIZER);
+	o->attr.value = (double)(p->run.pass.previous_norm != 0);
 	A(c->acc, FO_READ), A(c->hyper, FO_READ), A(c->scale, FO_DEF), A(c->loss, FO_READ);
 	int oe = adamw_block(c, "embed.o", FO_UNIT_EMBED, &c->wte, 1),
 	    ol = adamw_block(c, "layer.o", FO_UNIT_LAYER, layer, n),

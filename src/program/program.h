@@ -138,8 +138,9 @@ struct fo_attr {
 	int32_t head_dim; /* attention, rope: columns of one head; rmsnorm*: of what is normed, 0: whole rows */
 	int32_t window;   /* attention*: newest keys that a query sees at most, its own included; 0: all */
 	int32_t stochastic; /* adamw: 1: moments, and weights without a master, that are bf16 are rounded at random */
-	double value;     /* rmsnorm*: eps; attention*: score scale; adamw: 1 where weight decay applies, else 0 */
 	int64_t element;  /* adamw, stochastic: number of the weight buffer's first element (kernel/round.h) */
+	double value;     /* rmsnorm*: eps; attention*: score scale; adamw: 1 where weight decay applies, else 0;
+			   * clip: 1 where the norm of the step before counts */
 };
 enum fo_port { FO_PORT_NONE, FO_PORT_BATCH, FO_PORT_HYPER, FO_PORT_LOSS, FO_PORT_LOGITS, FO_PORT_CHUNK, FO_PORT_COUNT };
 extern const char *const fo_port_name[FO_PORT_COUNT];
@@ -158,6 +159,7 @@ enum fo_hyper {
 	FO_HYPER_LOSS_LIMIT, /* a step whose loss is above it is refused (0: none) */
 	FO_HYPER_SEED,       /* of the run, below 2^53 */
 	FO_HYPER_STEP,       /* optimizer steps before this one */
+	FO_HYPER_LAST_NORM,  /* global gradient norm of the last step that was taken; 0: there is none */
 	FO_HYPER_COUNT
 };
 
@@ -257,6 +259,9 @@ struct fo_passes {
 	int64_t master, moments;          /* enum fo_master, fo_moments */
 	int64_t rounding;                 /* enum fo_rounding: of weights with FO_MASTER_NONE and moments with FO_MOMENTS_BF16 */
 	int64_t fused_optimizer;          /* 1: yes */
+	int64_t optimizer_in_backward;    /* 1: yes */
+	/* Not a pass, lowering does it. 1: the bound on the gradient norm applies to that of the step before (FO_HYPER_LAST_NORM). */
+	int64_t previous_norm;
 };
 struct fo_pass_field {
 	const char *name;

@@ -70,6 +70,8 @@ const struct fo_opt fo_run_options[] = {
 	FO_OPT_ENUM(R, rounding, "optim.rounding", "stochastic",
 		    "of weights without a master and of bf16 moments: at random so that the mean is right, or nearest", "stochastic|nearest"),
 	FO_OPT_REAL(R, clip, "optim.clip", "X", "1.0", 0, 1e9, "", "bound on the global gradient norm; 0: none"),
+	FO_OPT_ENUM(R, clip_norm, "optim.clip-norm", "exact",
+		    "the norm that is bounded: this step's, or the step's before (no clipping in the first)", "exact|previous"),
 	FO_OPT_INT(R, eval_every, "eval.every", "N", "100", 0, 1e9, "steps",
 		   "held-out loss every N steps and at the end; 0: never"),
 	FO_OPT_INT(R, eval_batches, "eval.batches", "N", "8", 1, 1e6, "micro-batches",
@@ -113,6 +115,8 @@ const struct fo_opt fo_run_options[] = {
 	FO_OPT_INT(R, recompute_layers, "pass.recompute-layers", "N", "0", 0, 10000, "layers",
 		   "selective and full: only in the first N layers; 0: in all"),
 	FO_OPT_ENUM(R, fused_optimizer, "pass.fused-optimizer", "yes", "one operation steps many tensors", "yes|no"),
+	FO_OPT_ENUM(R, optimizer_in_backward, "pass.optimizer-in-backward", "no",
+		    "update a layer's weights as soon as its gradients are complete: less memory", "yes|no"),
 	FO_OPT_TEXT(R, program_file, "program.file", "PATH", "",
 		    "run this dumped step program instead of lowering the model"),
 	FO_OPT_END
@@ -149,6 +153,12 @@ fo_status fo_run_check(struct fo_opt_set *s, const struct fo_run *r)
 	if (r->rows * r->seq > 1 << 28)
 		fo_opt_problem(s, "train.rows x data.seq is %lld tokens, at most 2^28 fit into a micro-batch",
 			       (long long)(r->rows * r->seq));
+	if (!r->optimizer_in_backward && r->clip > 0 && r->clip_norm == 0)
+		fo_opt_problem(s, "pass.optimizer-in-backward updates weights before this step's gradient norm is known: set "
+				  "optim.clip-norm=previous, or optim.clip=0");
+	if (!r->optimizer_in_backward && r->guard_nonfinite == FO_NONFINITE_SKIP)
+		fo_opt_problem(s, "pass.optimizer-in-backward updates weights before a gradient that is not finite is seen, so "
+				  "guard.nonfinite=skip cannot leave them as they were: set guard.nonfinite=stop");
 	return fo_opt_finish(s);
 }
 
@@ -217,13 +227,13 @@ static struct fo_passes passes_of(const struct fo_run *r)
 		.fuse_loss = r->fuse_loss,
 		.recompute = recompute[r->recompute],
 		.fuse_elementwise = !r->fuse_elementwise,
+		.fused_optimizer = !r->fused_optimizer,
+		.optimizer_in_backward = !r->optimizer_in_backward,
+		/* Without a bound it does not matter whose norm it would be. */
+		.previous_norm = r->clip_norm == 1 || (!r->optimizer_in_backward && r->clip == 0),
 	};
 	c.recompute_layers = c.recompute ? r->recompute_layers : 0;
 	return c;
-	return (struct fo_passes){ .merge_qkv = !r->merge_qkv,
-				   .merge_gate_up = !r->merge_gate_up,
-				   .fuse_loss = r->fuse_loss,
-				   .fused_optimizer = !r->fused_optimizer };
 }
 
 struct fo_lowering fo_run_lowering(const struct fo_run *r, enum fo_mode mode)

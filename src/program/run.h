@@ -28,6 +28,7 @@ struct fo_run {
 	int master, moments; /* enum fo_master, fo_moments */
 	int rounding;        /* 0 stochastic, 1 nearest */
 	double lr, final_lr, decay_share, beta1, beta2, eps, weight_decay, clip;
+	int clip_norm; /* 0 exact, 1 previous */
 	int schedule;
 	int64_t warmup;
 	int64_t eval_every, eval_batches, ckpt_every, ckpt_keep, log_every;
@@ -47,6 +48,7 @@ struct fo_run {
 	int recompute;                /* enum fo_run_recompute */
 	int64_t recompute_layers;     /* the first ones; 0: all */
 	int fused_optimizer;          /* 0 yes, 1 no */
+	int optimizer_in_backward;    /* 0 yes, 1 no */
 };
 
 extern const struct fo_opt fo_run_options[];

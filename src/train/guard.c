@@ -261,10 +261,11 @@ fo_status fo_guard_judge(struct fo_session *s, const struct fo_train_step *t, en
 		if (refused)
 			return judge_nonfinite(s, t, out);
 		s->torn = true;
-		return fo_hint(fo_fail(FO_ENUMERIC,
-				       "step %lld: the loss is %g and the gradient norm %g, and the program of "
-				       "program.file does not refuse such a step",
-				       (long long)t->step, t->loss, t->grad_norm),
+		return fo_hint(fo_fail(FO_ENUMERIC, "step %lld: the loss is %g and the gradient norm %g, and %s", (long long)t->step,
+				       t->loss, t->grad_norm,
+				       s->program.run.pass.optimizer_in_backward
+					       ? "weights were updated before that was known (optimizer-in-backward)"
+					       : "the program of program.file does not refuse such a step"),
 			       "nothing was saved since the last checkpoint in '%s'", s->ckpt_dir);
 	}
 	if (limit > 0 && t->loss > limit)

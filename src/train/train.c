@@ -437,6 +437,7 @@ static void set_hyper(struct fo_session *s, const struct fo_batch *b)
 	h[FO_HYPER_SEED] = (double)r->seed;
 	h[FO_HYPER_STEP] = (double)s->meta.step;
 	h[FO_HYPER_INV_TOKENS] = b->loss_tokens > 0 ? 1.0 / (double)b->loss_tokens : 0;
+	h[FO_HYPER_LAST_NORM] = s->meta.grad_norm;
 	/* What only warns is taken. */
 	h[FO_HYPER_LOSS_LIMIT] = r->guard_spike >= FO_SPIKE_SKIP ? fo_guard_limit(r, &s->meta, &median, &deviation) : 0;
 }
@@ -490,6 +491,7 @@ static fo_status one_step(struct fo_session *s, struct fo_train_result *out, enu
 	s->meta.step++;
 	s->meta.tokens += t.loss_tokens;
 	s->meta.loss = t.loss;
+	s->meta.grad_norm = t.grad_norm;
 	s->meta.loader = fo_loader_state(s->loader);
 	/* The running mean is enough for an ETA; the median is taken once, at the end. */
 	t.eta_seconds = out->profile.total_ns * 1e-9 / (double)out->profile.steps * (double)(t.steps - t.step);

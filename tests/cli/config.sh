@@ -100,4 +100,8 @@ run 2 config list.yaml
 run 0 config hollow.yaml
 refused 3 "cannot read 'none.yaml'" config none.yaml
 refused 3 "cannot read '.'" config .
+refused 2 "optim.clip-norm=previous, or optim.clip=0" config --pass.optimizer-in-backward=yes
+refused 2 "guard.nonfinite=skip cannot" config --pass.optimizer-in-backward=yes --optim.clip=0 --guard.nonfinite=skip
+run 0 config --pass.optimizer-in-backward=yes --optim.clip=0
+run 0 config --pass.optimizer-in-backward=yes --optim.clip-norm=previous --guard.spike=rewind
 finish

@@ -7,13 +7,13 @@ steps=40
 long="$tiny --train.steps=$steps --checkpoint.every=5 --checkpoint.keep=3 --eval.every=10"
 last=$(checkpoint . $steps)
 
-# equal RUN: its last checkpoint is that of the uninterrupted run, bit by bit.
+# equal RUN [WHOLE]: its last checkpoint is that of the uninterrupted run, bit by bit.
 equal() {
-	same "whole/$last/model.safetensors" "$1/$last/model.safetensors"
-	same "whole/$last/state.safetensors" "$1/$last/state.safetensors"
+	same "${2:-whole}/$last/model.safetensors" "$1/$last/model.safetensors"
+	same "${2:-whole}/$last/state.safetensors" "$1/$last/state.safetensors"
 	# The last logged value of each step.
 	losses "$1" | sort -n -s -k1,1 | awk '{ v[$1] = $0 } END { for (i = 1; i in v; i++) print v[i] }' >now
-	losses whole >then
+	losses "${2:-whole}" >then
 	same then now
 }
 # start ARGUMENT...: in the background; $pid.
@@ -80,6 +80,19 @@ run 0 train $long --run.dir=hard
 equal hard
 valid hard/log.jsonl
 [ "$(ls hard/checkpoints | wc -l)" -le 3 ] || wrong "checkpoint.keep=3 keeps $(ls hard/checkpoints | tr '\n' ' ')"
+
+# The gradient norm of the step before is part of the state where it bounds the next one.
+norm="$long --pass.optimizer-in-backward=yes --optim.clip-norm=previous --optim.clip=0.3"
+run 0 train $norm --run.dir=norm
+for lines in 7 23; do
+	start $norm --run.dir=norm-cut
+	wait_for_lines norm-cut/log.jsonl $lines $pid
+	kill -KILL $pid 2>/dev/null
+	wait $pid 2>/dev/null
+done
+run 0 train $norm --run.dir=norm-cut
+equal norm-cut norm
+! cmp -s norm/$last/model.safetensors whole/$last/model.safetensors || wrong "a bound by the last norm changes nothing"
 
 # Other threads than compute are not part of the state, nor is where the text lies.
 mv text elsewhere

@@ -29,7 +29,7 @@ extern const struct fo_kernel_set fo_kernels_wide;
 
 #include <cmocka.h>
 
-enum { CASES = 256 };
+enum { CASES = 512 };
 
 static void check(const struct fo_num_case *c)
 {

@@ -332,32 +332,45 @@ static void assert_same_end(const struct setup *a, const struct setup *b)
 	assert_same_file(a, b, "checkpoints/step-00000048/training.json");
 }
 
-/* Each way to meet a spike; then the same run interrupted at several steps ends the same. */
+/* Weights are updated inside backward, bounded by the norm of the step before. */
+static void update_in_backward(struct setup *s)
+{
+	s->run.optimizer_in_backward = 0;
+	s->run.clip_norm = 1;
+}
+
+/* Each way to meet a spike; then the same run interrupted at several steps ends the same. The last two once more with updates
+ * inside backward: the loss is known before the first of them. */
 static void test_spikes(void **state)
 {
 	(void)state;
-	static const char *const name[] = { "off", "warn", "skip", "rewind" };
-	for (int mode = FO_SPIKE_OFF; mode <= FO_SPIKE_REWIND; mode++) {
+	static const char *const name[] = { "off", "warn", "skip", "rewind", "skip_early", "rewind_early" };
+	for (int i = 0; i < 6; i++) {
+		int mode = i > FO_SPIKE_REWIND ? i - 2 : i;
 		struct setup whole, cut;
 		struct watch w = { 0 };
 		struct fo_train_result r;
-		setup(&whole, name[mode], "spiky");
+		setup(&whole, name[i], "spiky");
+		if (mode != i)
+			update_in_backward(&whole);
 		whole.run.guard_spike = mode;
 		must(train(&whole, &w, &r));
 		if (mode == FO_SPIKE_OFF)
 			assert_int_equal(w.warnings, 0);
 		else if (!w.spikes || !names_document(w.warning, garbage_document(&whole), "spiky/17.txt"))
-			fail_msg("%s: %d spikes, document %lld not named: %s", name[mode], w.spikes,
+			fail_msg("%s: %d spikes, document %lld not named: %s", name[i], w.spikes,
 				 (long long)garbage_document(&whole), w.warning);
 		assert_true((r.skipped > 0) == (mode == FO_SPIKE_SKIP) && (r.rewinds > 0) == (mode == FO_SPIKE_REWIND));
 		assert_true(mode != FO_SPIKE_SKIP || w.steps == STEPS - r.skipped);
 		assert_true(mode != FO_SPIKE_REWIND || w.steps > STEPS);
-		print_message("%s: %d spikes, %lld skipped, %lld rewinds: %s\n", name[mode], w.spikes, (long long)r.skipped,
+		print_message("%s: %d spikes, %lld skipped, %lld rewinds: %s\n", name[i], w.spikes, (long long)r.skipped,
 			      (long long)r.rewinds, w.warning);
 		fo_train_result_fini(&r);
 		char dir[64];
-		snprintf(dir, sizeof dir, "%s_cut", name[mode]);
+		snprintf(dir, sizeof dir, "%s_cut", name[i]);
 		setup(&cut, dir, "spiky");
+		if (mode != i)
+			update_in_backward(&cut);
 		cut.run.guard_spike = mode;
 		fo_status st = FO_EINTERRUPT;
 		for (int at = 9; st == FO_EINTERRUPT; at += 9) { /* not where the periodic checkpoints are */
@@ -466,6 +479,36 @@ static void test_nonfinite(void **state)
 	}
 }
 
+/* Updates inside backward: what is saved is finite, whether the loss told in time or only the norm did, too late. */
+static void test_nonfinite_in_backward(void **state)
+{
+	(void)state;
+	struct setup s;
+	struct watch w = { 0 };
+	struct fo_train_result r;
+	struct fo_ckpt_meta m;
+	setup(&s, "diverges_early", "plain");
+	update_in_backward(&s);
+	s.run.lr = s.run.weight_decay = 10;
+	s.run.schedule = FO_SCHEDULE_CONSTANT;
+	s.run.guard_spike = FO_SPIKE_OFF;
+	s.run.ckpt_every = 2;
+	assert_int_equal(train(&s, &w, &r), FO_ENUMERIC);
+	bool late = strstr(fo_err_text(), "weights were updated before that was known");
+	print_message("%s\n%s\n", fo_err_text(), fo_err_hint());
+	assert_true(late || strstr(fo_err_text(), "the first value that is not finite"));
+	struct fo_arena a = { 0 };
+	char text[300], *path;
+	snprintf(text, sizeof text, "%s/checkpoints", s.dir);
+	must(fo_ckpt_newest(&a, text, &path));
+	assert_non_null(path);
+	must(fo_ckpt_open(path, &m));
+	fo_arena_fini(&a);
+	assert_true(isfinite(m.loss) && isfinite(m.grad_norm) && (late ? m.step % 2 == 0 && m.step <= w.steps : m.step == w.steps));
+	fo_train_result_fini(&r);
+	fo_opt_fini(&s.options);
+}
+
 /* ---- set-up ---- */
 
 static void write_text(const char *dir, int file, bool garbage)
@@ -514,6 +557,7 @@ int main(void)
 		cmocka_unit_test(test_first_fault), cmocka_unit_test(test_overflow_is_named), cmocka_unit_test(test_loss_limit),
 		cmocka_unit_test(test_limit_formula), cmocka_unit_test(test_spikes), cmocka_unit_test(test_prepared_documents),
 		cmocka_unit_test(test_rewind_leaves_others_free), cmocka_unit_test(test_nonfinite),
+		cmocka_unit_test(test_nonfinite_in_backward),
 	};
 	return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -104,6 +104,7 @@ static void test_measured(void **state)
 	check_measured((struct fo_passes){ 0 });
 	check_measured((struct fo_passes){ .merge_qkv = 1, .merge_gate_up = 1 });
 	check_measured((struct fo_passes){ .fuse_loss = 48 });
+	check_measured((struct fo_passes){ .fuse_loss = 48, .fused_optimizer = 1, .optimizer_in_backward = 1, .previous_norm = 1 });
 }
 
 static void test_no_allocation(void **state)

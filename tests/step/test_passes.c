@@ -69,7 +69,7 @@ static void train(struct outcome *out, const struct fo_model *m, const struct fo
 		step_rig_at(&r, s + 1);
 		must(fo_exec_step(r.exec, s));
 		out->loss[s] = r.loss[0];
-		out->norm[s] = r.scale[1];
+		out->norm[s] = r.hyper[FO_HYPER_LAST_NORM] = r.scale[1];
 		if (s == 0) {
 			out->offset = 4;
 			must(fo_store_visit(r.store, &r.program, keep, out));
@@ -172,6 +172,7 @@ static const struct {
 	{ offsetof(struct fo_passes, recompute_layers), { 1, 2 }, 2 },
 	{ offsetof(struct fo_passes, recompute_rest), { FO_RECOMPUTE_NORM, FO_RECOMPUTE_GATE_UP | FO_RECOMPUTE_SWIGLU }, 2 },
 	{ offsetof(struct fo_passes, fused_optimizer), { 1 }, 1 },
+	{ offsetof(struct fo_passes, optimizer_in_backward), { 1 }, 1 },
 };
 enum { CHOICES = sizeof choice / sizeof *choice };
 
@@ -181,6 +182,7 @@ static struct fo_passes random_passes(void)
 	for (int i = 0; i < CHOICES; i++)
 		if (draw(2))
 			*(int64_t *)((char *)&p + choice[i].field) = choice[i].value[draw(choice[i].n)];
+	p.previous_norm = p.optimizer_in_backward ? 1 : draw(2); /* nothing else is legal */
 	return p;
 }
 
@@ -202,10 +204,12 @@ static void check(const struct fo_model *m, const struct step_batch *b, struct f
 	static struct outcome truth, plain, got;
 	char label[512];
 	struct fo_lowering low = step_lowering(b, FO_PRECISION_F64, FO_MODE_TRAIN);
+	const struct fo_passes none = { .previous_norm = passes.previous_norm }; /* other mathematics, not a pass */
+	low.pass = none;
 	train(&truth, m, &low, b, FO_ISA_REF);
 	for (int precision = 0; precision < FO_PRECISION_COUNT; precision++) {
 		low.precision = (enum fo_numerics)precision;
-		low.pass = (struct fo_passes){ 0 };
+		low.pass = none;
 		train(&plain, m, &low, b, isa);
 		low.pass = passes;
 		describe(label, sizeof label, m, &low);
@@ -228,6 +232,7 @@ static void test_each_alone(void **state)
 		struct fo_passes p = { 0 };
 		struct step_batch b;
 		*(int64_t *)((char *)&p + choice[i].field) = choice[i].value[0];
+		p.previous_norm = p.optimizer_in_backward;
 		step_batch_random(&b, 16, 2, 2, m.vocab, 2, 7);
 		check(&m, &b, p, isa);
 		check(&m, &b, p, FO_ISA_REF);
@@ -286,10 +291,10 @@ struct size {
 	int operations; /* instances per step */
 };
 
-static struct size size_of_model(struct fo_passes passes, int layers, bool tied)
+static struct size size_of_run(struct fo_passes passes, int layers, bool tied, int seq, int micro_batches)
 {
 	struct fo_model m = step_model(layers, 768, 12, 12, 2048, 32000, tied);
-	struct fo_lowering low = { .seq = 2048, .rows = 1, .micro_batches = 1, .precision = FO_PRECISION_BF16, .pass = passes };
+	struct fo_lowering low = { .seq = seq, .rows = 1, .micro_batches = micro_batches, .precision = FO_PRECISION_BF16, .pass = passes };
 	struct fo_program p;
 	struct fo_unrolled u;
 	must(fo_pass_build(&p, &m, &low));
@@ -301,6 +306,10 @@ static struct size size_of_model(struct fo_passes passes, int layers, bool tied)
 	return s;
 }
 
+static struct size size_of_model(struct fo_passes passes, int layers, bool tied)
+{
+	return size_of_run(passes, layers, tied, 2048, 1);
+}
 static struct size size_of(struct fo_passes passes) { return size_of_model(passes, 12, false); }
 
 static void test_merge_promises(void **state)
@@ -455,6 +464,8 @@ static void test_logits(void **state)
 	step_rig_free(&plain);
 	step_rig_free(&fused);
 	step_batch_free(&b);
+}
+
 /* Bit for bit what one operation per tensor gives; of a Llama's layer one operation per kind of tensor is left, no byte moves
  * twice, and the step's numbers are read once. */
 static void test_fused_optimizer_promises(void **state)
@@ -493,6 +504,75 @@ static void test_fused_optimizer_promises(void **state)
 	assert_true(s.cost.model == plain.cost.model && s.arena == plain.arena && s.persistent == plain.persistent);
 }
 
+/* Of one micro-batch one layer's gradients live at a time, beside the head's or the embedding's; of several all of them, until the
+ * last one's backward. */
+static void test_optimizer_in_backward_promises(void **state)
+{
+	(void)state;
+	struct fo_passes passes = { .merge_qkv = 1, .merge_gate_up = 1, .previous_norm = 1 };
+	const int64_t table = 32000 * 768 * 4, layer = (4 * 768 * 768 + 3 * 768 * 2048 + 2 * 768) * 4;
+	for (int micro_batches = 1; micro_batches < 3; micro_batches++)
+		for (int layers = 4; layers <= 12; layers += 8) {
+			passes.optimizer_in_backward = 0;
+			struct size plain = size_of_run(passes, layers, false, 64, micro_batches), s;
+			passes.optimizer_in_backward = 1;
+			s = size_of_run(passes, layers, false, 64, micro_batches);
+			assert_true(s.cost.model == plain.cost.model && s.cost.exec == plain.cost.exec && s.persistent == plain.persistent);
+			assert_int_equal(s.operations, plain.operations + 1);
+			/* A row of 64 tokens: activations are less than a layer's gradients. */
+			assert_true(plain.arena > 2 * table + layers * layer && plain.arena < 2 * table + (layers + 1) * layer);
+			if (micro_batches > 1)
+				assert_true(s.arena <= plain.arena);
+			else
+				assert_true(s.arena < table + 2 * layer);
+		}
+}
+
+/* Exact clipping is refused, with what to do; other modes have no optimizer and the same weights. */
+static void test_optimizer_in_backward_refuses(void **state)
+{
+	(void)state;
+	struct fo_model m = step_model(1, 16, 2, 1, 24, 30, false);
+	struct fo_lowering low = { .seq = 8, .rows = 1, .micro_batches = 1, .pass = { .optimizer_in_backward = 1 } };
+	struct fo_program p;
+	assert_int_equal(fo_pass_build(&p, &m, &low), FO_EARG);
+	assert_non_null(strstr(fo_err_text(), "pass optimizer-in-backward: clipping by the norm of all gradients needs"));
+	low.pass.previous_norm = 1;
+	must(fo_pass_build(&p, &m, &low));
+	assert_int_equal(fo_passes_apply(&p), FO_EARG); /* what is moved already */
+}
+
+/* A loss that is refused leaves every weight as it was, though updates begin before the gradient norm is known; and the norm
+ * that is logged is the step's own. */
+static void test_optimizer_in_backward_steps(void **state)
+{
+	(void)state;
+	struct fo_model m = step_model(2, 32, 4, 2, 40, 50, false);
+	struct step_batch b;
+	struct step_rig r;
+	struct fo_exec_options o = { .threads = 2, .timeline_steps = 1 };
+	must(fo_isa_choose(&o.isa));
+	step_batch_random(&b, 16, 1, 3, m.vocab, 2, 5);
+	struct fo_lowering low = step_lowering(&b, FO_PRECISION_F32, FO_MODE_TRAIN);
+	low.pass = (struct fo_passes){ .optimizer_in_backward = 1, .previous_norm = 1 };
+	step_rig_lower(&r, &m, &low, &b, &o);
+	step_rig_at(&r, 1);
+	r.hyper[FO_HYPER_LAST_NORM] = 4;
+	r.hyper[FO_HYPER_CLIP] = 2;
+	uint64_t before = step_rig_hash(&r);
+	must(fo_exec_step(r.exec, 0));
+	uint64_t after = step_rig_hash(&r);
+	double norm = r.scale[1], loss = r.loss[0];
+	assert_true(after != before && norm > 0);
+	assert_true(fabs(r.scale[0] - 0.5) < 1e-6); /* by the norm given, not by its own */
+	r.hyper[FO_HYPER_LOSS_LIMIT] = loss / 2;
+	must(fo_exec_step(r.exec, 1));
+	assert_true(r.scale[0] == -1 && r.scale[1] > 0 && r.scale[1] != norm);
+	assert_true(step_rig_hash(&r) == after);
+	step_rig_free(&r);
+	step_batch_free(&b);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -506,6 +586,9 @@ int main(void)
 		cmocka_unit_test(test_fuse_across),
 		cmocka_unit_test(test_logits),
 		cmocka_unit_test(test_fused_optimizer_promises),
+		cmocka_unit_test(test_optimizer_in_backward_promises),
+		cmocka_unit_test(test_optimizer_in_backward_refuses),
+		cmocka_unit_test(test_optimizer_in_backward_steps),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

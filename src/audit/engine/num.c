@@ -107,6 +107,7 @@ static double hyper_value(int64_t col)
 		[FO_HYPER_INV_TOKENS] = 1.0 / 37,
 		[FO_HYPER_SEED] = 5,
 		[FO_HYPER_STEP] = 2,
+		[FO_HYPER_LAST_NORM] = 3,
 	};
 	return value[col];
 }

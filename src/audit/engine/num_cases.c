@@ -375,6 +375,8 @@ static void list_adamw(struct list *l, int r, int d, int moments, int master, in
 	c->call.attr.value = d & 1;
 	c->call.attr.stochastic = stochastic;
 	c->call.attr.element = 1000;
+}
+
 /* Tensors of all sizes in one operation, so that threads' shares begin and end anywhere. */
 static void list_many(struct list *l)
 {
@@ -435,6 +437,13 @@ static void list_optimizer(struct list *l)
 		fo_num_case_arg(c, FO_F64, 1, 1, FO_READ, FO_NUM_POSITIVE, s ? 100 : 1e-3, 0);
 		fo_num_case_arg(c, FO_F64, 1, FO_HYPER_COUNT, FO_READ, FO_NUM_HYPER, 0, 0);
 		fo_num_case_arg(c, FO_F64, 1, 2, FO_DEF, FO_NUM_NAN, 0, 0);
+		c = next(l, FO_OP_clip_ahead);
+		fo_num_case_arg(c, FO_F64, 1, FO_HYPER_COUNT, FO_READ, FO_NUM_HYPER, 0, 0);
+		fo_num_case_arg(c, FO_F64, 1, 2, FO_DEF, FO_NUM_NAN, 0, 0);
+		fo_num_case_arg(c, FO_F64, 1, 1, FO_READ, FO_NUM_POSITIVE, 1, 0);
+		c = next(l, FO_OP_grad_norm);
+		fo_num_case_arg(c, FO_F64, 1, 1, FO_READ, FO_NUM_POSITIVE, s ? 100 : 1e-3, 0);
+		fo_num_case_arg(c, FO_F64, 1, 2, FO_UPDATE, FO_NUM_POSITIVE, 1, 0);
 	}
 }
 
