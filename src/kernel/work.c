@@ -106,7 +106,7 @@ void fo_work_of_op(struct fo_work *w, enum fo_isa isa, const struct fo_program *
 /* Numbers of the f64 region: the hyper buffer, a norm's scale, and room to be written. */
 enum { HYPER_AT = 0, SCALE_AT = 16, SCRATCH_AT = 32, F64_COUNT = 64 };
 
-static const char *name_of(const struct fo_work *w, int i) 
+static const char *name_of(const struct fo_work *w, int i)
 {
 	return fo_op_info(w->call.kind)->operand[fo_op_operand_row(w->call.kind, i)].name;
 }

@@ -465,6 +465,8 @@ static void test_logits(void **state)
 	step_rig_free(&plain);
 	step_rig_free(&fused);
 	step_batch_free(&b);
+}
+
 /* Bit for bit what one operation per tensor gives; of a Llama's layer one operation per kind of tensor is left, no byte moves
  * twice, and the step's numbers are read once. */
 static void test_fused_optimizer_promises(void **state)
