@@ -415,16 +415,45 @@ fo_status fo_pass_choose(const struct fo_model *m, const struct fo_ask *ask, int
 	return st;
 }
 
+/* Formats that the run allows, from those that lose nothing on: a split master is the fp32 one, bf16 moments are rounded, and
+ * without a master the weights are too. */
+enum { STATE_FORMATS = 4 };
+static int asks_of(const struct fo_run *r, struct fo_ask *ask)
+{
+	static const struct {
+		int master, moments, tier, least; /* least: enum fo_run_state that allows it */
+	} format[STATE_FORMATS] = {
+		{ FO_MASTER_FP32, FO_MOMENTS_FP32, 0, FO_RUN_STATE_EXACT },
+		{ FO_MASTER_SPLIT, FO_MOMENTS_FP32, 0, FO_RUN_STATE_EXACT },
+		{ FO_MASTER_SPLIT, FO_MOMENTS_BF16, 1, FO_RUN_STATE_AUTO },
+		{ FO_MASTER_NONE, FO_MOMENTS_BF16, 2, FO_RUN_STATE_AUTO },
+	};
+	if (r->state == FO_RUN_STATE_GIVEN || fo_run_precision(r) != FO_PRECISION_BF16) {
+		ask[0] = (struct fo_ask){ .run = fo_run_lowering(r, FO_MODE_TRAIN) };
+		return 1;
+	}
+	int n = 0;
+	for (int i = 0; i < STATE_FORMATS; i++) {
+		struct fo_run with = *r;
+		with.master = format[i].master;
+		with.moments = format[i].moments;
+		if (r->state >= format[i].least)
+			ask[n++] = (struct fo_ask){ .run = fo_run_lowering(&with, FO_MODE_TRAIN), .tier = format[i].tier };
+	}
+	return n;
+}
+
 fo_status fo_pass_choose_run(const struct fo_run *r, const struct fo_model *m, int64_t budget_bytes, struct fo_choice *out)
 {
-	const struct fo_ask ask = { .run = fo_run_lowering(r, FO_MODE_TRAIN) };
+	struct fo_ask ask[STATE_FORMATS];
+	int asks = asks_of(r, ask);
 	const struct fo_choose want = { .budget_bytes = budget_bytes,
 					.batch_rows = r->batch_rows,
 					.recompute = r->recompute == FO_RUN_RECOMPUTE_AUTO };
 	/* Nothing is left to choose, or nothing limits it. */
-	if (!want.batch_rows && (!want.recompute || !budget_bytes)) {
-		*out = (struct fo_choice){ .run = ask.run };
+	if (!want.batch_rows && ((!want.recompute && asks == 1) || !budget_bytes)) {
+		*out = (struct fo_choice){ .run = ask[0].run };
 		return FO_OK;
 	}
-	return fo_pass_choose(m, &ask, 1, &want, out);
+	return fo_pass_choose(m, ask, asks, &want, out);
 }

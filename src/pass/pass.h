@@ -97,7 +97,7 @@ struct fo_choice {
 };
 /* The plan of least time that fits. FO_ENOMEM: none does; the message names the least, which out->run is, and what would fit. */
 FO_CHECKED fo_status fo_pass_choose(const struct fo_model *m, const struct fo_ask *ask, int asks, const struct fo_choose *want, struct fo_choice *out);
-/* What a run leaves open (pass.recompute=auto, train.batch-rows), chosen within budget_bytes (0: no limit). */
+/* What a run leaves open (pass.recompute=auto, train.batch-rows, optim.state), chosen within budget_bytes (0: no limit). */
 FO_CHECKED fo_status fo_pass_choose_run(const struct fo_run *r, const struct fo_model *m, int64_t budget_bytes, struct fo_choice *out);
 fo_status fo_pass_master_legal(const struct fo_program *p), fo_pass_master(struct fo_program *p);
 fo_status fo_pass_moments_legal(const struct fo_program *p), fo_pass_moments(struct fo_program *p);

@@ -66,6 +66,10 @@ const struct fo_opt fo_run_options[] = {
 	FO_OPT_ENUM(R, master, "optim.master", "fp32",
 		    "what bf16 weights are rounded from: an fp32 copy; that number split into the weight and a low half; or nothing", "fp32|split|none"),
 	FO_OPT_ENUM(R, moments, "optim.moments", "fp32", "what AdamW's moments are stored in", "fp32|bf16"),
+	FO_OPT_ENUM(R, state, "optim.state", "given",
+		    "given: as optim.master and optim.moments say; exact: fp32 or split masters, the same numbers, as fits "
+		    "memory.budget; auto: then bf16 moments, then no masters too",
+		    "given|exact|auto"),
 	FO_OPT_ENUM(R, rounding, "optim.rounding", "stochastic",
 		    "of weights without a master and of bf16 moments: at random so that the mean is right, or nearest", "stochastic|nearest"),
 	FO_OPT_REAL(R, clip, "optim.clip", "X", "1.0", 0, 1e9, "", "bound on the global gradient norm; 0: none"),
@@ -153,6 +157,8 @@ fo_status fo_run_check(struct fo_opt_set *s, const struct fo_run *r)
 	if (r->batch_rows && (fo_opt_given(s, "train.rows") || fo_opt_given(s, "train.micro-batches")))
 		fo_opt_problem(s, "train.batch-rows leaves the split into micro-batches open: leave out train.rows and "
 				  "train.micro-batches, or train.batch-rows");
+	if (r->state && (fo_opt_given(s, "optim.master") || fo_opt_given(s, "optim.moments")))
+		fo_opt_problem(s, "optim.state chooses the formats itself: leave out optim.master and optim.moments, or optim.state");
 	if (r->precision == 1 && r->master != FO_MASTER_FP32)
 		fo_opt_problem(s, "optim.master=%s is about bf16 weights: with train.precision=fp32 the weights are the master",
 			       fo_master_name[r->master]);

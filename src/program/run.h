@@ -10,6 +10,7 @@ enum fo_schedule { FO_SCHEDULE_COSINE, FO_SCHEDULE_LINEAR, FO_SCHEDULE_WSD, FO_S
 
 enum fo_verify_at_start { FO_VERIFY_AT_START_OFF, FO_VERIFY_AT_START_SHORT, FO_VERIFY_AT_START_FULL };
 enum fo_nonfinite { FO_NONFINITE_STOP, FO_NONFINITE_SKIP };
+enum fo_run_state { FO_RUN_STATE_GIVEN, FO_RUN_STATE_EXACT, FO_RUN_STATE_AUTO };
 enum fo_run_recompute { FO_RUN_RECOMPUTE_AUTO, FO_RUN_RECOMPUTE_NONE, FO_RUN_RECOMPUTE_SELECTIVE, FO_RUN_RECOMPUTE_FULL };
 enum fo_spike { FO_SPIKE_OFF, FO_SPIKE_WARN, FO_SPIKE_SKIP, FO_SPIKE_REWIND };
 
@@ -40,6 +41,7 @@ struct fo_run {
 	int64_t sample_tokens;
 	const char *program_file;
 	int64_t memory_limit;
+	int state;                    /* enum fo_run_state: who says master and moments */
 	int64_t memory_budget;        /* 0: as memory_limit and the machine say */
 	int64_t batch_rows;           /* 0: rows x micro_batches; else the step's rows, whose split is chosen (src/pass/choose.c) */
 	int merge_qkv, merge_gate_up; /* passes: 0 yes, 1 no */

@@ -26,21 +26,22 @@ static int64_t memory_allowed(const struct fo_session *s)
 	return s->r->memory_limit && (s->r->memory_limit < have || !have) ? s->r->memory_limit : have;
 }
 
-/* Sums round as the step is split: a run that goes on keeps its split, whatever memory is free now. */
-static bool keep_split(struct fo_session *s, struct fo_run *r)
+/* Sums round as the step is split, and the state is stored as it is: a run that goes on keeps both, whatever memory is free. */
+static bool keep_choice(struct fo_session *s, struct fo_run *r)
 {
 	struct fo_program p;
 	const char *path = fo_arena_printf(&s->arena, "%s/program.txt", r->dir);
 	char *text;
 	size_t len;
-	if (!r->batch_rows || !fo_fs_exists(path) || fo_fs_read(&s->arena, path, (size_t)256 << 20, &text, &len) != FO_OK ||
+	if ((!r->batch_rows && !r->state) || !fo_fs_exists(path) || fo_fs_read(&s->arena, path, (size_t)256 << 20, &text, &len) != FO_OK ||
 	    fo_program_parse(&p, text, len, path) != FO_OK)
 		return false;
-	bool same = p.run.seq == r->seq && p.run.rows * p.run.micro_batches == r->batch_rows;
-	if (same)
+	if (r->batch_rows && p.run.seq == r->seq && p.run.rows * p.run.micro_batches == r->batch_rows)
 		r->rows = p.run.rows, r->micro_batches = p.run.micro_batches, r->batch_rows = 0;
+	if (r->state)
+		r->master = (int)p.run.pass.master, r->moments = (int)p.run.pass.moments, r->state = FO_RUN_STATE_GIVEN;
 	fo_program_fini(&p);
-	return same;
+	return true;
 }
 
 /* What the run leaves open. reserve: bytes that the run takes beside what its program does. */
@@ -51,7 +52,7 @@ static fo_status choose(struct fo_session *s, int64_t reserve)
 	if (budget)
 		budget = budget > reserve ? budget - reserve : 1;
 	fo_status st = FO_ENOMEM;
-	if (keep_split(s, &r))
+	if (keep_choice(s, &r))
 		st = fo_pass_choose_run(&r, &s->model, budget, &s->choice);
 	if (st == FO_ENOMEM)
 		st = fo_pass_choose_run(s->r, &s->model, budget, &s->choice);

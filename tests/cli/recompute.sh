@@ -27,6 +27,14 @@ for mode in none selective full; do
 done
 refused 3 "no plan of this step fits into .*: the least takes .* would fit" program $wide --memory.budget=$((state + $(arena full.json) / 2))
 refused 3 "no plan of this step fits into 64.0 KiB.*no shorter rows would fit" program $wide --memory.budget=64KiB
+# The format of the state: no choice without a limit; where recomputing everything is not enough, bf16 moments, and then no masters.
+bytes() { sed -n 's/^ *"persistent_bytes": \([0-9]*\),*$/\1/p' out | head -n 1; }
+run 0 program $wide --json --optim.state=auto
+[ "$(bytes)" = "$state" ] || wrong "the state's format changes without a budget"
+run 0 program $wide --json --optim.state=auto --memory.budget=$((state * 9 / 14 + $(arena full.json)))
+[ "$(bytes)" -le $((state * 8 / 14 + 65536)) ] && [ "$(bytes)" -gt $((state * 7 / 14)) ] || wrong "bf16 moments: $(bytes) of $state"
+refused 3 "no plan of this step fits" program $wide --optim.state=exact --memory.budget=$((state * 9 / 14 + $(arena full.json)))
+refused 2 "optim.state chooses the formats itself" program $wide --optim.state=auto --optim.master=split
 # Trained: the same bits.
 run 0 train $tiny --run.dir=plain --pass.recompute=none
 run 0 train $tiny --run.dir=again --pass.recompute=full
