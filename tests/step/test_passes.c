@@ -444,7 +444,32 @@ static void test_fuse_across(void **state)
 	fo_program_fini(&p);
 }
 
-/* Forward alone, in fp64: what the head sees is the same. */
+/* Forward alone. Additions and norms fused give the very bits of the plain pair, in every precision: what recomputation makes
+ * with the plain operations in backward is then what forward had. */
+static void test_fuse_bits(void **state)
+{
+	(void)state;
+	struct fo_model m = step_model(3, 96, 4, 2, 40, 50, false);
+	struct step_batch b;
+	struct fo_exec_options o = { .threads = 2, .timeline_steps = 1 };
+	must(fo_isa_choose(&o.isa));
+	step_batch_random(&b, 12, 2, 1, m.vocab, 2, 11);
+	for (int precision = 0; precision < FO_PRECISION_COUNT; precision++) {
+		struct step_rig plain, fused;
+		struct fo_lowering low = step_lowering(&b, (enum fo_numerics)precision, FO_MODE_LOGITS);
+		step_rig_lower(&plain, &m, &low, &b, &o);
+		low.pass.fuse_elementwise = 1;
+		step_rig_lower(&fused, &m, &low, &b, &o);
+		must(fo_exec_step(plain.exec, 0));
+		must(fo_exec_step(fused.exec, 0));
+		assert_memory_equal(plain.logits, fused.logits, (size_t)(b.rows * b.seq * m.vocab) * sizeof *plain.logits);
+		step_rig_free(&plain);
+		step_rig_free(&fused);
+	}
+	step_batch_free(&b);
+}
+
+/* Forward alone, in fp64: what the head sees is the same with everything on. */
 static void test_logits(void **state)
 {
 	(void)state;
@@ -585,6 +610,7 @@ int main(void)
 		cmocka_unit_test(test_fuse_loss_refuses),
 		cmocka_unit_test(test_fuse_promises),
 		cmocka_unit_test(test_fuse_across),
+		cmocka_unit_test(test_fuse_bits),
 		cmocka_unit_test(test_logits),
 		cmocka_unit_test(test_fused_optimizer_promises),
 		cmocka_unit_test(test_optimizer_in_backward_promises),
