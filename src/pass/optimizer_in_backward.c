@@ -141,7 +141,7 @@ fo_status fo_pass_optimizer_in_backward(struct fo_program *p)
 	o->n = 3;
 	o->arg[0] = clip.arg[1], o->arg[1] = clip.arg[2], o->arg[2] = clip.arg[3];
 	o = &p->block[block].op[at];
-	o->kind = FO_OP_grad_norm;
+	o->kind = FO_OP_global_norm;
 	o->attr.value = 0;
 	o->n = 2;
 	o->arg[0] = clip.arg[0], o->arg[1] = clip.arg[2];

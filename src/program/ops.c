@@ -511,7 +511,7 @@ static const char *check_shapes(const struct fo_op *o)
 			       : "acc, hyper, scale, loss disagree";
 	case FO_OP_clip_ahead:
 		return is(&a[0], 1, FO_HYPER_COUNT) && is(&a[1], 1, 2) && is(&a[2], 1, 1) ? NULL : "hyper, scale, loss disagree";
-	case FO_OP_grad_norm: return is(&a[0], 1, 1) && is(&a[1], 1, 2) ? NULL : "acc and scale disagree";
+	case FO_OP_global_norm: return is(&a[0], 1, 1) && is(&a[1], 1, 2) ? NULL : "acc and scale disagree";
 	case FO_OP_adamw:
 		return same(&a[0], &a[1]) && same(&a[0], &a[2]) && same(&a[0], &a[5]) &&
 				       (o->n < 7 || same(&a[0], &a[6])) && is(&a[3], 1, FO_HYPER_COUNT) &&

@@ -55,7 +55,8 @@ static void test_passes_here(void **state)
 		count[c->result]++;
 		/* A measured pass lies within its bound; something was measured. */
 		if (c->result == FO_VERIFY_PASS && !isnan(c->bound))
-			assert_true(c->error >= 0 && c->error <= c->bound && c->bound < 0.1);
+			/* Twice the error of a cast to E5M2, whose two bits leave 2^-3. */
+			assert_true(c->error >= 0 && c->error <= c->bound && c->bound < (strstr(c->name, "fp8_cast") ? 0.26 : 0.1));
 	}
 	assert_memory_equal(count, r.count, sizeof count);
 	assert_int_equal(r.count[FO_VERIFY_FAIL], 0);

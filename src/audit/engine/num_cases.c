@@ -447,7 +447,6 @@ static void list_many(struct list *l)
 	static const struct {
 		int tensors, rows[6], cols[6];
 	} set[] = { { 1, { 3 }, { 17 } }, { 6, { 1, 40, 1, 7, 300, 1 }, { 33, 96, 5000, 1, 65, 1 } } };
-	bool master = l->dtype == FO_BF16;
 	for (int s = 0; s < 2; s++) {
 		struct fo_num_case *c;
 		for (int first = 0; first < 2; first++) {
@@ -457,19 +456,21 @@ static void list_many(struct list *l)
 				fo_num_case_arg(c, wide(l), set[s].rows[k], set[s].cols[k], FO_READ, FO_NUM_NORMAL, 1, 0);
 			acc_first(c, 0, first);
 		}
-		c = next(l, master ? FO_OP_adamw_master_many : FO_OP_adamw_many);
-		fo_num_case_arg(c, FO_F64, 1, FO_HYPER_COUNT, FO_READ, FO_NUM_HYPER, 0, 0);
-		fo_num_case_arg(c, FO_F64, 1, 2, FO_READ, FO_NUM_POSITIVE, 1, 0);
-		for (int k = 0; k < set[s].tensors; k++) {
-			int r = set[s].rows[k], d = set[s].cols[k];
-			fo_num_case_arg(c, wide(l), r, d, FO_UPDATE, FO_NUM_NORMAL, 0.1, 0);
-			fo_num_case_arg(c, wide(l), r, d, FO_UPDATE, FO_NUM_POSITIVE, 0.1, 0);
-			fo_num_case_arg(c, wide(l), r, d, FO_TAKE, FO_NUM_NORMAL, 1, 0);
-			fo_num_case_arg(c, l->dtype, r, d, master ? FO_DEF : FO_UPDATE, FO_NUM_NORMAL, 1, 0);
-			if (master)
-				fo_num_case_arg(c, FO_F32, r, d, FO_UPDATE, FO_NUM_NORMAL, 1, 0);
+		for (int master = 0; master < 2; master++) {
+			c = next(l, master ? FO_OP_adamw_master_many : FO_OP_adamw_many);
+			fo_num_case_arg(c, FO_F64, 1, FO_HYPER_COUNT, FO_READ, FO_NUM_HYPER, 0, 0);
+			fo_num_case_arg(c, FO_F64, 1, 2, FO_READ, FO_NUM_POSITIVE, 1, 0);
+			for (int k = 0; k < set[s].tensors; k++) {
+				int r = set[s].rows[k], d = set[s].cols[k];
+				fo_num_case_arg(c, wide(l), r, d, FO_UPDATE, FO_NUM_NORMAL, 0.1, 0);
+				fo_num_case_arg(c, wide(l), r, d, FO_UPDATE, FO_NUM_POSITIVE, 0.1, 0);
+				fo_num_case_arg(c, wide(l), r, d, FO_TAKE, FO_NUM_NORMAL, 1, 0);
+				fo_num_case_arg(c, l->dtype, r, d, master ? FO_DEF : FO_UPDATE, FO_NUM_NORMAL, 1, 0);
+				if (master)
+					fo_num_case_arg(c, wide(l), r, d, FO_UPDATE, FO_NUM_NORMAL, 1, 0);
+			}
+			c->call.attr.value = s;
 		}
-		c->call.attr.value = s;
 	}
 }
 
@@ -505,7 +506,7 @@ static void list_optimizer(struct list *l)
 		fo_num_case_arg(c, FO_F64, 1, FO_HYPER_COUNT, FO_READ, FO_NUM_HYPER, 0, 0);
 		fo_num_case_arg(c, FO_F64, 1, 2, FO_DEF, FO_NUM_NAN, 0, 0);
 		fo_num_case_arg(c, FO_F64, 1, 1, FO_READ, FO_NUM_POSITIVE, 1, 0);
-		c = next(l, FO_OP_grad_norm);
+		c = next(l, FO_OP_global_norm);
 		fo_num_case_arg(c, FO_F64, 1, 1, FO_READ, FO_NUM_POSITIVE, s ? 100 : 1e-3, 0);
 		fo_num_case_arg(c, FO_F64, 1, 2, FO_UPDATE, FO_NUM_POSITIVE, 1, 0);
 	}

@@ -94,7 +94,7 @@ static const struct fo_kernel table[FO_OP_COUNT] = {
 	[FO_OP_sumsq] = { .run = run_sumsq, .ws = ws_sumsq },
 	[FO_OP_clip] = { .run = fo_ref_f64_clip },
 	[FO_OP_clip_ahead] = { .run = fo_ref_f64_clip_ahead },
-	[FO_OP_grad_norm] = { .run = fo_ref_f64_grad_norm },
+	[FO_OP_global_norm] = { .run = fo_ref_f64_global_norm },
 	[FO_OP_adamw] = { .run = run_adamw },
 	[FO_OP_sumsq_many] = { .run = run_each, .ws = ws_sumsq_many },
 	[FO_OP_adamw_many] = { .run = run_each },
