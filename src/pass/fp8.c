@@ -89,12 +89,15 @@ static int find_op(const struct fo_program *p, int block, uint32_t id)
 	return -1;
 }
 
-/* The block whose operations make x before operation `at` of `block` reads it: itself, or a layer's forward; -1: neither. */
-static int maker(const struct fo_program *p, int block, int at, const struct fo_operand *x)
+/* The block whose operations make x before operation `at` of `block` reads it: itself, or a layer's forward; -1: neither. A cast that
+ * backward alone reads is not made in forward where backward makes x again. */
+static int maker(const struct fo_program *p, int block, int at, const struct spec *s)
 {
+	const struct fo_operand *x = &s->x;
 	if (persists(p, x) || last_write(p, block, at, x) >= 0)
 		return block;
-	for (int b = 0; b < p->nblock && x->dlayer == 0; b++)
+	bool late = s->axis == COLS && p->run.pass.recompute;
+	for (int b = 0; b < p->nblock && x->dlayer == 0 && !late; b++)
 		if (b != block && layer_block(p, b) && p->block[b].role == FO_ROLE_FORWARD &&
 		    last_write(p, b, p->block[b].n, x) >= 0)
 			return b;
@@ -105,7 +108,7 @@ static int maker(const struct fo_program *p, int block, int at, const struct fo_
 static const struct made *find_made(const struct work *w, int block, int at, const struct spec *s)
 {
 	const struct fo_program *p = w->p;
-	int from = maker(p, block, at, &s->x);
+	int from = maker(p, block, at, s);
 	for (int m = 0; m < w->n; m++) {
 		const struct made *e = &w->made[m];
 		if (!same_spec(&e->spec, s))
@@ -197,7 +200,7 @@ static void convert(struct work *w, int block, int *at)
 		const struct spec spec = spec_of(w, &p->block[block].op[*at], k);
 		const struct made *e = find_made(w, block, *at, &spec);
 		if (!e) {
-			int from = maker(p, block, *at, &spec.x);
+			int from = maker(p, block, *at, &spec);
 			if (from < 0 || from == block)
 				*at = make(w, block, *at, &spec);
 			else

@@ -40,8 +40,23 @@ static int set_of_product(const struct fo_block *f, int at, int buf)
 	return FO_RECOMPUTE_REST;
 }
 
+/* What an fp8 cast, its scale or its maximum is made from; -1: no part of a cast. */
+static int cast_input(const struct fo_op *o)
+{
+	switch ((enum fo_op_kind)o->kind) {
+	case FO_OP_amax:
+	case FO_OP_fp8_cast: return o->arg[0].buf;
+	case FO_OP_fp8_scale: return o->arg[o->n > 2 ? 2 : 0].buf;
+	default: return -1;
+	}
+}
+
 int fo_recompute_set_of(const struct fo_block *f, int at)
 {
+	int input = cast_input(&f->op[at]);
+	for (int i = 0; input >= 0 && i < at; i++) /* a cast belongs to what made its numbers */
+		if (touches(&f->op[i], input, true))
+			return fo_recompute_set_of(f, i);
 	/* What writes into a buffer belongs to what made it: a rotation or a bias to its product. */
 	for (int k = 0; k < f->op[at].n; k++) {
 		const struct fo_operand *a = &f->op[at].arg[k];
