@@ -48,6 +48,7 @@ const struct fo_opt fo_run_options[] = {
 		   "micro-batches accumulated in a step"),
 	FO_OPT_INT(R, batch_rows, "train.batch-rows", "N", "0", 0, 65536, "rows",
 		   "rows in a step, split into micro-batches as fits memory.budget; 0: train.rows x train.micro-batches"),
+		   "rows in a step, in micro-batches as fit memory.budget, whatever train.rows and train.micro-batches say; 0: as they say"),
 	FO_OPT_ENUM_REFUSED(R, precision, "train.precision", "bf16", "of weights and activations; sums and gradients of weights are fp32", "bf16|fp32",
 			    "fp16: numbers below 6e-8 are lost in its five bits of exponent, so that gradients need a loss scale that is searched for and "
 			    "steps that are thrown away; bf16 takes the same bytes, has the range of fp32 and needs neither"),
@@ -67,7 +68,7 @@ const struct fo_opt fo_run_options[] = {
 		    "what bf16 weights are rounded from: an fp32 copy; that number split into the weight and a low half; or nothing", "fp32|split|none"),
 	FO_OPT_ENUM(R, moments, "optim.moments", "fp32", "what AdamW's moments are stored in", "fp32|bf16"),
 	FO_OPT_ENUM(R, state, "optim.state", "given",
-		    "given: as optim.master and optim.moments say; exact: fp32 or split masters, the same numbers, as fits "
+		    "given: as optim.master and optim.moments say; else in their place exact: fp32 or split masters, the same numbers, as fits "
 		    "memory.budget; auto: then bf16 moments, then no masters too",
 		    "given|exact|auto"),
 	FO_OPT_ENUM(R, rounding, "optim.rounding", "stochastic",
@@ -154,11 +155,6 @@ fo_status fo_run_check(struct fo_opt_set *s, const struct fo_run *r)
 	if (r->warmup > r->steps)
 		fo_opt_problem(s, "optim.warmup is %lld steps, longer than train.steps (%lld): shorten the warm-up",
 			       (long long)r->warmup, (long long)r->steps);
-	if (r->batch_rows && (fo_opt_given(s, "train.rows") || fo_opt_given(s, "train.micro-batches")))
-		fo_opt_problem(s, "train.batch-rows leaves the split into micro-batches open: leave out train.rows and "
-				  "train.micro-batches, or train.batch-rows");
-	if (r->state && (fo_opt_given(s, "optim.master") || fo_opt_given(s, "optim.moments")))
-		fo_opt_problem(s, "optim.state chooses the formats itself: leave out optim.master and optim.moments, or optim.state");
 	if (r->precision == 1 && r->master != FO_MASTER_FP32)
 		fo_opt_problem(s, "optim.master=%s is about bf16 weights: with train.precision=fp32 the weights are the master",
 			       fo_master_name[r->master]);
