@@ -47,7 +47,6 @@ const struct fo_opt fo_run_options[] = {
 	FO_OPT_INT(R, micro_batches, "train.micro-batches", "N", "4", 1, 65536, "",
 		   "micro-batches accumulated in a step"),
 	FO_OPT_INT(R, batch_rows, "train.batch-rows", "N", "0", 0, 65536, "rows",
-		   "rows in a step, split into micro-batches as fits memory.budget; 0: train.rows x train.micro-batches"),
 		   "rows in a step, in micro-batches as fit memory.budget, whatever train.rows and train.micro-batches say; 0: as they say"),
 	FO_OPT_ENUM_REFUSED(R, precision, "train.precision", "bf16", "of weights and activations; sums and gradients of weights are fp32", "bf16|fp32",
 			    "fp16: numbers below 6e-8 are lost in its five bits of exponent, so that gradients need a loss scale that is searched for and "
