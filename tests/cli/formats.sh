@@ -25,7 +25,7 @@ refused 2 "with optim.master=split, this run asks for fp32" train $tiny $formats
 run 0 train $tiny $formats --optim.master=split --run.dir=split
 # The plan of a run says which format it has.
 run 0 train $tiny $formats --optim.master=none --optim.moments=bf16 --run.dir=plan --cli.dry-run
-says "master=none, moments=bf16,"
+says "master=none" "moments=bf16"
 # fp16 is answered, not merely unknown.
 refused 2 "one of bf16, fp32, got 'fp16': numbers below 6e-8 are lost .* bf16 takes the same bytes" train $tiny --train.precision=fp16 --run.dir=fp16
 refused 2 "optim.master=split is about bf16 weights" train $tiny --train.precision=fp32 --optim.master=split --run.dir=fp16
