@@ -64,10 +64,10 @@ fo_status fo_pass_fuse_loss_legal(const struct fo_program *p);
 fo_status fo_pass_fuse_loss(struct fo_program *p);
 fo_status fo_pass_fuse_elementwise(struct fo_program *p);
 
-/* recompute.c; the sets have names but for the rest. Which set an operation of a layer's forward block belongs to. */
-extern const char *const fo_recompute_name[FO_RECOMPUTE_SETS];
+/* recompute.c */
 /* "norm, swiglu in the first 3 of 12 layers; norm in the rest", or "nothing". */
 void fo_recompute_text(const struct fo_passes *c, int64_t layers, struct fo_str *out);
+/* The set (enum fo_recompute) that an operation of a layer's forward block belongs to. */
 int fo_recompute_set_of(const struct fo_block *forward, int op);
 fo_status fo_pass_recompute_legal(const struct fo_program *p);
 fo_status fo_pass_recompute(struct fo_program *p);

@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const fo_recompute_name[FO_RECOMPUTE_SETS] = { "norm", "swiglu", "gate-up", "qkv", "attention", "out" };
 
 static bool touches(const struct fo_op *o, int buf, bool write)
 {

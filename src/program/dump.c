@@ -80,8 +80,22 @@ static const struct {
 	{ offsetof(struct fo_passes, fp8), fp8_name, FO_FP8_COUNT },
 };
 
+const char *const fo_recompute_name[FO_RECOMPUTE_SETS] = { "norm", "swiglu", "gate-up", "qkv", "attention", "out" };
+
+static void put_recompute(int64_t sets, struct fo_str *out)
+{
+	fo_str_puts(out, sets == FO_RECOMPUTE_FULL ? "=full" : sets == FO_RECOMPUTE_SELECTIVE ? "=selective" : "=");
+	for (int i = 0, n = 0; i < FO_RECOMPUTE_SETS && sets != FO_RECOMPUTE_FULL && sets != FO_RECOMPUTE_SELECTIVE; i++)
+		if (sets >> i & 1)
+			fo_str_printf(out, "%s%s", n++ ? "+" : "", fo_recompute_name[i]);
+}
+
 void fo_pass_value_text(size_t offset, int64_t value, struct fo_str *out)
 {
+	if (value && (offset == offsetof(struct fo_passes, recompute) || offset == offsetof(struct fo_passes, recompute_rest))) {
+		put_recompute(value, out);
+		return;
+	}
 	for (size_t i = 0; i < sizeof named_value / sizeof *named_value; i++)
 		if (named_value[i].offset == offset && value >= 0 && value < named_value[i].n) {
 			fo_str_printf(out, "=%s", named_value[i].name[value]);

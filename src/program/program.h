@@ -244,6 +244,7 @@ enum fo_recompute {
 	FO_RECOMPUTE_FULL = 127,    /* all that backward needs, from the layer's input */
 };
 enum { FO_RECOMPUTE_SETS = 6 }; /* with a name */
+extern const char *const fo_recompute_name[FO_RECOMPUTE_SETS];
 /* What bf16 weights are rounded from: an fp32 copy (4 bytes per parameter beside the weight's 2), the same number split into
  * the weight and a low half (2 bytes), or nothing. What the moments of AdamW are stored in. How what is stored in bf16
  * alone is rounded. */
