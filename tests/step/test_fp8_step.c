@@ -285,6 +285,7 @@ static void test_gradients(void **state)
 			gradients_free(&got);
 		}
 		gradients_free(&plain);
+		step_batch_free(&b);
 	}
 	print_message("largest relative error of a gradient: current %.3f, delayed %.3f, rowwise %.3f, rowwise-hp %.3f\n", worst[1],
 		      worst[2], worst[3], worst[4]);
