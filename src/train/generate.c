@@ -1,5 +1,6 @@
 #include "train/generate.h"
 #include "train/train_int.h"
+#include "pass/pass.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,9 +15,9 @@ struct fo_generator {
 static fo_status set_up(struct fo_generator *g, const struct fo_model *m, struct fo_lowering low, struct fo_store *s,
 			const struct fo_exec_options *o, struct fo_exec *share)
 {
-	FO_TRY(fo_program_lower(&g->many, m, &low));
+	FO_TRY(fo_pass_build(&g->many, m, &low));
 	low.seq = 1;
-	FO_TRY(fo_program_lower(&g->one, m, &low));
+	FO_TRY(fo_pass_build(&g->one, m, &low));
 	FO_TRY(fo_store_add(s, &g->one)); /* what persists is the same in both */
 	g->ports.logits = fo_xmalloc((size_t)m->vocab * sizeof(float));
 	fo_status st = fo_exec_new(&g->many_exec, &g->many, s, o, fo_ports_serve, &g->ports, share);
@@ -26,13 +27,15 @@ static fo_status set_up(struct fo_generator *g, const struct fo_model *m, struct
 }
 
 fo_status fo_generator_new(struct fo_generator **out, const struct fo_model *m, enum fo_numerics precision,
-			   struct fo_store *s, const struct fo_exec_options *o, int64_t context, int64_t chunk,
+			   const struct fo_passes *passes, struct fo_store *s, const struct fo_exec_options *o, int64_t context, int64_t chunk,
 			   struct fo_exec *share)
 {
 	struct fo_generator *g = fo_xmalloc(sizeof *g);
-	const struct fo_lowering low = {
+	struct fo_lowering low = {
 		.seq = chunk, .rows = 1, .micro_batches = 1, .precision = precision, .mode = FO_MODE_DECODE, .context = context
 	};
+	if (passes)
+		low.pass = *passes;
 	fo_status st = set_up(g, m, low, s, o, share);
 	if (st != FO_OK) {
 		fo_generator_free(g);
@@ -130,7 +133,7 @@ fo_status fo_session_sample(struct fo_session *s, char **text)
 	struct fo_generator *g;
 	struct fo_sampler draw;
 	int64_t context = s->r->seq, vocab = fo_tokenizer_vocab(s->corpus.tokenizer);
-	FO_TRY(fo_generator_new(&g, &s->model, fo_run_precision(s->r), s->store, &s->options, context,
+	FO_TRY(fo_generator_new(&g, &s->model, s->program.run.precision, &s->program.run.pass, s->store, &s->options, context,
 				context < SAMPLE_CHUNK ? context : SAMPLE_CHUNK, s->exec));
 	fo_sampler_init(&draw, &how, vocab < s->model.vocab ? vocab : s->model.vocab);
 	fo_status st = continue_prompt(s, g, &draw, text);

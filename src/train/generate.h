@@ -9,11 +9,11 @@
 /* Two step programs (FO_MODE_DECODE) over one store: chunks of several tokens for what is given, single tokens for what is
  * generated. Both share weights, cache and arena. */
 struct fo_generator;
-/* The store must hold the model's weights in `precision`; the cache and longer tables are added to it. context: the most tokens
+/* The store must hold the model's weights in `precision`, as programs with these passes lay them out (NULL: the plain one); the cache and longer tables are added to it. context: the most tokens
  * of the text, chunk: tokens of a prompt that go through the model together (at most context). Model, store and options must
  * outlive it; `share` as in fo_exec_new. FO_EARG for dimensions, FO_ENOMEM. */
 FO_CHECKED fo_status fo_generator_new(struct fo_generator **out, const struct fo_model *m, enum fo_numerics precision,
-				      struct fo_store *s, const struct fo_exec_options *o, int64_t context, int64_t chunk,
+				      const struct fo_passes *passes, struct fo_store *s, const struct fo_exec_options *o, int64_t context, int64_t chunk,
 				      struct fo_exec *share);
 void fo_generator_free(struct fo_generator *g);
 /* Appends ids[0..n) to the text, n >= 1. FO_EARG when an id is not of the vocabulary or the text would exceed the context: then

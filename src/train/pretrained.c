@@ -121,7 +121,7 @@ fo_status fo_pretrained_generator(const struct fo_pretrained *p, const struct fo
 	fo_status st = fo_pretrained_store(p, &program, store);
 	fo_program_fini(&program);
 	if (st == FO_OK) {
-		st = fo_generator_new(out, &p->model, p->precision, *store, o, context, chunk, NULL);
+		st = fo_generator_new(out, &p->model, p->precision, NULL, *store, o, context, chunk, NULL);
 		if (st != FO_OK) {
 			fo_store_free(*store);
 			*store = NULL;

@@ -69,6 +69,9 @@ static fo_status check_added(const struct fo_store *s, const struct fo_program *
 			  (b->home != FO_HOME_CONST && h->rows != b->rows) ||
 			  s->entry[i].layers != (b->axes & FO_PER_LAYER ? p->model.layers : 1)))
 			return fo_fail(FO_EBUG, "the store has a buffer '%s' of another shape or type", b->name);
+		/* Weights that nobody has filled in would be zeros: a program built with other passes than the store's first. */
+		if (!h && s->blocks && b->home == FO_HOME_PARAM)
+			return fo_fail(FO_EBUG, "the store has no weight '%s': it holds those of a program with other passes", b->name);
 	}
 	return FO_OK;
 }

@@ -221,7 +221,7 @@ static double *with_cache(const struct fo_model *m, const int32_t *ids, int prom
 	must(fo_program_lower(&p, m, &low));
 	must(fo_store_new(&s, &p));
 	fo_store_init(s, &p, 42);
-	must(fo_generator_new(&g, m, precision, s, &o, TEXT, chunk, NULL));
+	must(fo_generator_new(&g, m, precision, NULL, s, &o, TEXT, chunk, NULL));
 	for (int at = 0; at < TEXT;) {
 		int n = at ? 1 : prompt;
 		must(fo_generator_push(g, ids + at, n));
