@@ -247,7 +247,7 @@ static fo_status load(struct fo_program *p, const struct fo_opt_set *s, const st
 	struct fo_model m;
 	struct fo_choice c;
 	FO_TRY(fo_run_model(r, &m));
-	FO_TRY(fo_pass_choose_run(r, &m, r->memory_budget ? r->memory_budget : r->memory_limit, &c));
+	FO_TRY(fo_pass_choose_run(r, &m, r->memory_budget ? r->memory_budget : r->memory_limit, 0, &c));
 	return fo_pass_build(p, &m, &c.run);
 }
 

@@ -366,10 +366,10 @@ static fo_status refuse(struct search *s)
 		snprintf(would, sizeof would, "%s=%lld would fit", rows ? "train.rows" : "data.seq", (long long)(rows ? run.rows : run.seq));
 		break;
 	}
-	return fo_hint(fo_fail(FO_ENOMEM, "no plan of this step fits into %s: the least takes %s (%s%s); %s",
-			       say_bytes(have, s->budget), say_bytes(least, s->least), what,
+	return fo_hint(fo_fail(FO_ENOMEM, "no plan of this step fits into %s: the least that was tried takes %s (%s%s); %s",
+			       say_bytes(have, s->want->budget_bytes), say_bytes(least, s->least + s->want->reserve_bytes), what,
 			       s->least_run.pass.recompute ? ", recomputing" : "", would),
-		       "weights, gradients, activations and optimizer state count; give memory.budget more if the machine has it");
+		       "give memory.budget (memory.limit) more if the machine has it, or let pass.recompute and optim.state be auto");
 }
 
 static fo_status measure_splits(struct search *s, const struct fo_ask *ask, int asks)
@@ -397,7 +397,9 @@ static fo_status measure_splits(struct search *s, const struct fo_ask *ask, int 
 
 fo_status fo_pass_choose(const struct fo_model *m, const struct fo_ask *ask, int asks, const struct fo_choose *want, struct fo_choice *out)
 {
-	struct search s = { .m = m, .want = want, .budget = want->budget_bytes ? want->budget_bytes : INT64_MAX, .out = out };
+	struct search s = { .m = m, .want = want, .budget = INT64_MAX, .out = out };
+	if (want->budget_bytes)
+		s.budget = want->budget_bytes > want->reserve_bytes ? want->budget_bytes - want->reserve_bytes : 1;
 	*out = (struct fo_choice){ 0 };
 	bool found = false;
 	int last = 0;
@@ -443,11 +445,13 @@ static int asks_of(const struct fo_run *r, struct fo_ask *ask)
 	return n;
 }
 
-fo_status fo_pass_choose_run(const struct fo_run *r, const struct fo_model *m, int64_t budget_bytes, struct fo_choice *out)
+fo_status fo_pass_choose_run(const struct fo_run *r, const struct fo_model *m, int64_t budget_bytes, int64_t reserve_bytes,
+			     struct fo_choice *out)
 {
 	struct fo_ask ask[STATE_FORMATS];
 	int asks = asks_of(r, ask);
 	const struct fo_choose want = { .budget_bytes = budget_bytes,
+					.reserve_bytes = reserve_bytes,
 					.batch_rows = r->batch_rows,
 					.recompute = r->recompute == FO_RUN_RECOMPUTE_AUTO };
 	/* Nothing is left to choose, or nothing limits it. */

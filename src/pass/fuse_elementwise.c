@@ -200,6 +200,6 @@ fo_status fo_pass_fuse_elementwise(struct fo_program *p)
 		for (int i = 0; i < p->block[b].n; i++)
 			for (int k = i + 1; k < p->block[b].n; k++)
 				if (fuse(p, b, i, k))
-					break;
+					k = i; /* what stands at i now is looked at from the beginning */
 	return FO_OK;
 }

@@ -107,6 +107,8 @@ fo_status fo_pass_fuse_loss_legal(const struct fo_program *p)
 		why = backward_follows(p, &h);
 	if (why)
 		return fo_fail(FO_EARG, "the loss cannot be computed by chunks: %s", why);
+	if (p->run.pass.fuse_loss > 1 << 24) /* as the option: sums with a micro-batch's tokens stay in range */
+		return fo_fail(FO_EARG, "chunks of %lld tokens: at most 2^24", (long long)p->run.pass.fuse_loss);
 	if (h.loss.at >= 0 && chunks_of(p) * CHUNK_OPS + p->block[h.loss.block].n > BLOCK_OPS_MAX)
 		return fo_hint(fo_fail(FO_EARG, "%lld tokens make %lld chunks of %lld, at most %d fit into a block",
 				       (long long)p->tokens, (long long)chunks_of(p), (long long)p->run.pass.fuse_loss,

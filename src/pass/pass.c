@@ -7,7 +7,7 @@ const char *const fo_pass_kind_name[] = { "shard", "rewrite", "schedule" };
 #define PASS(field, name_, kind_, on_, legal_, apply_, text)                                                           \
 	{ .name = name_, .kind = FO_PASS_##kind_, .doc = text, .choice = offsetof(struct fo_passes, field), .on = on_, \
 	  .legal = legal_, .apply = apply_ }
-/* In order of application: merges, precision, fuse-loss, recompute, fuse-elementwise, layouts, schedules, optimizer. */
+/* In order of application. */
 const struct fo_pass fo_pass_table[] = {
 	PASS(merge_qkv, "merge-qkv", REWRITE, 1, NULL, fo_pass_merge_qkv,
 	     "queries, keys and values come from one product: their input is read once, forward and backward"),
@@ -23,7 +23,7 @@ const struct fo_pass fo_pass_table[] = {
 	     "weights are scaled and cast to fp8 once per step, behind their optimizer step"),
 	PASS(fuse_loss, "fuse-loss", REWRITE, 512, fo_pass_fuse_loss_legal, fo_pass_fuse_loss,
 	     "head, loss and their gradients by chunks of tokens: the logits never exist in full"),
-	PASS(recompute, "recompute", REWRITE, 1, fo_pass_recompute_legal, fo_pass_recompute,
+	PASS(recompute, "recompute", REWRITE, FO_RECOMPUTE_SELECTIVE, fo_pass_recompute_legal, fo_pass_recompute,
 	     "backward makes activations again instead of keeping them: less memory, more work that runs"),
 	PASS(fuse_elementwise, "fuse-elementwise", REWRITE, 1, NULL, fo_pass_fuse_elementwise,
 	     "an addition and the norm of its sum, and both gradients of a norm, are one walk over memory each"),

@@ -85,7 +85,8 @@ struct fo_ask {
 	int tier; /* from 0 */
 };
 struct fo_choose {
-	int64_t budget_bytes; /* for the arena and all that persists; 0: no limit */
+	int64_t budget_bytes;  /* for all that the run takes; 0: no limit */
+	int64_t reserve_bytes; /* of it, what the run takes beside its arena and what persists */
 	int64_t batch_rows;   /* rows of a step, to be split into equal micro-batches; 0: as the ask says */
 	bool recompute;       /* choose what is recomputed; else as the ask says */
 };
@@ -97,8 +98,10 @@ struct fo_choice {
 };
 /* The plan of least time that fits. FO_ENOMEM: none does; the message names the least, which out->run is, and what would fit. */
 FO_CHECKED fo_status fo_pass_choose(const struct fo_model *m, const struct fo_ask *ask, int asks, const struct fo_choose *want, struct fo_choice *out);
-/* What a run leaves open (pass.recompute=auto, train.batch-rows, optim.state), chosen within budget_bytes (0: no limit). */
-FO_CHECKED fo_status fo_pass_choose_run(const struct fo_run *r, const struct fo_model *m, int64_t budget_bytes, struct fo_choice *out);
+/* What a run leaves open (pass.recompute=auto, train.batch-rows, optim.state), chosen within budget_bytes (0: no limit), of which
+ * reserve_bytes are for other things than the program. */
+FO_CHECKED fo_status fo_pass_choose_run(const struct fo_run *r, const struct fo_model *m, int64_t budget_bytes, int64_t reserve_bytes,
+					struct fo_choice *out);
 fo_status fo_pass_master_legal(const struct fo_program *p), fo_pass_master(struct fo_program *p);
 fo_status fo_pass_moments_legal(const struct fo_program *p), fo_pass_moments(struct fo_program *p);
 fo_status fo_pass_fused_optimizer(struct fo_program *p);

@@ -35,7 +35,8 @@ static void newest(int32_t *into, const int32_t *from)
 
 static bool same_rectangle(const struct fo_program *p, const struct fo_operand *a, const struct fo_operand *b)
 {
-	return a->r0 == b->r0 && a->nr == b->nr && a->c0 == b->c0 && a->nc == b->nc && p->buf[a->buf].cols == p->buf[b->buf].cols;
+	return a->r0 == b->r0 && a->nr == b->nr && a->c0 == b->c0 && a->nc == b->nc && p->buf[a->buf].cols == p->buf[b->buf].cols &&
+	       p->buf[a->buf].dtype == p->buf[b->buf].dtype;
 }
 
 /* The operand that output i may overwrite with life `in`: ops.def allows the pair and the rectangles are the same. */

@@ -157,6 +157,10 @@ fo_status fo_run_check(struct fo_opt_set *s, const struct fo_run *r)
 	if (r->precision == 1 && r->master != FO_MASTER_FP32)
 		fo_opt_problem(s, "optim.master=%s is about bf16 weights: with train.precision=fp32 the weights are the master",
 			       fo_master_name[r->master]);
+	if (r->fp8_precompute && !r->fp8)
+		fo_opt_problem(s, "pass.fp8-scale-precompute=yes is about fp8 products: choose a recipe with pass.fp8, or leave it out");
+	if (r->recompute_layers && r->recompute != FO_RUN_RECOMPUTE_SELECTIVE && r->recompute != FO_RUN_RECOMPUTE_FULL)
+		fo_opt_problem(s, "pass.recompute-layers says where pass.recompute=selective or full applies: choose one of them, or leave it out");
 	if (r->rows * r->seq > 1 << 28)
 		fo_opt_problem(s, "train.rows x data.seq is %lld tokens, at most 2^28 fit into a micro-batch",
 			       (long long)(r->rows * r->seq));

@@ -257,6 +257,7 @@ static void run_around(void *arg)
 
 fo_status fo_exec_step_around(struct fo_exec *e, fo_exec_around_fn *around, void *ctx)
 {
+	FO_TRY(derive(e));
 	for (int i = 0; i < e->u.n; i++) {
 		struct around a = { e, i, FO_OK };
 		if (fo_op_info(fo_instance_op(e->p, &e->u, i)->kind)->cls == FO_CLASS_HOST)

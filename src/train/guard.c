@@ -181,8 +181,8 @@ static fo_status judge_nonfinite(struct fo_session *s, const struct fo_train_ste
 	if (!skip)
 		return fo_hint(fo_fail(FO_ENUMERIC, "step %lld: the loss is %g and the gradient norm %g: %s; the batch was %s",
 				       (long long)t->step, t->loss, t->grad_norm, where, named),
-			       "lower optim.lr, and if it comes again remove that checkpoint to go on from the one before; "
-			       "guard.nonfinite=skip goes on without the step");
+			       "lower optim.lr, and if it comes again remove that checkpoint to go on from the one before%s",
+			       s->program.run.pass.optimizer_in_backward ? "" : "; guard.nonfinite=skip goes on without the step");
 	fo_session_warn(s, "step %lld skipped: the loss is %g and the gradient norm %g: %s; the batch was %s",
 			(long long)t->step, t->loss, t->grad_norm, where, named);
 	return skip_step(s, t, out);

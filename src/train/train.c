@@ -33,29 +33,35 @@ static bool keep_choice(struct fo_session *s, struct fo_run *r)
 	const char *path = fo_arena_printf(&s->arena, "%s/program.txt", r->dir);
 	char *text;
 	size_t len;
+	/* Without a checkpoint there is nothing to keep to. */
+	if (!fo_fs_exists(fo_arena_printf(&s->arena, "%s/checkpoints", r->dir)))
+		return false;
 	if ((!r->batch_rows && !r->state) || !fo_fs_exists(path) || fo_fs_read(&s->arena, path, (size_t)256 << 20, &text, &len) != FO_OK ||
 	    fo_program_parse(&p, text, len, path) != FO_OK)
 		return false;
 	if (r->batch_rows && p.run.seq == r->seq && p.run.rows * p.run.micro_batches == r->batch_rows)
 		r->rows = p.run.rows, r->micro_batches = p.run.micro_batches, r->batch_rows = 0;
-	if (r->state)
+	bool exact = p.run.pass.master != FO_MASTER_NONE && p.run.pass.moments == FO_MOMENTS_FP32;
+	if (r->state == FO_RUN_STATE_AUTO || (r->state && exact))
 		r->master = (int)p.run.pass.master, r->moments = (int)p.run.pass.moments, r->state = FO_RUN_STATE_GIVEN;
 	fo_program_fini(&p);
 	return true;
+}
+
+/* What may be planned with; 0: not known. */
+static int64_t memory_budget(const struct fo_session *s)
+{
+	int64_t have = memory_allowed(s);
+	return s->r->memory_budget && (s->r->memory_budget < have || !have) ? s->r->memory_budget : have;
 }
 
 /* What the run leaves open. reserve: bytes that the run takes beside what its program does. */
 static fo_status choose(struct fo_session *s, int64_t reserve)
 {
 	struct fo_run r = *s->r;
-	int64_t budget = r.memory_budget ? r.memory_budget : memory_allowed(s);
-	if (budget)
-		budget = budget > reserve ? budget - reserve : 1;
-	fo_status st = FO_ENOMEM;
-	if (keep_choice(s, &r))
-		st = fo_pass_choose_run(&r, &s->model, budget, &s->choice);
-	if (st == FO_ENOMEM)
-		st = fo_pass_choose_run(s->r, &s->model, budget, &s->choice);
+	int64_t budget = memory_budget(s);
+	bool keep = keep_choice(s, &r);
+	fo_status st = fo_pass_choose_run(keep ? &r : s->r, &s->model, budget, reserve, &s->choice);
 	if (st != FO_ENOMEM)
 		return st;
 	fo_err_save(&s->too_large, st);
@@ -81,8 +87,8 @@ static fo_status make_programs(struct fo_session *s, int64_t reserve)
 		if (s->program.run.seq != train.seq || !is_split(s->r, &s->program.run) ||
 		    s->program.run.precision != train.precision || s->program.run.mode != FO_MODE_TRAIN)
 			return fo_hint(fo_fail(FO_EARG,
-					       "the program in '%s' was made for %lld micro-batches x %lld rows x %lld "
-					       "tokens in %s, this run says otherwise",
+					       "the program in '%s' was made for train.micro-batches=%lld, train.rows=%lld, data.seq=%lld, "
+					       "train.precision=%s, this run says otherwise",
 					       s->r->program_file, (long long)s->program.run.micro_batches,
 					       (long long)s->program.run.rows, (long long)s->program.run.seq,
 					       fo_numerics_name[s->program.run.precision]),
@@ -147,7 +153,7 @@ static fo_status make_executors_that_fit(struct fo_session *s)
 	enum { ROUNDS = 4 };
 	FO_TRY(make_executors(s));
 	for (int i = 0; i < ROUNDS && s->choice.planned && s->too_large.st == FO_OK; i++) {
-		int64_t budget = s->r->memory_budget ? s->r->memory_budget : memory_allowed(s), need = step_bytes(s);
+		int64_t budget = memory_budget(s), need = step_bytes(s);
 		if (!budget || need <= budget)
 			break;
 		int64_t reserve = need - s->choice.bytes;
@@ -191,7 +197,8 @@ static fo_status announce(struct fo_session *s)
 	fo_exec_kernels(s->exec, p.kernels);
 	int64_t need = step_bytes(s), have = memory_allowed(s);
 	/* Where the copy does not fit, training waits for its checkpoints. */
-	s->async = copies_checkpoints(s) && (!have || need + p.memory.persistent <= have);
+	int64_t budget = memory_budget(s);
+	s->async = copies_checkpoints(s) && (!budget || need + p.memory.persistent <= budget);
 	p.memory_checkpoint = fo_saver_bytes(s);
 	if (s->h->plan)
 		s->h->plan(s->h->ctx, &p);

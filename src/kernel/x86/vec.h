@@ -193,7 +193,7 @@ FO_INLINE void v_store_part(void *row, int64_t i, int dtype, vf v, int n)
 FO_INLINE vf v_exp(vf x)
 {
 	const float h2 = 0.12011325f, h4 = h2 * h2;
-	vi zero = x < v_set1(-87.0f);
+	vi zero = x < v_set1(-87.0f), nan = x != x;
 	x = v_min(v_set1(88.0f), v_max(v_set1(-87.0f), x));
 	const float magic = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer in the low bits */
 	vf z = x * 1.44269504f + magic;
@@ -208,7 +208,7 @@ FO_INLINE vf v_exp(vf x)
 	p = p * r + 1.0f;
 	p = p * r + 1.0f;
 	/* times 2^n: n stands in z's low bits; p lies between 0.7 and 1.42, so the exponent stays within its bits. */
-	return (vf)((vi)((vu)p + ((vu)z << 23)) & ~zero);
+	return (vf)(((vi)((vu)p + ((vu)z << 23)) & ~zero) | nan); /* the sum would make a number of most NaNs */
 }
 
 #endif
