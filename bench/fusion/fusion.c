@@ -34,7 +34,7 @@ struct bench {
 
 static struct fo_tensor tensor(struct bench *b, int64_t rows, int64_t cols, int dtype)
 {
-	struct fo_tensor t = { b->memory + b->used, rows, cols, cols, (uint8_t)dtype };
+	struct fo_tensor t = { .data = b->memory + b->used, .rows = rows, .cols = cols, .ld = cols, .dtype = (uint8_t)dtype };
 	size_t n = (size_t)(rows * cols);
 	b->used += (n * fo_dtype_bytes(dtype) + 4095) / 4096 * 4096;
 	if (b->used > b->room) {
