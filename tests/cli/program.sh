@@ -56,7 +56,7 @@ if [ -n "${FLATOUT_HAS_ENGINE:-}" ]; then
 	same lowered/program.txt one.txt
 	same reloaded/program.txt one.txt
 	# A program of another run is refused.
-	refused 2 "the program in 'one.txt' was made for 2 micro-batches x 2 rows x 32 tokens in bf16" train $tiny --run.dir=x --program.file=one.txt --train.rows=1
+	refused 2 "the program in 'one.txt' was made for train.micro-batches=2, train.rows=2, data.seq=32, train.precision=bf16" train $tiny --run.dir=x --program.file=one.txt --train.rows=1
 	refused 2 "was made for" train $tiny --run.dir=x --program.file=one.txt --train.precision=fp32
 fi
 finish
