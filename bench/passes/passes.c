@@ -70,7 +70,7 @@ static fo_status parse_choice(const char *text, struct fo_passes *out)
 			i++;
 		if (i == fo_pass_fields || !value || atoll(value) < 0)
 			return fo_fail(FO_EARG, "'%s' is not a list of passes and values such as merge-qkv=1", text);
-		*(int64_t *)((char *)out + fo_pass_field[i].offset) = atoll(value);
+		fo_passes_set(out, fo_pass_field[i].offset, atoll(value));
 	}
 	return FO_OK;
 }

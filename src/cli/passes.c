@@ -16,9 +16,6 @@ static const struct fo_opt extra[] = {
 static struct fo_opt rows[FO_RUN_ROWS_MAX];
 __attribute__((constructor)) static void make_rows(void) { fo_run_options_with(rows, extra); }
 
-/* A pass's own field of a choice. */
-static int64_t *field(struct fo_passes *c, const struct fo_pass *pass) { return (int64_t *)((char *)c + pass->choice); }
-
 struct figures {
 	struct fo_cost cost;
 	int64_t operations, arena, persistent;
@@ -61,21 +58,22 @@ static fo_status make_report(struct report *r, const struct fo_model *m, const s
 {
 	struct fo_lowering low = *want;
 	for (int i = 0; i < fo_pass_count; i++) /* what else stands there says how, not whether */
-		*field(&low.pass, &fo_pass_table[i]) = 0;
+		fo_passes_set(&low.pass, fo_pass_table[i].choice, 0);
 	FO_TRY(measure(m, low, &r->plain));
 	FO_TRY(measure(m, *want, &r->all));
 	r->entry = fo_arena_alloc(&r->arena, (size_t)fo_pass_count * sizeof *r->entry);
 	for (int i = 0; i < fo_pass_count; i++) {
 		struct entry *e = &r->entry[i];
 		struct fo_passes choice = want->pass;
-		*e = (struct entry){ .pass = &fo_pass_table[i], .value = *field(&choice, &fo_pass_table[i]) };
+		*e = (struct entry){ .pass = &fo_pass_table[i], .value = fo_passes_get(&choice, fo_pass_table[i].choice) };
 		if (e->value) {
-			*field(&low.pass, e->pass) = e->value;
+			fo_passes_set(&low.pass, e->pass->choice, e->value);
 			FO_TRY(measure(m, low, &e->f));
 			continue;
 		}
 		struct fo_lowering more = *want;
-		e->value = *field(&more.pass, e->pass) = e->pass->on ? e->pass->on : 1;
+		e->value = e->pass->on;
+		fo_passes_set(&more.pass, e->pass->choice, e->value);
 		e->state = measure(m, more, &e->f) == FO_OK ? OFF : REFUSED;
 		if (e->state == REFUSED)
 			e->why = fo_arena_strdup(&r->arena, fo_err_text());

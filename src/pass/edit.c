@@ -4,11 +4,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { SAME = 1, ROWS = 2, COLS = 4 }; /* how a second rectangle lies to a first: the same, below it, to its right */
+
+static int relation(const struct fo_operand *a, const struct fo_operand *b)
+{
+	if (a->buf != b->buf || a->dlayer != b->dlayer)
+		return 0;
+	bool rows = a->r0 == b->r0 && a->nr == b->nr, cols = a->c0 == b->c0 && a->nc == b->nc;
+	return rows && cols ? SAME : cols && a->r0 + a->nr == b->r0 ? ROWS : rows && a->c0 + a->nc == b->c0 ? COLS : 0;
+}
+
 bool fo_edit_overlap(const struct fo_operand *a, const struct fo_operand *b)
 {
 	return a->buf == b->buf && a->dlayer == b->dlayer && a->r0 < b->r0 + b->nr && b->r0 < a->r0 + a->nr &&
 	       a->c0 < b->c0 + b->nc && b->c0 < a->c0 + a->nc;
 }
+
+bool fo_edit_same(const struct fo_operand *a, const struct fo_operand *b) { return relation(a, b) == SAME; }
 
 static bool starts_or_ends(const struct fo_operand *a) { return a->access == FO_DEF || a->access == FO_TAKE; }
 
@@ -134,16 +146,6 @@ void fo_edit_sweep(struct fo_program *p)
 }
 
 /* ---- joining ---- */
-
-enum { SAME = 1, ROWS = 2, COLS = 4 }; /* how a second rectangle lies to a first: the same, below it, to its right */
-
-static int relation(const struct fo_operand *a, const struct fo_operand *b)
-{
-	if (a->buf != b->buf || a->dlayer != b->dlayer)
-		return 0;
-	bool rows = a->r0 == b->r0 && a->nr == b->nr, cols = a->c0 == b->c0 && a->nc == b->nc;
-	return rows && cols ? SAME : cols && a->r0 + a->nr == b->r0 ? ROWS : rows && a->c0 + a->nc == b->c0 ? COLS : 0;
-}
 
 static bool products_join(const struct fo_op *x, const int *r, const struct fo_op *y)
 {

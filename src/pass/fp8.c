@@ -311,10 +311,8 @@ static void put_behind_step(struct fo_program *p, const struct chain *c)
 			if (p->block[b].op[i].kind == FO_OP_adamw && p->block[b].op[i].arg[5].buf == weight)
 				block = b, at = i;
 	for (int k = 0; k < 3; k++) {
-		struct fo_op *o = fo_op_insert(p, block, at + 1 + k, c->op[k].kind, FO_DERIVE, FO_LANE_COMPUTE);
-		uint32_t id = o->id;
-		*o = c->op[k];
-		o->id = o->origin = id;
+		struct fo_op *o = fo_op_clone(p, block, at + 1 + k, &c->op[k]);
+		o->origin = o->id;
 		o->phase = FO_DERIVE;
 	}
 }

@@ -12,12 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool same_operand(const struct fo_operand *a, const struct fo_operand *b)
-{
-	return a->buf == b->buf && a->dlayer == b->dlayer && a->r0 == b->r0 && a->nr == b->nr && a->c0 == b->c0 &&
-	       a->nc == b->nc;
-}
-
 /* ---- across the border of two blocks ---- */
 
 /* The addition that a block ends with, the norm of whole rows that one begins with; NULL: none. */
@@ -52,7 +46,7 @@ static bool next_slots_add(const struct fo_program *p, int s, struct fo_op *out)
 			return false;
 		a->dlayer = (int8_t)layer;
 	}
-	return same_operand(&out->arg[2], &norm->arg[0]);
+	return fo_edit_same(&out->arg[2], &norm->arg[0]);
 }
 
 /* What is known of a block while slots are matched. */
@@ -121,11 +115,8 @@ static void move_across(struct fo_program *p)
 	for (int b = 0; b < p->nblock; b++) {
 		if (of[b].passes)
 			fo_op_remove(p, b, p->block[b].n - 1);
-		if (!of[b].takes)
-			continue;
-		struct fo_op *o = fo_op_insert(p, b, 0, FO_OP_add, of[b].add.phase, of[b].add.lane);
-		of[b].add.id = o->id;
-		*o = of[b].add;
+		if (of[b].takes)
+			fo_op_clone(p, b, 0, &of[b].add);
 	}
 	free(takes);
 	free(of);
@@ -159,14 +150,14 @@ static struct fo_op both_gradients(const struct fo_op *dg, const struct fo_op *d
 static bool is_add_and_norm(const struct fo_op *a, const struct fo_op *b)
 {
 	return a->kind == FO_OP_add && b->kind == FO_OP_rmsnorm && !b->attr.head_dim && a->phase == b->phase &&
-	       same_operand(&a->arg[2], &b->arg[0]);
+	       fo_edit_same(&a->arg[2], &b->arg[0]);
 }
 
 static bool is_both_gradients(const struct fo_op *a, const struct fo_op *b)
 {
 	return a->kind == FO_OP_rmsnorm_dg && b->kind == FO_OP_rmsnorm_dx && a->attr.head_dim == b->attr.head_dim &&
-	       same_operand(&a->arg[0], &b->arg[0]) && same_operand(&a->arg[1], &b->arg[1]) &&
-	       same_operand(&a->arg[2], &b->arg[3]);
+	       fo_edit_same(&a->arg[0], &b->arg[0]) && fo_edit_same(&a->arg[1], &b->arg[1]) &&
+	       fo_edit_same(&a->arg[2], &b->arg[3]);
 }
 
 /* Operation k of the block takes in operation i < k, where one of them may stand beside the other. */

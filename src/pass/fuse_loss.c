@@ -122,10 +122,7 @@ fo_status fo_pass_fuse_loss_legal(const struct fo_program *p)
 static void clone_rows(struct fo_program *p, int block, int at, const struct fo_op *from, int logits, uint32_t rows,
 		       int64_t begin, int64_t n)
 {
-	struct fo_op *o = fo_op_insert(p, block, at, from->kind, from->phase, from->lane);
-	const uint32_t id = o->id;
-	*o = *from;
-	o->id = id;
+	struct fo_op *o = fo_op_clone(p, block, at, from);
 	for (int k = 0; k < o->n; k++) {
 		struct fo_operand *a = &o->arg[k];
 		if (a->buf == logits) {

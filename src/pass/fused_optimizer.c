@@ -19,12 +19,6 @@ static int many_of(const struct fo_op *x)
 	return -1;
 }
 
-static bool same_operand(const struct fo_operand *a, const struct fo_operand *b)
-{
-	return a->buf == b->buf && a->dlayer == b->dlayer && a->access == b->access && a->r0 == b->r0 && a->nr == b->nr &&
-	       a->c0 == b->c0 && a->nc == b->nc;
-}
-
 /* Could y's tensor be another one of x's operation? Data types per operand are equal, so that one kernel takes all. */
 static bool alike(const struct fo_program *p, int many, const struct fo_op *x, const struct fo_op *y)
 {
@@ -34,7 +28,7 @@ static bool alike(const struct fo_program *p, int many, const struct fo_op *x, c
 	for (int i = 0; i < x->n; i++) {
 		const struct fo_operand *a = &x->arg[i], *b = &y->arg[i];
 		bool common = fo_op_operand_of((enum fo_op_kind)many, 0, i) < fo_op_info((enum fo_op_kind)many)->common;
-		if (common ? !same_operand(a, b) : p->buf[a->buf].dtype != p->buf[b->buf].dtype || a->access != b->access)
+		if (a->access != b->access || (common ? !fo_edit_same(a, b) : p->buf[a->buf].dtype != p->buf[b->buf].dtype))
 			return false;
 	}
 	return true;

@@ -50,7 +50,7 @@ static fo_status apply_one(struct fo_program *p, const struct fo_pass *pass)
 fo_status fo_passes_apply(struct fo_program *p)
 {
 	for (int i = 0; i < fo_pass_count; i++) {
-		if (!*(const int64_t *)((const char *)&p->run.pass + fo_pass_table[i].choice))
+		if (!fo_passes_get(&p->run.pass, fo_pass_table[i].choice))
 			continue;
 		fo_status st = apply_one(p, &fo_pass_table[i]);
 		if (st != FO_OK) {

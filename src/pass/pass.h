@@ -1,5 +1,5 @@
-/* Passes: optimisations that rewrite a step program. One file each; every pass keeps the mathematics, but for those whose name is a
- * precision (fp8): losses, gradients and updated weights are those of the plain program up to rounding (tests/step/test_passes.c).
+/* Passes: optimisations that rewrite a step program. One file each; every pass keeps the mathematics, but for those that are about
+ * precision (master, moments, fp8): losses, gradients and updated weights are those of the plain program up to rounding (tests/step/test_passes.c).
  * Model FLOP are the same for all.
  *
  * What a program asks for stands in its p->run.pass (struct fo_passes, program.h): 0 means off. Programs that share a store
@@ -22,7 +22,7 @@ struct fo_pass {
 	enum fo_pass_kind kind;
 	const char *doc;  /* one line: what it does to the program and what that gives */
 	size_t choice;    /* offset of its int64_t in struct fo_passes; 0 there: off */
-	int64_t on;       /* a usual value where it is on, for `flatout passes`; 0 stands for 1 */
+	int64_t on;       /* a usual value where it is on, for `flatout passes` */
 	/* FO_OK, or FO_EARG with the reason why this program cannot have it. NULL: always legal. */
 	fo_status (*legal)(const struct fo_program *p);
 	/* Rewrites; called only where legal. */
@@ -55,14 +55,25 @@ bool fo_edit_can_move(const struct fo_program *p, int block, int from, int to);
 bool fo_edit_conflict(const struct fo_op *x, const struct fo_op *y);
 /* Do two operands name elements in common (of one layer's instance)? */
 bool fo_edit_overlap(const struct fo_operand *a, const struct fo_operand *b);
+/* Do they name the same elements? */
+bool fo_edit_same(const struct fo_operand *a, const struct fo_operand *b);
 
 /* ---- the passes ---- */
 
 fo_status fo_pass_merge_qkv(struct fo_program *p);
 fo_status fo_pass_merge_gate_up(struct fo_program *p);
+fo_status fo_pass_master_legal(const struct fo_program *p), fo_pass_master(struct fo_program *p);
+fo_status fo_pass_moments_legal(const struct fo_program *p), fo_pass_moments(struct fo_program *p);
+fo_status fo_pass_fp8_legal(const struct fo_program *p);
+fo_status fo_pass_fp8(struct fo_program *p);
+fo_status fo_pass_fp8_precompute_legal(const struct fo_program *p);
+fo_status fo_pass_fp8_precompute(struct fo_program *p);
 fo_status fo_pass_fuse_loss_legal(const struct fo_program *p);
 fo_status fo_pass_fuse_loss(struct fo_program *p);
 fo_status fo_pass_fuse_elementwise(struct fo_program *p);
+fo_status fo_pass_fused_optimizer(struct fo_program *p);
+fo_status fo_pass_optimizer_in_backward_legal(const struct fo_program *p);
+fo_status fo_pass_optimizer_in_backward(struct fo_program *p);
 
 /* recompute.c */
 /* "norm, swiglu in the first 3 of 12 layers; norm in the rest", or "nothing". */
@@ -102,14 +113,5 @@ FO_CHECKED fo_status fo_pass_choose(const struct fo_model *m, const struct fo_as
  * reserve_bytes are for other things than the program. */
 FO_CHECKED fo_status fo_pass_choose_run(const struct fo_run *r, const struct fo_model *m, int64_t budget_bytes, int64_t reserve_bytes,
 					struct fo_choice *out);
-fo_status fo_pass_master_legal(const struct fo_program *p), fo_pass_master(struct fo_program *p);
-fo_status fo_pass_moments_legal(const struct fo_program *p), fo_pass_moments(struct fo_program *p);
-fo_status fo_pass_fused_optimizer(struct fo_program *p);
-fo_status fo_pass_optimizer_in_backward_legal(const struct fo_program *p);
-fo_status fo_pass_optimizer_in_backward(struct fo_program *p);
-fo_status fo_pass_fp8_legal(const struct fo_program *p);
-fo_status fo_pass_fp8(struct fo_program *p);
-fo_status fo_pass_fp8_precompute_legal(const struct fo_program *p);
-fo_status fo_pass_fp8_precompute(struct fo_program *p);
 
 #endif

@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-
 static bool touches(const struct fo_op *o, int buf, bool write)
 {
 	for (int i = 0; i < o->n; i++)
@@ -110,11 +109,7 @@ static void insert_clone(struct fo_program *p, int block, const struct fo_op *o)
 	int at = 0;
 	while (at < p->block[block].n && !fo_edit_conflict(&p->block[block].op[at], o))
 		at++;
-	struct fo_op *c = fo_op_insert(p, block, at, o->kind, FO_RECOMPUTE, o->lane);
-	uint32_t id = c->id;
-	*c = *o;
-	c->id = id;
-	c->phase = FO_RECOMPUTE;
+	fo_op_clone(p, block, at, o)->phase = FO_RECOMPUTE;
 }
 
 /* Clones what `sets` says from forward block f into backward block b. */
@@ -140,14 +135,10 @@ static void clone_into(struct fo_program *p, int f, int b, int64_t sets)
 
 static void put_sets(int64_t sets, struct fo_str *out)
 {
-	const char *sep = "";
 	if (sets == FO_RECOMPUTE_FULL || !sets)
 		fo_str_puts(out, sets ? "everything" : "nothing");
-	for (int i = 0; i < FO_RECOMPUTE_SETS && sets != FO_RECOMPUTE_FULL; i++)
-		if (sets >> i & 1) {
-			fo_str_printf(out, "%s%s", sep, fo_recompute_name[i]);
-			sep = ", ";
-		}
+	else
+		fo_recompute_sets_text(sets, ", ", out);
 }
 
 void fo_recompute_text(const struct fo_passes *c, int64_t layers, struct fo_str *out)

@@ -50,14 +50,18 @@ int fo_block_find(const struct fo_program *p, const char *name)
 int fo_block_clone(struct fo_program *p, int from, const char *name)
 {
 	int to = fo_block_add(p, name, p->block[from].role, p->block[from].unit);
-	for (int i = 0; i < p->block[from].n; i++) {
-		struct fo_op *o = fo_op_insert(p, to, i, p->block[from].op[i].kind, p->block[from].op[i].phase,
-					       p->block[from].op[i].lane);
-		uint32_t id = o->id;
-		*o = p->block[from].op[i];
-		o->id = id;
-	}
+	for (int i = 0; i < p->block[from].n; i++)
+		fo_op_clone(p, to, i, &p->block[from].op[i]);
 	return to;
+}
+
+struct fo_op *fo_op_clone(struct fo_program *p, int block, int at, const struct fo_op *from)
+{
+	struct fo_op copy = *from; /* it may stand in the list that grows here */
+	struct fo_op *o = fo_op_insert(p, block, at, copy.kind, copy.phase, copy.lane);
+	copy.id = o->id;
+	*o = copy;
+	return o;
 }
 
 struct fo_op *fo_op_insert(struct fo_program *p, int block, int at, int kind, int phase, int lane)

@@ -82,12 +82,19 @@ static const struct {
 
 const char *const fo_recompute_name[FO_RECOMPUTE_SETS] = { "norm", "swiglu", "gate-up", "qkv", "attention", "out" };
 
+void fo_recompute_sets_text(int64_t sets, const char *sep, struct fo_str *out)
+{
+	for (int i = 0, n = 0; i < FO_RECOMPUTE_SETS; i++)
+		if (sets >> i & 1)
+			fo_str_printf(out, "%s%s", n++ ? sep : "", fo_recompute_name[i]);
+}
+
 static void put_recompute(int64_t sets, struct fo_str *out)
 {
-	fo_str_puts(out, sets == FO_RECOMPUTE_FULL ? "=full" : sets == FO_RECOMPUTE_SELECTIVE ? "=selective" : "=");
-	for (int i = 0, n = 0; i < FO_RECOMPUTE_SETS && sets != FO_RECOMPUTE_FULL && sets != FO_RECOMPUTE_SELECTIVE; i++)
-		if (sets >> i & 1)
-			fo_str_printf(out, "%s%s", n++ ? "+" : "", fo_recompute_name[i]);
+	bool named = sets == FO_RECOMPUTE_FULL || sets == FO_RECOMPUTE_SELECTIVE;
+	fo_str_puts(out, sets == FO_RECOMPUTE_FULL ? "=full" : named ? "=selective" : "=");
+	if (!named)
+		fo_recompute_sets_text(sets, "+", out);
 }
 
 void fo_pass_value_text(size_t offset, int64_t value, struct fo_str *out)
@@ -109,7 +116,7 @@ void fo_passes_text(const struct fo_passes *c, struct fo_str *out)
 {
 	size_t begin = out->len;
 	for (int i = 0; i < fo_pass_fields; i++) {
-		int64_t value = *(const int64_t *)((const char *)c + fo_pass_field[i].offset);
+		int64_t value = fo_passes_get(c, fo_pass_field[i].offset);
 		if (!value)
 			continue;
 		fo_str_printf(out, "%s%s", out->len > begin ? ", " : "", fo_pass_field[i].name);
@@ -141,7 +148,7 @@ void fo_program_dump(const struct fo_program *p, struct fo_str *out)
 		fo_str_printf(out, " %" PRId64, p->run.context);
 	fo_str_puts(out, "\n");
 	for (int i = 0; i < fo_pass_fields; i++) {
-		int64_t value = *(const int64_t *)((const char *)&p->run.pass + fo_pass_field[i].offset);
+		int64_t value = fo_passes_get(&p->run.pass, fo_pass_field[i].offset);
 		if (value)
 			fo_str_printf(out, "pass %s %" PRId64 "\n", fo_pass_field[i].name, value);
 	}
@@ -395,7 +402,7 @@ static fo_status read_line(struct reader *r)
 	if (!strcmp(what, "pass")) {
 		for (int i = 0; i < fo_pass_fields; i++)
 			if (r->words == 3 && !strcmp(r->word[1], fo_pass_field[i].name)) {
-				*(int64_t *)((char *)&p->run.pass + fo_pass_field[i].offset) = integer(r, 2, 1, INT64_MAX);
+				fo_passes_set(&p->run.pass, fo_pass_field[i].offset, integer(r, 2, 1, INT64_MAX));
 				return r->failed ? wrong(r, "a pass's value is out of range") : FO_OK;
 			}
 		return wrong(r, "a pass that is not known");

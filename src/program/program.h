@@ -245,6 +245,8 @@ enum fo_recompute {
 };
 enum { FO_RECOMPUTE_SETS = 6 }; /* with a name */
 extern const char *const fo_recompute_name[FO_RECOMPUTE_SETS];
+/* The sets' names with `sep` between them; nothing where no set has a name. */
+void fo_recompute_sets_text(int64_t sets, const char *sep, struct fo_str *out);
 /* What bf16 weights are rounded from: an fp32 copy (4 bytes per parameter beside the weight's 2), the same number split into
  * the weight and a low half (2 bytes), or nothing. What the moments of AdamW are stored in. How what is stored in bf16
  * alone is rounded. */
@@ -281,6 +283,14 @@ struct fo_pass_field {
 	size_t offset; /* of an int64_t in struct fo_passes */
 };
 extern const struct fo_pass_field fo_pass_field[];
+static inline int64_t fo_passes_get(const struct fo_passes *c, size_t offset)
+{
+	return *(const int64_t *)((const char *)c + offset);
+}
+static inline void fo_passes_set(struct fo_passes *c, size_t offset, int64_t value)
+{
+	*(int64_t *)((char *)c + offset) = value;
+}
 extern const int fo_pass_fields;
 /* The value of the field at `offset` as it stands behind its name: "=split", "=512", or nothing where it is merely on. */
 void fo_pass_value_text(size_t offset, int64_t value, struct fo_str *out);
@@ -327,6 +337,8 @@ int fo_buffer_find(const struct fo_program *p, const char *name); /* -1: none */
 int fo_block_add(struct fo_program *p, const char *name, int role, int unit);
 int fo_block_find(const struct fo_program *p, const char *name);
 int fo_block_clone(struct fo_program *p, int from, const char *name);
+/* A copy with an id of its own; `origin` is that of what it copies. */
+struct fo_op *fo_op_clone(struct fo_program *p, int block, int at, const struct fo_op *from);
 struct fo_op *fo_op_insert(struct fo_program *p, int block, int at, int kind, int phase, int lane);
 void fo_op_remove(struct fo_program *p, int block, int at);
 void fo_op_arg(struct fo_program *p, struct fo_op *o, int buf, int dlayer, int access);

@@ -27,7 +27,7 @@ static int64_t memory_allowed(const struct fo_session *s)
 }
 
 /* Sums round as the step is split, and the state is stored as it is: a run that goes on keeps both, whatever memory is free. */
-static bool keep_choice(struct fo_session *s, struct fo_run *r)
+static void keep_choice(struct fo_session *s, struct fo_run *r)
 {
 	struct fo_program p;
 	const char *path = fo_arena_printf(&s->arena, "%s/program.txt", r->dir);
@@ -35,17 +35,16 @@ static bool keep_choice(struct fo_session *s, struct fo_run *r)
 	size_t len;
 	/* Without a checkpoint there is nothing to keep to. */
 	if (!fo_fs_exists(fo_arena_printf(&s->arena, "%s/checkpoints", r->dir)))
-		return false;
+		return;
 	if ((!r->batch_rows && !r->state) || !fo_fs_exists(path) || fo_fs_read(&s->arena, path, (size_t)256 << 20, &text, &len) != FO_OK ||
 	    fo_program_parse(&p, text, len, path) != FO_OK)
-		return false;
+		return;
 	if (r->batch_rows && p.run.seq == r->seq && p.run.rows * p.run.micro_batches == r->batch_rows)
 		r->rows = p.run.rows, r->micro_batches = p.run.micro_batches, r->batch_rows = 0;
 	bool exact = p.run.pass.master != FO_MASTER_NONE && p.run.pass.moments == FO_MOMENTS_FP32;
 	if (r->state == FO_RUN_STATE_AUTO || (r->state && exact))
 		r->master = (int)p.run.pass.master, r->moments = (int)p.run.pass.moments, r->state = FO_RUN_STATE_GIVEN;
 	fo_program_fini(&p);
-	return true;
 }
 
 /* What may be planned with; 0: not known. */
@@ -60,8 +59,8 @@ static fo_status choose(struct fo_session *s, int64_t reserve)
 {
 	struct fo_run r = *s->r;
 	int64_t budget = memory_budget(s);
-	bool keep = keep_choice(s, &r);
-	fo_status st = fo_pass_choose_run(keep ? &r : s->r, &s->model, budget, reserve, &s->choice);
+	keep_choice(s, &r);
+	fo_status st = fo_pass_choose_run(&r, &s->model, budget, reserve, &s->choice);
 	if (st != FO_ENOMEM)
 		return st;
 	fo_err_save(&s->too_large, st);

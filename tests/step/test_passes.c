@@ -193,7 +193,7 @@ static void describe(char *text, size_t size, const struct fo_model *m, const st
 			 m->attention_bias ? " attention-bias" : "", m->mlp_bias ? " mlp-bias" : "", m->qk_norm ? " qk-norm" : "",
 			 m->sliding_window ? " window" : "");
 	for (int i = 0; i < fo_pass_fields; i++) {
-		int64_t v = *(const int64_t *)((const char *)&low->pass + fo_pass_field[i].offset);
+		int64_t v = fo_passes_get(&low->pass, fo_pass_field[i].offset);
 		if (v && n < (int)size)
 			n += snprintf(text + n, size - (size_t)n, ", %s=%lld", fo_pass_field[i].name, (long long)v);
 	}

@@ -143,7 +143,7 @@ static void plan_json(const struct fo_train_plan *p, struct fo_str *out)
 	fo_json_int(&j, "slots", g->nslot);
 	fo_json_object(&j, "passes");
 	for (int i = 0; i < fo_pass_fields; i++)
-		fo_json_int(&j, fo_pass_field[i].name, *(const int64_t *)((const char *)&g->run.pass + fo_pass_field[i].offset));
+		fo_json_int(&j, fo_pass_field[i].name, fo_passes_get(&g->run.pass, fo_pass_field[i].offset));
 	fo_json_close(&j);
 	if (p->choice.seconds > 0) {
 		fo_json_object(&j, "chosen");
