@@ -1,0 +1,186 @@
+/* Bars from zero with whiskers, and bars of parts. */
+#include "draw/draw_int.h"
+
+#include <math.h>
+#include <stdio.h>
+
+enum { TRACK = 100 }; /* height of a row's view box */
+
+static int across(const struct fo_axis *a, double v) { return (int)lround(fo_axis_at(a, v) * FO_PLOT_WIDTH); }
+
+static void bar(struct fo_str *out, const struct fo_axis *a, const struct fo_draw_bar *b, const char *cls, int top,
+		int bottom)
+{
+	if (!isfinite(b->value))
+		return;
+	int zero = across(a, 0), end = across(a, b->value), mid = (top + bottom) / 2, cap = (bottom - top) / 4;
+	fo_str_printf(out, "<rect class=\"%s\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"/>", cls,
+		      zero < end ? zero : end, top, zero < end ? end - zero : zero - end, bottom - top);
+	if (!isfinite(b->lo) || !isfinite(b->hi) || b->hi < b->lo)
+		return;
+	int lo = across(a, b->lo), hi = across(a, b->hi);
+	fo_str_printf(out, "<path class=\"w\" d=\"M%d %dH%dM%d %dV%dM%d %dV%d\"/>", lo, mid, hi, lo, mid - cap,
+		      mid + cap, hi, mid - cap, mid + cap);
+}
+
+static void bars_legend(struct fo_str *out, const struct fo_draw_bars *c)
+{
+	static const char *const cls[] = { "bar", "hollow" };
+	fo_str_puts(out, "<ul class=\"legend\">");
+	for (int k = 0; k < 2; k++)
+		if (c->bar_name[k]) {
+			fo_str_printf(out,
+				      "<li><svg viewBox=\"0 0 34 14\" aria-hidden=\"true\"><rect class=\"%s\" x=\"2\" "
+				      "y=\"2\" width=\"30\" height=\"10\"/></svg>",
+				      cls[k]);
+			fo_draw_escaped(out, "", c->bar_name[k], "</li>\n");
+		}
+	fo_str_puts(out, "</ul>\n");
+}
+
+/* The row of ticks at the end; the last one says what the axis ends at. */
+static void bars_axis(struct fo_str *out, const struct fo_draw_bars *c, const struct fo_axis *a)
+{
+	fo_str_puts(out, "<div class=\"row axis\">");
+	fo_axis_labels(out, a);
+	fo_str_puts(out, "</div>\n");
+	if (c->hi_name)
+		fo_draw_remark(out, "The axis ends at %s.", c->hi_name);
+}
+
+void fo_draw_bars(struct fo_str *out, const struct fo_draw_bars *c)
+{
+	static const char *const tone[] = { "bar", "bar doubt", "bar bad" };
+	struct fo_axis a = { .unit = c->unit };
+	double lo = 0, hi = 0;
+	bool two = c->bar_name[1] != NULL;
+	fo_range_add(&lo, &hi, c->lo);
+	fo_range_add(&lo, &hi, c->hi);
+	for (size_t i = 0; i < c->rows; i++)
+		for (int k = 0; k < 2; k++) {
+			const struct fo_draw_bar *b = &c->row[i].bar[k];
+			if (!isfinite(b->value))
+				continue;
+			fo_range_add(&lo, &hi, b->value);
+			fo_range_add(&lo, &hi, b->lo);
+			fo_range_add(&lo, &hi, b->hi);
+		}
+	fo_axis_fit(&a, lo, hi, 5, c->hi_name != NULL);
+	fo_figure_begin(out, c->title, "bars");
+	if (c->bar_name[0] || two)
+		bars_legend(out, c);
+	for (size_t i = 0; i < c->rows; i++) {
+		const struct fo_draw_bar_row *r = &c->row[i];
+		fo_draw_escaped(out, "<div class=\"row\"><div class=\"n\">", r->name, "");
+		if (r->note)
+			fo_draw_escaped(out, "<small>", r->note, "</small>");
+		fo_str_printf(out, "</div><div class=\"track%s\">", two ? " two" : "");
+		fo_svg_begin(out, r->name, r->value, FO_PLOT_WIDTH, TRACK);
+		fo_str_puts(out, "<path class=\"g\" d=\"");
+		for (int k = 0; k < a.ticks; k++)
+			fo_str_printf(out, "M%d -30V130", across(&a, a.tick[k]));
+		fo_str_puts(out, "\"/>");
+		bar(out, &a, &r->bar[0], tone[r->tone], two ? 4 : 14, two ? 54 : 86);
+		bar(out, &a, &r->bar[1], "hollow", 64, 94);
+		fo_str_printf(out, "<path class=\"z\" d=\"M%d -30V130\"/>", across(&a, 0));
+		fo_draw_escaped(out, "</svg></div><div class=\"v\">", r->value, "</div></div>\n");
+	}
+	bars_axis(out, c, &a);
+	if (c->desc)
+		fo_draw_remark(out, "%s", c->desc);
+	fo_figure_end(out);
+}
+
+/* ---- bars of parts ---- */
+
+static double part_of(const struct fo_draw_stack *s, size_t i)
+{
+	return isfinite(s->part[i]) && s->part[i] > 0 ? s->part[i] : 0;
+}
+
+static double whole(const struct fo_draw_stack *s, size_t parts)
+{
+	double sum = 0;
+	for (size_t i = 0; i < parts; i++)
+		sum += part_of(s, i);
+	return sum;
+}
+
+/* Labels inside: where a part is wide enough for "12.3 %", on a telephone as on a desk. */
+static void stack_bar(struct fo_str *out, const struct fo_draw_stacks *c, size_t parts, const struct fo_draw_stack *s,
+		      double length)
+{
+	double sum = whole(s, parts), at = 0, share;
+	char text[32];
+	fo_draw_escaped(out, "<div class=\"sn\">", s->name, "");
+	fo_draw_escaped(out, "<span>", s->total, "</span></div>\n<div class=\"stack\">");
+	fo_svg_begin(out, s->name, c->desc, FO_PLOT_WIDTH, TRACK);
+	for (size_t i = 0; i < parts && sum > 0; i++, at += share) {
+		share = part_of(s, i) / sum * length;
+		if (!(share > 0))
+			continue;
+		int from = (int)lround(at * FO_PLOT_WIDTH), to = (int)lround((at + share) * FO_PLOT_WIDTH);
+		fo_str_printf(out, "<rect class=\"part p%zu\" x=\"%d\" y=\"0\" width=\"%d\" height=\"%d\">", i, from,
+			      to - from, TRACK);
+		fo_draw_escaped(out, "<title>", c->part_name[i], ", ");
+		fo_draw_escaped(out, "", fo_draw_number(text, share / length, FO_DRAW_SHARE), "</title></rect>\n");
+	}
+	fo_str_puts(out, "</svg>");
+	at = 0;
+	for (size_t i = 0; i < parts && sum > 0; i++, at += share) {
+		share = part_of(s, i) / sum * length;
+		if (share < 0.06)
+			continue;
+		fo_str_printf(out, "<b class=\"p%zu%s\" style=\"left:%.2f%%\" aria-hidden=\"true\">%s</b>", i,
+			      share < 0.16 ? " wide" : "", 100 * (at + share / 2),
+			      fo_draw_number(text, share / length, FO_DRAW_SHARE));
+	}
+	fo_str_puts(out, "</div>\n");
+}
+
+static void stack_table(struct fo_str *out, const struct fo_draw_stacks *c, size_t parts)
+{
+	char text[32];
+	fo_str_puts(out, c->stacks > 2 ? "<table class=\"list\">" : "<table>");
+	fo_str_puts(out, "<thead><tr><th scope=\"col\">part</th>");
+	for (size_t k = 0; k < c->stacks; k++)
+		fo_draw_escaped(out, "<th scope=\"col\" class=\"r\">", c->stack[k].name, "</th>");
+	fo_str_puts(out, "</tr></thead>\n<tbody>\n");
+	for (size_t i = 0; i < parts; i++) {
+		bool any = false;
+		for (size_t k = 0; k < c->stacks; k++)
+			any = any || part_of(&c->stack[k], i) > 0;
+		if (!any)
+			continue;
+		fo_str_printf(out,
+			      "<tr><td><svg class=\"sw\" viewBox=\"0 0 14 14\" aria-hidden=\"true\"><rect class=\"part "
+			      "p%zu\" "
+			      "width=\"14\" height=\"14\"/></svg>",
+			      i);
+		fo_draw_escaped(out, "", c->part_name[i], "</td>");
+		for (size_t k = 0; k < c->stacks; k++) {
+			fo_draw_escaped(out, "<td class=\"r\" data-l=\"", c->stack[k].name, "\">");
+			fo_draw_number(text, part_of(&c->stack[k], i) / whole(&c->stack[k], parts), FO_DRAW_SHARE);
+			fo_draw_escaped(out, "", text, "</td>");
+		}
+		fo_str_puts(out, "</tr>\n");
+	}
+	fo_str_puts(out, "</tbody></table>\n");
+}
+
+void fo_draw_stacks(struct fo_str *out, const struct fo_draw_stacks *c)
+{
+	size_t parts = c->parts < FO_DRAW_PARTS ? c->parts : FO_DRAW_PARTS;
+	double longest = 0;
+	for (size_t k = 0; k < c->stacks; k++)
+		longest = fmax(longest, whole(&c->stack[k], parts));
+	fo_figure_begin(out, c->title, "stacks");
+	if (!(longest > 0)) {
+		fo_str_puts(out, "<div class=\"none\">Nothing was recorded for this picture.</div>\n");
+	} else {
+		for (size_t k = 0; k < c->stacks; k++)
+			stack_bar(out, c, parts, &c->stack[k], c->to_scale ? whole(&c->stack[k], parts) / longest : 1);
+		stack_table(out, c, parts);
+	}
+	fo_figure_end(out);
+}

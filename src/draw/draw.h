@@ -1,0 +1,156 @@
+/* Pages and pictures for people: one HTML file that needs nothing else. No network, no script, no font; dark and light as the
+ * reader's system says; readable on a telephone (390 px), on a desk and on paper.
+ *
+ * Text is HTML and keeps its size at every width; SVG carries marks only and stretches with the page. What fo_draw_page_begin
+ * to fo_draw_page_end append is HTML and well-formed XML at once. A policy in the head forbids whatever a browser might fetch.
+ *
+ * Every string that is given is escaped here (fo_str_xml); NULL is the empty string. Nothing is kept: all pointers are only read
+ * during the call. Numbers that are not finite are left out. Nothing fails: what has no finite number says so in its place.
+ *
+ * Nothing is told by colour alone: lines have dashes, marks and a legend, parts of a bar stand in the order of their table. */
+#ifndef FO_DRAW_DRAW_H
+#define FO_DRAW_DRAW_H
+
+#include "base/str.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* ---- the page ---- */
+
+/* title: of the window and the first heading; lead: one sentence below it. */
+void fo_draw_page_begin(struct fo_str *out, const char *title, const char *lead);
+/* footer: how and when the page was made. */
+void fo_draw_page_end(struct fo_str *out, const char *footer);
+void fo_draw_heading(struct fo_str *out, const char *text);
+/* A paragraph; a softer one, for remarks; a framed one, for what the reader must not overlook. At most 4 KiB. */
+void fo_draw_text(struct fo_str *out, const char *fmt, ...) FO_PRINTF(2, 3);
+void fo_draw_remark(struct fo_str *out, const char *fmt, ...) FO_PRINTF(2, 3);
+void fo_draw_warning(struct fo_str *out, const char *fmt, ...) FO_PRINTF(2, 3);
+/* Text as it is, to copy: one click selects all of it. */
+void fo_draw_code(struct fo_str *out, const char *text);
+/* What opens on demand, until fo_draw_details_end. */
+void fo_draw_details_begin(struct fo_str *out, const char *summary, bool open);
+void fo_draw_details_end(struct fo_str *out);
+
+/* Figures side by side: a large value, its name above, a remark below (may be NULL). */
+struct fo_draw_fact {
+	const char *name, *value, *note;
+};
+void fo_draw_facts(struct fo_str *out, const struct fo_draw_fact *fact, size_t n);
+
+/* A table. align has 'l' or 'r' for each column. On narrow pages a table of four or more columns becomes a list: each cell
+ * on its own line behind the name of its column. caption may be NULL. */
+enum { FO_DRAW_COLUMNS = 16 };
+struct fo_draw_table {
+	struct fo_str *out;
+	const char *align;
+	int cols;
+	char head[FO_DRAW_COLUMNS][64];
+};
+void fo_draw_table_begin(struct fo_draw_table *t, struct fo_str *out, const char *caption, const char *align,
+			 const char *const *head);
+void fo_draw_table_row(struct fo_draw_table *t, const char *const *cell); /* one for each column */
+void fo_draw_table_end(struct fo_draw_table *t);
+
+/* ---- numbers ---- */
+
+/* What an axis counts. SHARE: a fraction, shown in percent; CHANGE: the same with its sign. */
+enum fo_draw_unit { FO_DRAW_NUMBER, FO_DRAW_SHARE, FO_DRAW_CHANGE, FO_DRAW_BYTES, FO_DRAW_SECONDS };
+/* "54.3 %", "+1.2 %", "1.50 GiB", "12.5 ms", "3.25"; "-" when not finite. buf is returned. */
+char *fo_draw_number(char buf[32], double v, enum fo_draw_unit unit);
+
+/* ---- lines ---- */
+
+/* A run of points. x ascends (points that go back are left out); a y that is not finite (with y_log: not above 0) interrupts the
+ * line. Long runs are thinned to the first, least, greatest and last point of each column of the picture (M4: Jugel and others,
+ * VLDB 2014), so that no peak is lost. x NULL: 0, 1, 2, ... */
+enum { FO_DRAW_STYLES = 6 };
+struct fo_draw_series {
+	const char *name; /* in the legend */
+	const double *x, *y;
+	size_t n;
+	int style;  /* colour and dash: 0 to FO_DRAW_STYLES - 1, others count around */
+	bool faint; /* thin and pale: raw numbers behind smoothed ones */
+	bool marks; /* a dot at each point, where there are at most 60 */
+};
+/* An interval of x that is shaded; from = to is a vertical line. title: what a pointer that rests on it shows. */
+enum { FO_DRAW_BANDS = 4 };
+struct fo_draw_band {
+	double from, to;
+	int kind; /* 0 to FO_DRAW_BANDS - 1: shading, and which band_name */
+	const char *title;
+};
+struct fo_draw_lines {
+	const char *title, *desc; /* caption; what is to be seen, for who cannot see it */
+	const char *x_name, *y_name;
+	enum fo_draw_unit y_unit;
+	bool y_log;
+	/* The y axis holds at least this (NaN: nothing said) and all that is drawn. An axis of shares of a peak ends at 1. */
+	double y_lo, y_hi;
+	const struct fo_draw_series *series;
+	size_t n;
+	const struct fo_draw_band *band;
+	size_t bands;
+	const char *band_name[FO_DRAW_BANDS]; /* in the legend; NULL: not there */
+};
+void fo_draw_lines(struct fo_str *out, const struct fo_draw_lines *c);
+
+/* ---- areas on top of each other ---- */
+
+enum { FO_DRAW_PARTS = 12 };
+/* layer[l][i], all >= 0, stands at x = i; layers are stacked, the first at the bottom. Thinned to the point with the greatest sum
+ * of each column, so that the peak is exact. At most FO_DRAW_PARTS layers. */
+struct fo_draw_areas {
+	const char *title, *desc, *x_name, *y_name;
+	enum fo_draw_unit y_unit;
+	const char *const *name;
+	const double *const *layer;
+	size_t layers, n;
+};
+void fo_draw_areas(struct fo_str *out, const struct fo_draw_areas *c);
+
+/* ---- bars ---- */
+
+/* Rows of one bar (or of two, one below the other: measured and predicted) from zero to value, with whiskers lo to hi. The second
+ * bar is hollow. */
+enum fo_draw_tone { FO_DRAW_PLAIN, FO_DRAW_DOUBTFUL /* hatched */, FO_DRAW_BAD /* another colour */ };
+struct fo_draw_bar {
+	double value, lo, hi; /* NaN value: no bar; NaN lo or hi: no whiskers */
+};
+struct fo_draw_bar_row {
+	const char *name, *note; /* note (may be NULL): under the name, in words what the tone says */
+	const char *value;       /* text at the end of the row */
+	struct fo_draw_bar bar[2];
+	enum fo_draw_tone tone;
+};
+struct fo_draw_bars {
+	const char *title, *desc;
+	enum fo_draw_unit unit;
+	double lo, hi;           /* the axis holds at least this and all that is drawn */
+	const char *hi_name;     /* NULL, or what the end of the axis is: "peak" */
+	const char *bar_name[2]; /* legend; both NULL: none */
+	const struct fo_draw_bar_row *row;
+	size_t rows;
+};
+void fo_draw_bars(struct fo_str *out, const struct fo_draw_bars *c);
+
+/* ---- bars of parts ---- */
+
+/* What a whole is made of, one bar for each whole, and below a table with every part of every whole, which is the legend too. Parts
+ * below 0 count as 0. At most FO_DRAW_PARTS parts. */
+struct fo_draw_stack {
+	const char *name, *total; /* "before", "2.47 s" (may be NULL) */
+	const double *part;       /* as many as part names; in one unit */
+};
+struct fo_draw_stacks {
+	const char *title, *desc;
+	const char *const *part_name;
+	size_t parts;
+	const struct fo_draw_stack *stack;
+	size_t stacks;
+	bool to_scale; /* lengths as the wholes are to each other; else each is as long as the page */
+};
+void fo_draw_stacks(struct fo_str *out, const struct fo_draw_stacks *c);
+
+#endif

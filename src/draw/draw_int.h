@@ -1,0 +1,45 @@
+/* What the pictures share: axes, the frame around a plot, the style sheet. */
+#ifndef FO_DRAW_DRAW_INT_H
+#define FO_DRAW_DRAW_INT_H
+
+#include "draw/draw.h"
+
+/* The view box of every plot; it is stretched to the page, so marks never scale their strokes (class k of the style sheet). */
+enum { FO_PLOT_WIDTH = 4000, FO_PLOT_HEIGHT = 1000 };
+/* Columns that long runs are thinned to: about the points that a plot of a page of 1,280 px has. */
+enum { FO_PLOT_COLUMNS = 1000 };
+
+enum { FO_AXIS_TICKS = 24 };
+struct fo_axis {
+	double lo, hi; /* log: both above 0 */
+	bool log;
+	enum fo_draw_unit unit;
+	double step; /* between ticks; log: 0 */
+	double tick[FO_AXIS_TICKS];
+	int ticks;
+};
+/* An axis that holds [lo, hi] with about `want` ticks. tight: it ends exactly there, else at a tick. Without finite numbers: 0 to
+ * 1. */
+void fo_axis_fit(struct fo_axis *a, double lo, double hi, int want, bool tight);
+double fo_axis_at(const struct fo_axis *a, double v); /* 0 to 1, clamped; NaN stays */
+char *fo_axis_label(const struct fo_axis *a, double v, char buf[32]);
+
+/* Widens [*lo, *hi] (NaN: empty) by v, if that is finite. */
+void fo_range_add(double *lo, double *hi, double v);
+
+void fo_draw_escaped(struct fo_str *out, const char *before, const char *text, const char *after);
+/* <figure> with its caption; the plot's own text follows, then fo_figure_end. */
+void fo_figure_begin(struct fo_str *out, const char *title, const char *kind);
+void fo_figure_end(struct fo_str *out);
+/* The svg that stretches over its frame, with title and description; ends with </svg>, which the caller writes. */
+void fo_svg_begin(struct fo_str *out, const char *title, const char *desc, int width, int height);
+/* Frame of a plot with both axes: y labels, name, the svg with its grid; after the marks fo_plot_end draws the x labels. */
+void fo_plot_begin(struct fo_str *out, const struct fo_axis *x, const struct fo_axis *y, const char *title,
+		   const char *desc, const char *y_name);
+void fo_plot_end(struct fo_str *out, const struct fo_axis *x, const char *x_name);
+/* Labels below a plot. On a narrow page every second one is left out. */
+void fo_axis_labels(struct fo_str *out, const struct fo_axis *x);
+
+extern const char fo_draw_style[];
+
+#endif

@@ -1,0 +1,140 @@
+#include "draw/draw_int.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+void fo_draw_escaped(struct fo_str *out, const char *before, const char *text, const char *after)
+{
+	fo_str_puts(out, before);
+	fo_str_xml(out, text ? text : "");
+	fo_str_puts(out, after);
+}
+
+/* The policy lets a browser fetch and run nothing, whatever a string from a run directory may look like. */
+void fo_draw_page_begin(struct fo_str *out, const char *title, const char *lead)
+{
+	fo_str_puts(
+		out,
+		"<!DOCTYPE html>\n<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"en\">\n<head>\n"
+		"<meta charset=\"utf-8\"/>\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
+		"<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
+		"'unsafe-inline'\"/>\n<meta name=\"color-scheme\" content=\"light dark\"/>\n");
+	fo_draw_escaped(out, "<title>", title, "</title>\n<style>\n");
+	fo_str_puts(out, fo_draw_style);
+	fo_draw_escaped(out, "</style>\n</head>\n<body>\n<main>\n<h1>", title, "</h1>\n");
+	if (lead)
+		fo_draw_escaped(out, "<p class=\"lead\">", lead, "</p>\n");
+}
+
+void fo_draw_page_end(struct fo_str *out, const char *footer)
+{
+	fo_draw_escaped(out, "<footer>", footer, "</footer>\n</main>\n</body>\n</html>\n");
+}
+
+void fo_draw_heading(struct fo_str *out, const char *text) { fo_draw_escaped(out, "<h2>", text, "</h2>\n"); }
+
+static void paragraph(struct fo_str *out, const char *open, const char *fmt, va_list ap)
+{
+	char text[4096];
+	vsnprintf(text, sizeof text, fmt, ap);
+	fo_draw_escaped(out, open, text, "</p>\n");
+}
+
+void fo_draw_text(struct fo_str *out, const char *fmt, ...)
+{
+	va_list ap;
+	va_start(ap, fmt);
+	paragraph(out, "<p>", fmt, ap);
+	va_end(ap);
+}
+
+void fo_draw_remark(struct fo_str *out, const char *fmt, ...)
+{
+	va_list ap;
+	va_start(ap, fmt);
+	paragraph(out, "<p class=\"remark\">", fmt, ap);
+	va_end(ap);
+}
+
+void fo_draw_warning(struct fo_str *out, const char *fmt, ...)
+{
+	va_list ap;
+	va_start(ap, fmt);
+	paragraph(out, "<p class=\"warning\" role=\"note\">", fmt, ap);
+	va_end(ap);
+}
+
+void fo_draw_code(struct fo_str *out, const char *text) { fo_draw_escaped(out, "<pre>", text, "</pre>\n"); }
+
+void fo_draw_details_begin(struct fo_str *out, const char *summary, bool open)
+{
+	fo_draw_escaped(out, open ? "<details open=\"open\"><summary>" : "<details><summary>", summary, "</summary>\n");
+}
+
+void fo_draw_details_end(struct fo_str *out) { fo_str_puts(out, "</details>\n"); }
+
+void fo_draw_facts(struct fo_str *out, const struct fo_draw_fact *fact, size_t n)
+{
+	fo_str_puts(out, "<dl class=\"facts\">\n");
+	for (size_t i = 0; i < n; i++) {
+		fo_draw_escaped(out, "<div><dt>", fact[i].name, "</dt>");
+		fo_draw_escaped(out, "<dd class=\"v\">", fact[i].value, "</dd>");
+		if (fact[i].note)
+			fo_draw_escaped(out, "<dd class=\"n\">", fact[i].note, "</dd>");
+		fo_str_puts(out, "</div>\n");
+	}
+	fo_str_puts(out, "</dl>\n");
+}
+
+void fo_draw_table_begin(struct fo_draw_table *t, struct fo_str *out, const char *caption, const char *align,
+			 const char *const *head)
+{
+	size_t cols = strlen(align);
+	*t = (struct fo_draw_table){ .out = out,
+				     .align = align,
+				     .cols = cols < FO_DRAW_COLUMNS ? (int)cols : FO_DRAW_COLUMNS };
+	fo_str_puts(out, t->cols >= 4 ? "<table class=\"list\">\n" : "<table>\n");
+	if (caption)
+		fo_draw_escaped(out, "<caption>", caption, "</caption>\n");
+	fo_str_puts(out, "<thead><tr>");
+	for (int i = 0; i < t->cols; i++) {
+		snprintf(t->head[i], sizeof t->head[i], "%s", head[i] ? head[i] : "");
+		fo_draw_escaped(out, align[i] == 'r' ? "<th scope=\"col\" class=\"r\">" : "<th scope=\"col\">", head[i],
+				"</th>");
+	}
+	fo_str_puts(out, "</tr></thead>\n<tbody>\n");
+}
+
+void fo_draw_table_row(struct fo_draw_table *t, const char *const *cell)
+{
+	fo_str_puts(t->out, "<tr>");
+	for (int i = 0; i < t->cols; i++) {
+		fo_str_puts(t->out, t->align[i] == 'r' ? "<td class=\"r\"" : "<td");
+		if (t->cols >= 4)
+			fo_draw_escaped(t->out, " data-l=\"", t->head[i], "\"");
+		fo_draw_escaped(t->out, ">", cell[i], "</td>");
+	}
+	fo_str_puts(t->out, "</tr>\n");
+}
+
+void fo_draw_table_end(struct fo_draw_table *t) { fo_str_puts(t->out, "</tbody>\n</table>\n"); }
+
+void fo_figure_begin(struct fo_str *out, const char *title, const char *kind)
+{
+	fo_str_printf(out, "<figure class=\"%s\">\n", kind);
+	fo_draw_escaped(out, "<figcaption>", title, "</figcaption>\n");
+}
+
+void fo_figure_end(struct fo_str *out) { fo_str_puts(out, "</figure>\n"); }
+
+void fo_svg_begin(struct fo_str *out, const char *title, const char *desc, int width, int height)
+{
+	fo_str_printf(out,
+		      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" preserveAspectRatio=\"none\" "
+		      "role=\"img\"",
+		      width, height);
+	fo_draw_escaped(out, " aria-label=\"", title, "\">");
+	if (desc)
+		fo_draw_escaped(out, "<desc>", desc, "</desc>\n");
+}

@@ -1,0 +1,427 @@
+/* Pages and pictures: well formed whatever goes in, escaped, bounded, and the marks stand where the numbers say. */
+#include "draw/draw.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* ---- a strict reader of the XML that the module may write: elements, quoted attributes, five entities ---- */
+
+enum { DEPTH = 32, NAME = 24 };
+
+static size_t name_at(const char *s)
+{
+	return strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-:");
+}
+
+static bool entity(const char *s)
+{
+	static const char *const known[] = { "&amp;", "&lt;", "&gt;", "&quot;", "&apos;", "&#" };
+	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+		if (!strncmp(s, known[i], strlen(known[i])))
+			return true;
+	return false;
+}
+
+/* NULL, or where the text stops being XML. */
+static const char *not_xml(const char *s)
+{
+	char open[DEPTH][NAME];
+	int depth = 0, roots = 0;
+	for (; *s; s++) {
+		if (*s == '&' && !entity(s))
+			return s;
+		if ((unsigned char)*s < 32 && *s != '\n' && *s != '\t')
+			return s;
+		if (*s != '<')
+			continue;
+		if (!strncmp(s, "<!DOCTYPE html>", 15) && !roots) {
+			s += 14;
+			continue;
+		}
+		bool close = s[1] == '/';
+		const char *at = s + 1 + close;
+		size_t n = name_at(at);
+		if (!n || n >= NAME)
+			return s;
+		if (close) {
+			if (!depth || strlen(open[depth - 1]) != n || strncmp(open[depth - 1], at, n) || at[n] != '>')
+				return s;
+			depth--;
+			s = at + n;
+			continue;
+		}
+		if (!depth && roots++)
+			return s;
+		if (depth == DEPTH)
+			return s;
+		snprintf(open[depth++], NAME, "%.*s", (int)n, at);
+		for (at += n; *at == ' '; at = strchr(at, '"') + 1) {
+			n = name_at(++at);
+			if (!n || strncmp(at + n, "=\"", 2))
+				return at;
+			at += n + 2;
+			for (const char *v = at; *v != '"'; v++)
+				if (!*v || *v == '<' || (*v == '&' && !entity(v)))
+					return v;
+		}
+		if (!strncmp(at, "/>", 2)) {
+			depth--;
+			at++;
+		}
+		if (*at != '>')
+			return at;
+		s = at;
+	}
+	return depth || roots != 1 ? s : NULL;
+}
+
+static void assert_xml(const struct fo_str *s)
+{
+	const char *at = not_xml(s->data);
+	if (at)
+		print_error("not XML at byte %td: %.60s\n", at - s->data, at);
+	assert_null(at);
+	assert_null(strstr(s->data, "nan"));
+	assert_null(strstr(s->data, "inf,"));
+}
+
+static size_t count(const char *s, const char *what)
+{
+	size_t n = 0;
+	for (; (s = strstr(s, what)); s += strlen(what))
+		n++;
+	return n;
+}
+
+static void test_checker(void **state)
+{
+	(void)state;
+	static const char *const bad[] = {
+		"<a>",          "<a></b>",  "<a x=1></a>", "<a>&</a>", "<a>&nbsp;</a>",
+		"<a x=\"<\"/>", "<a/><b/>", "<a>\x01</a>", "a<",       "<a x=\"1\"y=\"2\"/>"
+	};
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+		assert_non_null(not_xml(bad[i]));
+	assert_null(not_xml("<!DOCTYPE html>\n<a x=\"1\" y=\"&lt;\"><b/>t &amp; <c>u</c></a>\n"));
+}
+
+/* ---- everything once, with strings that would break out ---- */
+
+#define EVIL "</title><script>alert(1)</script>\"'&\x1b[2J\xff\xe2\x80\xae"
+
+static void everything(struct fo_str *o, const char *text)
+{
+	double y[5] = { 1, NAN, 3, INFINITY, 2 };
+	struct fo_draw_table t;
+	fo_draw_page_begin(o, text, text);
+	fo_draw_heading(o, text);
+	fo_draw_text(o, "%s", text);
+	fo_draw_remark(o, "%s", text);
+	fo_draw_warning(o, "%s", text);
+	fo_draw_code(o, text);
+	fo_draw_facts(o, &(struct fo_draw_fact){ text, text, text }, 1);
+	fo_draw_details_begin(o, text, true);
+	fo_draw_table_begin(&t, o, text, "lrrr", (const char *const[]){ text, text, text, text });
+	fo_draw_table_row(&t, (const char *const[]){ text, text, text, text });
+	fo_draw_table_end(&t);
+	fo_draw_details_end(o);
+	fo_draw_lines(
+		o,
+		&(struct fo_draw_lines){
+			.title = text,
+			.desc = text,
+			.x_name = text,
+			.y_name = text,
+			.y_lo = NAN,
+			.y_hi = NAN,
+			.series = &(struct fo_draw_series){ .name = text, .y = y, .n = 5, .style = -7, .marks = true },
+			.n = 1,
+			.band = &(struct fo_draw_band){ 1, 2, 0, text },
+			.bands = 1,
+			.band_name = { text, text, text, text } });
+	fo_draw_areas(o, &(struct fo_draw_areas){ .title = text,
+						  .desc = text,
+						  .x_name = text,
+						  .y_name = text,
+						  .name = &text,
+						  .layer = (const double *const[]){ y },
+						  .layers = 1,
+						  .n = 5 });
+	struct fo_draw_bar_row row = {
+		.name = text, .note = text, .value = text, .bar = { { 1, 0, 2 }, { 2, NAN, 3 } }
+	};
+	fo_draw_bars(o, &(struct fo_draw_bars){ .title = text,
+						.desc = text,
+						.hi_name = text,
+						.bar_name = { text, text },
+						.row = &row,
+						.rows = 1 });
+	fo_draw_stacks(o, &(struct fo_draw_stacks){ .title = text,
+						    .desc = text,
+						    .part_name = &text,
+						    .parts = 1,
+						    .stack = &(struct fo_draw_stack){ text, text, y },
+						    .stacks = 1 });
+	fo_draw_page_end(o, text);
+}
+
+static void test_escapes(void **state)
+{
+	(void)state;
+	struct fo_str o = { 0 };
+	everything(&o, EVIL);
+	assert_xml(&o);
+	assert_null(strstr(o.data, "<script"));
+	assert_null(strchr(o.data, 0x1b));
+	assert_null(strstr(o.data, "\xe2\x80\xae"));
+	assert_non_null(strstr(o.data, "&#60;script&#62;alert(1)"));
+	assert_non_null(strstr(o.data, "default-src 'none'"));
+	assert_null(strstr(o.data, "src="));
+	assert_null(strstr(o.data, "url("));
+	fo_str_fini(&o);
+	everything(&o, "");
+	assert_xml(&o);
+	fo_str_fini(&o);
+	everything(&o, NULL);
+	assert_xml(&o);
+	fo_str_fini(&o);
+}
+
+/* ---- lines ---- */
+
+static void lines(struct fo_str *o, const struct fo_draw_series *s, double lo, double hi, bool log)
+{
+	fo_str_fini(o);
+	fo_draw_lines(
+		o, &(struct fo_draw_lines){ .title = "t", .y_lo = lo, .y_hi = hi, .y_log = log, .series = s, .n = 1 });
+	assert_xml(o);
+}
+
+static void test_lines_place(void **state)
+{
+	(void)state;
+	struct fo_str o = { 0 };
+	double x[] = { 10, 12, 14, 20 }, y[] = { 0, 1, NAN, 0.25 }, back[] = { 10, 8, 14, 20 },
+	       decades[] = { 1, 10, 100, 1000 };
+	struct fo_draw_series s = { .name = "n", .x = x, .y = y, .n = 4 };
+	lines(&o, &s, 0, 1, false);
+	/* A quarter of the height lies at 750 of 1000 from the top; the missing number interrupts the line. */
+	assert_non_null(strstr(o.data, "d=\"M0 1000h0L800 0M4000 750h0\""));
+	s.x = back;
+	lines(&o, &s, 0, 1, false);
+	assert_non_null(strstr(o.data, "d=\"M0 1000h0M4000 750h0\""));
+	s = (struct fo_draw_series){ .name = "n", .y = decades, .n = 4 };
+	lines(&o, &s, NAN, NAN, true);
+	assert_non_null(strstr(o.data, "M0 1000h0L1333 667L2667 333L4000 0"));
+	/* The axis grows where the numbers leave it. */
+	y[1] = 3;
+	s = (struct fo_draw_series){ .name = "n", .x = x, .y = y, .n = 2 };
+	lines(&o, &s, 0, 1, false);
+	assert_non_null(strstr(o.data, "M0 1000h0L4000 0"));
+	fo_str_fini(&o);
+}
+
+static void test_lines_odd(void **state)
+{
+	(void)state;
+	struct fo_str o = { 0 };
+	double none[3] = { NAN, NAN, INFINITY }, one[] = { 5 }, same[] = { 7, 7, 7 }, huge[] = { -1e308, 1e308 },
+	       tiny[] = { 1, 1 + 1e-15 }, zero[] = { 0, 0 }, negative[] = { -1, -2 };
+	const struct {
+		const double *y;
+		size_t n;
+		bool log, empty;
+	} cases[] = { { none, 3, false, true },  { none, 0, false, true },    { one, 1, false, false },
+		      { same, 3, false, false }, { huge, 2, false, false },   { tiny, 2, false, false },
+		      { zero, 2, false, false }, { negative, 2, true, true }, { one, 1, true, false } };
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct fo_draw_series s = { .name = "n", .y = cases[i].y, .n = cases[i].n, .marks = true };
+		lines(&o, &s, NAN, NAN, cases[i].log);
+		assert_int_equal(strstr(o.data, "Nothing was recorded") != NULL, cases[i].empty);
+		assert_int_equal(strstr(o.data, "class=\"l s0\" d=\"M2 7") != NULL, !cases[i].empty);
+		assert_true(o.len < 8192);
+	}
+	fo_str_fini(&o);
+}
+
+/* A million points become a bounded picture that has still every peak. */
+static void test_lines_long(void **state)
+{
+	(void)state;
+	enum { N = 1000000 };
+	struct fo_str o = { 0 };
+	double *y = malloc(N * sizeof *y);
+	for (int i = 0; i < N; i++)
+		y[i] = 0.4 + 0.1 * ((i * 7919LL % 1000) / 1000.0);
+	y[123456] = 1;
+	y[654321] = 0;
+	struct fo_draw_series s = { .name = "n", .y = y, .n = N };
+	lines(&o, &s, 0, 1, false);
+	assert_true(o.len < 80000);
+	assert_int_equal(count(o.data, "L494 0L"), 1); /* 123456 / 999999 of 4000 */
+	assert_int_equal(count(o.data, "L2617 1000L"), 1);
+	for (int i = 0; i < N; i += 2) /* no run of them can make the picture long */
+		y[i] = NAN;
+	lines(&o, &s, 0, 1, false);
+	assert_true(o.len < 80000);
+	free(y);
+	fo_str_fini(&o);
+}
+
+static void test_bands(void **state)
+{
+	(void)state;
+	enum { N = 100000 };
+	struct fo_str o = { 0 };
+	static struct fo_draw_band band[N];
+	double y[] = { 1, 2 }, x[] = { 0, N };
+	struct fo_draw_series s = { .name = "n", .x = x, .y = y, .n = 2 };
+	for (int i = 0; i < N; i++)
+		band[i] = (struct fo_draw_band){ i, i, 1, NULL };
+	band[5] = (struct fo_draw_band){ NAN, 3, 0, NULL };
+	band[6] = (struct fo_draw_band){ 3, 2, 0, NULL };
+	band[7] = (struct fo_draw_band){ 3, 5, 9, NULL };
+	fo_draw_lines(&o, &(struct fo_draw_lines){
+				  .title = "t", .y_lo = 0, .y_hi = 1, .series = &s, .n = 1, .band = band, .bands = N });
+	assert_xml(&o);
+	assert_true(count(o.data, "class=\"b1\"") <= 1001);
+	assert_true(count(o.data, "class=\"b1\"") >= 900);
+	fo_str_fini(&o);
+	band[0] = (struct fo_draw_band){ N / 4, N / 2, 0, "why" };
+	fo_draw_lines(&o, &(struct fo_draw_lines){
+				  .title = "t", .y_lo = 0, .y_hi = 1, .series = &s, .n = 1, .band = band, .bands = 1 });
+	assert_non_null(strstr(o.data, "<path class=\"b0\" d=\"M1000 0H2000V1000H1000z\"><title>why</title>"));
+	fo_str_fini(&o);
+}
+
+/* ---- areas, bars, parts ---- */
+
+static void test_areas(void **state)
+{
+	(void)state;
+	enum { N = 5000 };
+	struct fo_str o = { 0 };
+	static double a[N], b[N];
+	const char *const name[] = { "a", "b" };
+	for (int i = 0; i < N; i++)
+		a[i] = 1;
+	b[3333] = 3; /* the peak of one operation is seen */
+	struct fo_draw_areas c = {
+		.title = "t", .name = name, .layer = (const double *const[]){ a, b }, .layers = 2, .n = N
+	};
+	fo_draw_areas(&o, &c);
+	assert_xml(&o);
+	assert_non_null(strstr(o.data, "L2667 0"));
+	assert_true(o.len < 60000);
+	fo_str_fini(&o);
+	c.n = 0;
+	fo_draw_areas(&o, &c);
+	assert_non_null(strstr(o.data, "Nothing was recorded"));
+	fo_str_fini(&o);
+	c.n = 1;
+	fo_draw_areas(&o, &c);
+	assert_xml(&o);
+	fo_str_fini(&o);
+}
+
+static void test_bars(void **state)
+{
+	(void)state;
+	struct fo_str o = { 0 };
+	struct fo_draw_bar_row row[] = {
+		{ .name = "a", .value = "50 %", .bar = { { 0.5, 0.25, 0.75 }, { NAN, NAN, NAN } } },
+		{ .name = "b", .bar = { { NAN, 0, 1 }, { 0.25, NAN, NAN } }, .tone = FO_DRAW_DOUBTFUL }
+	};
+	struct fo_draw_bars c = {
+		.title = "t", .unit = FO_DRAW_SHARE, .hi = 1, .hi_name = "peak", .row = row, .rows = 2
+	};
+	fo_draw_bars(&o, &c);
+	assert_xml(&o);
+	assert_non_null(strstr(o.data, "<rect class=\"bar\" x=\"0\" y=\"14\" width=\"2000\" height=\"72\"/>"));
+	assert_non_null(strstr(o.data, "M1000 50H3000M1000 32V68M3000 32V68"));
+	assert_int_equal(count(o.data, "<rect"), 2);
+	assert_non_null(strstr(o.data, "100 %</span>"));
+	fo_str_fini(&o);
+	/* Losses lie left of zero. */
+	row[0].bar[0] = (struct fo_draw_bar){ -0.1, NAN, NAN };
+	row[1].bar[1] = (struct fo_draw_bar){ 0.3, NAN, NAN };
+	c = (struct fo_draw_bars){
+		.title = "t", .unit = FO_DRAW_CHANGE, .bar_name = { "m", "p" }, .row = row, .rows = 2
+	};
+	fo_draw_bars(&o, &c);
+	assert_xml(&o);
+	assert_non_null(strstr(o.data, "x=\"0\" y=\"4\" width=\"1000\"")); /* the axis: -10 to 30 % */
+	assert_non_null(strstr(o.data, "class=\"hollow\" x=\"1000\" y=\"64\" width=\"3000\""));
+	assert_non_null(strstr(o.data, ">-10 %<"));
+	assert_non_null(strstr(o.data, ">+30 %<"));
+	fo_str_fini(&o);
+	c.rows = 0;
+	fo_draw_bars(&o, &c);
+	assert_xml(&o);
+	fo_str_fini(&o);
+}
+
+static void test_stacks(void **state)
+{
+	(void)state;
+	struct fo_str o = { 0 };
+	const char *const name[] = { "matmul", "loss", "none" };
+	double before[] = { 3, 1, 0 }, after[] = { 1, 1, -5 }, nothing[] = { NAN, 0, -1 };
+	struct fo_draw_stack stack[] = { { "before", "4 s", before }, { "after", NULL, after } };
+	struct fo_draw_stacks c = { .title = "t", .part_name = name, .parts = 3, .stack = stack, .stacks = 2 };
+	fo_draw_stacks(&o, &c);
+	assert_xml(&o);
+	assert_non_null(strstr(o.data, "p0\" x=\"0\" y=\"0\" width=\"3000\""));
+	assert_non_null(strstr(o.data, "p1\" x=\"3000\" y=\"0\" width=\"1000\""));
+	assert_non_null(strstr(o.data, "p1\" x=\"2000\" y=\"0\" width=\"2000\""));
+	assert_non_null(strstr(o.data, "75.0 %"));
+	assert_null(strstr(o.data, "none</td>")); /* a part that nobody has is not listed */
+	fo_str_fini(&o);
+	c.to_scale = true;
+	fo_draw_stacks(&o, &c);
+	assert_non_null(strstr(o.data, "p1\" x=\"1000\" y=\"0\" width=\"1000\"")); /* half as long as before */
+	assert_non_null(strstr(o.data, "50.0 %"));
+	fo_str_fini(&o);
+	stack[0].part = stack[1].part = nothing;
+	fo_draw_stacks(&o, &c);
+	assert_xml(&o);
+	assert_non_null(strstr(o.data, "Nothing was recorded"));
+	fo_str_fini(&o);
+}
+
+static void test_numbers(void **state)
+{
+	(void)state;
+	char b[32];
+	assert_string_equal(fo_draw_number(b, 0.5434, FO_DRAW_SHARE), "54.3 %");
+	assert_string_equal(fo_draw_number(b, 0.0012, FO_DRAW_SHARE), "0.12 %");
+	assert_string_equal(fo_draw_number(b, 0.123, FO_DRAW_CHANGE), "+12.3 %");
+	assert_string_equal(fo_draw_number(b, -0.05, FO_DRAW_CHANGE), "-5.0 %");
+	assert_string_equal(fo_draw_number(b, 2.474, FO_DRAW_SECONDS), "2.47 s");
+	assert_string_equal(fo_draw_number(b, 0.0125, FO_DRAW_SECONDS), "12.5 ms");
+	assert_string_equal(fo_draw_number(b, 3e-6, FO_DRAW_SECONDS), "3 us");
+	assert_string_equal(fo_draw_number(b, 600, FO_DRAW_SECONDS), "10 min");
+	assert_string_equal(fo_draw_number(b, NAN, FO_DRAW_BYTES), "-");
+	assert_string_equal(fo_draw_number(b, 3.25, FO_DRAW_NUMBER), "3.25");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_checker),   cmocka_unit_test(test_escapes),    cmocka_unit_test(test_lines_place),
+		cmocka_unit_test(test_lines_odd), cmocka_unit_test(test_lines_long), cmocka_unit_test(test_bands),
+		cmocka_unit_test(test_areas),     cmocka_unit_test(test_bars),       cmocka_unit_test(test_stacks),
+		cmocka_unit_test(test_numbers),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
