@@ -18,6 +18,7 @@
 #include "kernel/measure.h"
 #include "pass/pass.h"
 #include "program/run.h"
+#include "timeline/metered.h"
 #include "train/exec.h"
 
 #include <stdio.h>
@@ -178,51 +179,32 @@ static void report(const struct bench *b, const struct times *t, enum fo_isa isa
 
 /* ---- composed from quiet spans ---- */
 
-struct group { /* the instances of one operation of one block */
-	struct fo_quiet_span *span;
-	size_t n, cap;
-	int per_step;
-};
 struct quiet {
 	const struct bench *b;
 	struct fo_meter meter;
-	struct group *group;
-	int *begin; /* per block: its first group */
+	struct fo_metered spans;
+	int32_t step;
 };
 
 static void around(void *ctx, int instance, void (*run)(void *arg), void *arg)
 {
 	struct quiet *q = ctx;
-	const struct fo_unrolled *u = fo_exec_unrolled(q->b->exec);
-	struct group *g = &q->group[q->begin[q->b->program.slot[u->slot[instance]].block] + u->op[instance]];
-	fo_array_room(&g->span, &g->cap, g->n, sizeof *g->span);
-	fo_meter_span(&q->meter, run, arg, &g->span[g->n++]);
+	struct fo_quiet_span span;
+	fo_meter_span(&q->meter, run, arg, &span);
+	fo_metered_add(&q->spans, q->step, instance, &span);
 }
 
-static void report_quiet(const struct quiet *q, int groups)
+static void report_quiet(const struct quiet *q, const struct fo_composed *c)
 {
-	double total = 0, enough = 0, some = 0, spans = 0, calm = 0, plain = 0;
-	for (int i = 0; i < groups; i++) {
-		const struct group *g = &q->group[i];
-		if (!g->n)
-			continue;
-		struct fo_quiet_stats s = fo_quiet_stats(g->span, g->n, &q->meter.best);
-		double seconds = (s.quiet ? s.quiet_median_s : s.median_s) * g->per_step;
-		total += seconds;
-		plain += s.median_s * g->per_step;
-		enough += s.quiet >= FO_QUIET_ENOUGH ? seconds : 0;
-		some += s.quiet ? seconds : 0;
-		spans += s.spans, calm += s.quiet;
-	}
 	struct fo_str text = { 0 };
 	struct fo_json j;
 	fo_json_begin(&j, &text, false);
 	fo_json_object(&j, NULL);
-	json_mfu(&j, q->b, "quiet", total);
-	json_mfu(&j, q->b, "composed_unfiltered", plain);
-	fo_json_real(&j, "quiet_spans_share", calm / spans);
-	fo_json_real(&j, "time_with_a_quiet_span_share", some / total);
-	fo_json_real(&j, "time_with_enough_quiet_spans_share", enough / total);
+	json_mfu(&j, q->b, "quiet", c->seconds);
+	json_mfu(&j, q->b, "composed_unfiltered", c->median_s);
+	fo_json_real(&j, "quiet_spans_share", c->quiet_spans_share);
+	fo_json_real(&j, "time_with_a_quiet_span_share", c->quiet_share);
+	fo_json_real(&j, "time_with_enough_quiet_spans_share", c->enough_share);
 	fo_json_real(&j, "register_only_flop_s_best", q->meter.best.flop_s);
 	fo_json_close(&j);
 	puts(text.data);
@@ -232,27 +214,21 @@ static void report_quiet(const struct quiet *q, int groups)
 static fo_status measure_quiet(struct bench *b, enum fo_isa isa)
 {
 	const struct fo_program *p = &b->program;
-	const struct fo_unrolled *u = fo_exec_unrolled(b->exec);
 	struct quiet q = { .b = b };
-	int groups = 0, dtype = p->run.precision == FO_PRECISION_BF16 ? FO_BF16 : FO_F32;
+	struct fo_composed c;
+	int dtype = p->run.precision == FO_PRECISION_BF16 ? FO_BF16 : FO_F32;
 	FO_TRY(fo_meter_init(&q.meter, fo_kernel_sets[isa], dtype, (int)b->run.threads));
-	q.begin = fo_xmalloc((size_t)(p->nblock + 1) * sizeof *q.begin);
-	for (int k = 0; k < p->nblock; k++) {
-		q.begin[k] = groups;
-		groups += p->block[k].n;
-	}
-	q.group = fo_xmalloc((size_t)(groups + 1) * sizeof *q.group);
-	for (int i = 0; i < u->n; i++)
-		q.group[q.begin[p->slot[u->slot[i]].block] + u->op[i]].per_step++;
+	fo_metered_init(&q.spans, p, fo_dtype_name[dtype], (int)b->run.threads);
 	fo_status st = FO_OK;
-	for (int64_t i = 0; i < b->quiet_steps && st == FO_OK; i++)
+	while (q.step++ < b->quiet_steps && st == FO_OK)
 		st = fo_exec_step_around(b->exec, around, &q);
 	if (st == FO_OK)
-		report_quiet(&q, groups);
-	for (int i = 0; i < groups; i++)
-		free(q.group[i].span);
-	free(q.group);
-	free(q.begin);
+		st = fo_compose(&c, &q.spans, p, fo_exec_unrolled(b->exec), &q.meter.best);
+	if (st == FO_OK) {
+		report_quiet(&q, &c);
+		fo_composed_fini(&c);
+	}
+	fo_metered_fini(&q.spans);
 	fo_meter_fini(&q.meter);
 	return st;
 }

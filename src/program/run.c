@@ -48,6 +48,8 @@ const struct fo_opt fo_run_options[] = {
 		   "micro-batches accumulated in a step"),
 	FO_OPT_INT(R, batch_rows, "train.batch-rows", "N", "0", 0, 65536, "rows",
 		   "rows in a step, in micro-batches as fit memory.budget, whatever train.rows and train.micro-batches say; 0: as they say"),
+	FO_OPT_INT(R, metered_every, "train.metered-every", "N", "0", 0, 1e9, "steps",
+		   "every N-th step is timed operation by operation between bursts of known work, for a quiet step time; the same numbers, but slower; 0: none"),
 	FO_OPT_ENUM_REFUSED(R, precision, "train.precision", "bf16", "of weights and activations; sums and gradients of weights are fp32", "bf16|fp32",
 			    "fp16: numbers below 6e-8 are lost in its five bits of exponent, so that gradients need a loss scale that is searched for and "
 			    "steps that are thrown away; bf16 takes the same bytes, has the range of fp32 and needs neither"),
@@ -154,6 +156,8 @@ fo_status fo_run_check(struct fo_opt_set *s, const struct fo_run *r)
 	if (r->warmup > r->steps)
 		fo_opt_problem(s, "optim.warmup is %lld steps, longer than train.steps (%lld): shorten the warm-up",
 			       (long long)r->warmup, (long long)r->steps);
+	if (r->metered_every == 1)
+		fo_opt_problem(s, "train.metered-every=1 leaves no step to be timed as it is: take 2 or more, or 0 for none");
 	if (r->precision == 1 && r->master != FO_MASTER_FP32)
 		fo_opt_problem(s, "optim.master=%s is about bf16 weights: with train.precision=fp32 the weights are the master",
 			       fo_master_name[r->master]);

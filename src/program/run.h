@@ -23,6 +23,7 @@ struct fo_run {
 	int packing; /* 0 packed, 1 padded, 2 bestfit: enum fo_packing */
 	const char *dir;
 	int64_t seed, steps, rows, micro_batches, threads;
+	int64_t metered_every; /* 0: never */
 	int precision; /* 0 bf16, 1 fp32 */
 	const char *affinity; /* "none", "cores", or a list of hardware threads */
 	int verify;    /* self-check at the start: enum fo_verify_at_start */

@@ -39,9 +39,9 @@ void fo_timeline_fini(struct fo_timeline *t)
 
 /* ---- profile ---- */
 
-static enum fo_part part_of_category(enum fo_category c)
+enum fo_part fo_part_of_op(enum fo_op_kind kind)
 {
-	switch (c) {
+	switch (fo_op_info(kind)->category) {
 	case FO_CAT_MATMUL: return FO_PART_MATMUL;
 	case FO_CAT_ATTENTION_FORWARD: return FO_PART_ATTENTION_FORWARD;
 	case FO_CAT_ATTENTION_BACKWARD: return FO_PART_ATTENTION_BACKWARD;
@@ -71,7 +71,7 @@ void fo_profile_add_step(struct fo_profile *f, const struct fo_timeline *t, cons
 		if (id >= u->n)
 			continue; /* spans read from a file may belong to another program */
 		const struct fo_op *o = fo_instance_op(p, u, id);
-		enum fo_part part = part_of_category(fo_op_info(o->kind)->category);
+		enum fo_part part = fo_part_of_op((enum fo_op_kind)o->kind);
 		/* A wait for a compute operation of another lane is idle time by dependency: neither compute nor communication. */
 		if (s->instance < 0 && part < FO_PART_COMMUNICATION)
 			part = FO_PART_UNATTRIBUTED;

@@ -56,6 +56,8 @@ enum fo_part {
 	FO_PART_COUNT
 };
 extern const char *const fo_part_name[FO_PART_COUNT];
+/* Where the time of running such an operation goes. */
+enum fo_part fo_part_of_op(enum fo_op_kind kind);
 
 struct fo_profile {
 	double part_ns[FO_PART_COUNT];

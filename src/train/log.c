@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -108,6 +109,8 @@ fo_status fo_session_log_step(struct fo_session *s, const struct fo_train_step *
 	fo_json_real(&j, "mfu_document", t->mfu.mfu_document);
 	fo_json_real(&j, "mfu_6n", t->mfu.mfu_6n);
 	fo_json_real(&j, "hfu", t->mfu.hfu);
+	if (t->metered)
+		fo_json_bool(&j, "metered", true);
 	return fo_session_log_end(s, &j);
 }
 
@@ -127,6 +130,36 @@ fo_status fo_session_log_checkpoint(struct fo_session *s, int64_t step, const ch
 	fo_json_text(&j, "path", path);
 	fo_json_real(&j, "seconds", seconds);
 	fo_json_real(&j, "blocked_seconds", blocked);
+	return fo_session_log_end(s, &j);
+}
+
+fo_status fo_session_log_start(struct fo_session *s)
+{
+	struct fo_json j;
+	char hash[24];
+	fo_session_log_begin(s, &j, "start", s->meta.step);
+	snprintf(hash, sizeof hash, "%016llx", (unsigned long long)fo_program_hash(&s->program));
+	fo_json_text(&j, "program_hash", hash);
+	fo_json_text(&j, "isa", fo_isa_name[s->options.isa]);
+	fo_json_int(&j, "threads", s->options.threads);
+	fo_json_text(&j, "peak_dtype", s->peak.dtype);
+	fo_json_real(&j, "peak_flop_s", s->peak.flop_s > 0 ? s->peak.flop_s : NAN);
+	return fo_session_log_end(s, &j);
+}
+
+fo_status fo_session_log_end_of_run(struct fo_session *s, const struct fo_train_result *r)
+{
+	struct fo_json j;
+	fo_session_log_begin(s, &j, "end", s->meta.step);
+	fo_json_int(&j, "steps", r->steps);
+	fo_json_int(&j, "timed_steps", r->profile.steps - s->first_step.steps);
+	fo_json_real(&j, "seconds", (r->profile.total_ns - s->first_step.total_ns) * 1e-9);
+	fo_json_object(&j, "parts");
+	for (int i = 0; i < FO_PART_COUNT; i++)
+		fo_json_real(&j, fo_part_name[i], (r->profile.part_ns[i] - s->first_step.part_ns[i]) * 1e-9);
+	fo_json_close(&j);
+	fo_json_int(&j, "planned_bytes", r->planned_bytes);
+	fo_json_int(&j, "measured_bytes", r->measured_bytes);
 	return fo_session_log_end(s, &j);
 }
 

@@ -358,6 +358,7 @@ static fo_status open_session(struct fo_session *s)
 static void close_session(struct fo_session *s)
 {
 	fo_saver_close(s);
+	fo_session_meter_close(s);
 	fo_loader_close(s->loader);
 	fo_exec_free(s->eval);
 	fo_exec_free(s->exec);
@@ -457,8 +458,11 @@ static void set_hyper(struct fo_session *s, const struct fo_batch *b)
 /* Time and tokens of a step that ran, taken or not. */
 static void count_step(struct fo_session *s, const struct fo_batch *b, const struct fo_train_step *t, int64_t pairs)
 {
-	s->step_seconds[s->steps_here % s->steps_kept] = t->seconds;
-	s->step_tokens[s->steps_here++ % s->steps_kept] = t->tokens_per_second;
+	if (!t->metered) {
+		s->step_seconds[s->steps_timed % s->steps_kept] = t->seconds;
+		s->step_tokens[s->steps_timed++ % s->steps_kept] = t->tokens_per_second;
+	}
+	s->steps_here++;
 	s->stepped_tokens += t->tokens;
 	s->real_tokens += b->real_tokens;
 	s->truncated += b->truncated;
@@ -473,27 +477,34 @@ static fo_status one_step(struct fo_session *s, struct fo_train_result *out, enu
 	s->ports.batch = b;
 	set_hyper(s, b);
 	int64_t t0 = s->mark_ns;
-	fo_status st = fo_exec_step(s->exec, (int32_t)s->meta.step);
+	bool metered = fo_session_meters(s);
+	fo_status st = metered ? fo_session_metered_step(s) : fo_exec_step(s->exec, (int32_t)s->meta.step);
 	int64_t t1 = s->mark_ns = fo_now_ns();
 	if (st != FO_OK) {
 		s->torn = true;
 		return fo_wrap(st, "step %lld", (long long)s->meta.step + 1);
 	}
-	fo_profile_add_step(&out->profile, fo_exec_timeline(s->exec), &s->program, fo_exec_unrolled(s->exec),
-			    (int32_t)s->meta.step, t0, t1, wait_ns);
+	if (!metered)
+		fo_profile_add_step(&out->profile, fo_exec_timeline(s->exec), &s->program, fo_exec_unrolled(s->exec),
+				    (int32_t)s->meta.step, t0, t1, wait_ns);
+	if (!s->steps_here)
+		s->first_step = out->profile;
 	for (int64_t m = 0; m < s->program.run.micro_batches; m++)
 		pairs += b->pairs[m];
 	struct fo_train_step t = { .step = s->meta.step + 1,
 				   .steps = s->r->steps,
+				   .metered = metered,
 				   .loss = s->ports.loss[0],
 				   .grad_norm = s->ports.scale[1],
 				   .lr = s->ports.hyper[FO_HYPER_LR],
 				   .seconds = (double)(t1 - t0) * 1e-9,
 				   .loss_tokens = b->loss_tokens };
 	t.tokens = s->program.tokens * s->program.run.micro_batches;
-	t.tokens_per_second = (double)t.loss_tokens / t.seconds;
+	/* The bursts of a metered step are in its seconds: no rate comes of those. */
+	double seconds = metered ? NAN : t.seconds;
+	t.tokens_per_second = (double)t.loss_tokens / seconds;
 	/* Padding is not useful work: MFU counts real tokens only. */
-	t.mfu = fo_mfu_of_step(&s->program, (double)b->real_tokens, (double)pairs, t.seconds,
+	t.mfu = fo_mfu_of_step(&s->program, (double)b->real_tokens, (double)pairs, seconds,
 			       s->peak.flop_s > 0 ? s->peak.flop_s : NAN);
 	/* A step that goes back loses its batch: what is counted of it is taken first. */
 	count_step(s, b, &t, pairs);
@@ -601,7 +612,7 @@ static void summarise(struct fo_session *s, struct fo_train_result *out)
 	out->huge_share = fo_state_huge_share("");
 	out->mean_loss = s->tail_steps ? s->tail_loss / (double)s->tail_steps : NAN;
 	if (s->steps_here) {
-		size_t kept = (size_t)(s->steps_here < s->steps_kept ? s->steps_here : s->steps_kept);
+		size_t kept = (size_t)(s->steps_timed < s->steps_kept ? s->steps_timed : s->steps_kept);
 		out->tokens_per_second = fo_stats_median(s->step_tokens, kept);
 		double seconds = fo_stats_median(s->step_seconds, kept), steps = (double)s->steps_here;
 		double tokens = (double)s->real_tokens / steps;
@@ -622,12 +633,19 @@ fo_status fo_train(const struct fo_run *r, const struct fo_train_hooks *h, struc
 	if (st == FO_OK && !h->dry_run) {
 		FO_TRY_OR(st, write_run_files(&s), done);
 		FO_TRY_OR(st, fo_place_compute(&s.place), done);
+		FO_TRY_OR(st, fo_session_meter_open(&s), done);
+		FO_TRY_OR(st, fo_session_log_start(&s), done);
 		st = run_loop(&s, out);
 		summarise(&s, out);
 		if (st == FO_OK || st == FO_EINTERRUPT) {
 			fo_status wt = fo_timeline_write(fo_exec_timeline(s.exec), &s.program,
 							 fo_arena_printf(&s.arena, "%s/timeline.fot", r->dir));
 			st = st == FO_OK ? wt : st;
+		}
+		if ((st == FO_OK || st == FO_EINTERRUPT) && out->steps) {
+			/* A full disk at the end is told by closing the log. */
+			fo_status lt = fo_session_log_end_of_run(&s, out);
+			st = st == FO_OK ? lt : st;
 		}
 		if (st == FO_OK)
 			st = fo_session_log_close(&s);

@@ -5,6 +5,7 @@
  *   log.jsonl         one JSON object per step, evaluation and checkpoint
  *   program.txt       the step program that ran
  *   timeline.fot      the newest spans
+ *   metered.fom       spans of the metered steps (train.metered-every)
  *   data/             tokenizer.json, train.shard, val.shard, source.txt (what they were made from)
  *   lock              held while a process trains here
  *   checkpoints/      step-%08d */
@@ -41,6 +42,7 @@ struct fo_train_plan {
 
 struct fo_train_step {
 	int64_t step, steps; /* 1-based: steps done */
+	bool metered; /* every operation between two bursts: seconds holds those too, so rates and MFU are NaN */
 	double loss, grad_norm, lr, seconds;
 	int64_t loss_tokens, tokens; /* useful; with padding */
 	double tokens_per_second;    /* useful */

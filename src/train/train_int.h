@@ -4,9 +4,18 @@
 
 #include "base/json.h"
 #include "ckpt/ckpt.h"
+#include "kernel/measure.h"
 #include "kernel/place.h"
+#include "timeline/metered.h"
 #include "train/ports.h"
 #include "train/train.h"
+
+struct fo_session_meter {
+	bool on; /* train.metered-every, and the kernel set can be metered */
+	struct fo_meter meter;
+	struct fo_metered spans; /* of the step that runs */
+	struct fo_metered_out out;
+};
 
 struct fo_session {
 	const struct fo_run *r;
@@ -39,9 +48,11 @@ struct fo_session {
 	bool log_failed;        /* and was reported */
 	int64_t refused_in_row, rewinds_in_row;
 	bool torn; /* the weights are of no single moment: not to be saved */
-	double *step_seconds; /* of this process, for the median */
+	double *step_seconds; /* of this process, for the median; metered steps are in neither */
 	double *step_tokens;
-	int64_t steps_here, steps_kept; /* the arrays are rings of steps_kept */
+	int64_t steps_here, steps_timed, steps_kept; /* the arrays are rings of steps_kept */
+	struct fo_session_meter meter;
+	struct fo_profile first_step; /* of this process: cold memory, left out of what the log says of the steps' parts */
 	struct fo_state_watch watch;
 	int64_t look_ns; /* when the machine is looked at next */
 	struct fo_place place;
@@ -64,6 +75,15 @@ FO_CHECKED fo_status fo_session_resume(struct fo_session *s);
 /* src/train/machine.c: watches the machine from here on; looks at it when it is time to (or `last`) and logs what it saw. */
 void fo_session_watch_start(struct fo_session *s);
 FO_CHECKED fo_status fo_session_watch(struct fo_session *s, bool last);
+
+/* src/train/meter.c: steps with a clock around every operation (train.metered-every). Opening needs the compute threads in their
+ * places; what cannot be metered is a warning. */
+FO_CHECKED fo_status fo_session_meter_open(struct fo_session *s);
+void fo_session_meter_close(struct fo_session *s);
+/* Whether the coming step is metered; never the first of a process: it touches memory that later ones find in caches. */
+bool fo_session_meters(const struct fo_session *s);
+/* Runs it: the bits of fo_exec_step. */
+FO_CHECKED fo_status fo_session_metered_step(struct fo_session *s);
 
 /* src/train/save.c: writing checkpoints, in a thread of their own where memory allows.
  * One checkpoint is under way at most. Its state is a copy of the store, so training changes nothing that is being written; the
@@ -110,6 +130,10 @@ FO_CHECKED fo_status fo_session_log_checkpoint(struct fo_session *s, int64_t ste
 /* Other events: begin, add fields to the object, end. */
 void fo_session_log_begin(struct fo_session *s, struct fo_json *j, const char *event, int64_t step);
 FO_CHECKED fo_status fo_session_log_end(struct fo_session *s, struct fo_json *j);
+/* A process begins: what its steps are measured against. */
+FO_CHECKED fo_status fo_session_log_start(struct fo_session *s);
+/* What this process has done, at its end: time by part (docs/formats.md), memory planned and measured. */
+FO_CHECKED fo_status fo_session_log_end_of_run(struct fo_session *s, const struct fo_train_result *r);
 /* Whether all lines are in the file; tries once more. */
 FO_CHECKED fo_status fo_session_log_close(struct fo_session *s);
 /* Anonymous resident memory of this process in bytes; 0 where the system does not tell. */

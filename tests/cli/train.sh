@@ -52,6 +52,19 @@ same r1/checkpoints/step-00000006/state.safetensors r2/checkpoints/step-00000006
 same r1/data/tokenizer.json r2/data/tokenizer.json
 same r1/data/train.shard r2/data/train.shard
 same r1/program.txt r2/program.txt
+# Metered steps change no bit, are no part of the step time, and leave their spans; the first step of a process is never one.
+run 0 train $tiny --run.dir=m1 --train.metered-every=3
+losses m1 >lm
+same l1 lm
+same r1/checkpoints/step-00000006/model.safetensors m1/checkpoints/step-00000006/model.safetensors
+same r1/checkpoints/step-00000006/state.safetensors m1/checkpoints/step-00000006/state.safetensors
+[ -s m1/metered.fom ] && [ ! -e r1/metered.fom ] || wrong "metered.fom is missing, or there without metered steps"
+[ "$(sed -n 's/^{"event":"step","step":\([0-9]*\),.*"metered":true}$/\1/p' m1/log.jsonl | tr '\n' ' ')" = "3 6 " ] || wrong "not steps 3 and 6 are metered"
+grep -q '"metered":true' r1/log.jsonl && wrong "a step is metered that nobody asked for"
+[ "$(grep '"metered":true' m1/log.jsonl | grep -c '"tokens_per_second":null,"mfu":null')" = 2 ] || wrong "a metered step has a rate"
+grep '"event":"end"' m1/log.jsonl | grep -q '"steps":6,"timed_steps":3,' || wrong "metered steps are in the step time"
+valid m1/log.jsonl
+refused 2 "train.metered-every=1 leaves no step" train $tiny --run.dir=m2 --train.metered-every=1
 run 0 train $tiny --run.dir=r3 --run.seed=2
 losses r3 >l3
 differ l1 l3

@@ -5,6 +5,7 @@
 #include "hw/profile.h"
 #include "program/run.h"
 #include "report/roofline.h"
+#include "timeline/metered.h"
 #include "timeline/timeline.h"
 
 #include <jansson.h>
@@ -220,6 +221,47 @@ static void timeline(const void *bytes, size_t n)
 	free(copy);
 }
 
+static void metered_file(const void *bytes, size_t n)
+{
+	char path[64];
+	struct fo_metered m;
+	struct fo_burst best = { 0 };
+	int fd = as_file(path, bytes, n);
+	fo_err_clear();
+	fo_status st = fo_metered_read(&m, path);
+	explained(st);
+	if (st == FO_OK) {
+		fo_metered_best(&m, &best);
+		fo_metered_fini(&m);
+	}
+	close(fd);
+}
+
+/* As it is, then with the checksums of the header (bytes 32 to 40) and of every piece made right. */
+static void metered(const void *bytes, size_t n)
+{
+	enum { HEADER = 40, PIECE = 24, RECORD = 72 };
+	metered_file(bytes, n);
+	if (n < HEADER)
+		return;
+	unsigned char *copy = malloc(n);
+	memcpy(copy, bytes, n);
+	uint64_t sum = XXH3_64bits(copy, HEADER - 8);
+	memcpy(copy + HEADER - 8, &sum, sizeof sum);
+	for (size_t at = HEADER; at + PIECE <= n;) {
+		uint32_t spans;
+		memcpy(&spans, copy + at + 4, 4);
+		size_t body = (size_t)spans * RECORD;
+		if (body > n - at - PIECE)
+			break;
+		sum = XXH3_64bits_withSeed(copy + at + PIECE, body, XXH3_64bits(copy + at, PIECE - 8));
+		memcpy(copy + at + PIECE - 8, &sum, sizeof sum);
+		at += PIECE + body;
+	}
+	metered_file(copy, n);
+	free(copy);
+}
+
 /* A file of any kind, read to its end twice: bad parts are errors, then left out. */
 static void text(const void *bytes, size_t n)
 {
@@ -302,6 +344,7 @@ const struct fuzz_target fuzz_target[] = {
 	{ "tokenizer", tokenizer },
 	{ "shard", shard },
 	{ "timeline", timeline },
+	{ "metered", metered },
 	{ "text", text },
 	{ "json_line", json_line },
 	{ "profile", profile },

@@ -243,15 +243,17 @@ static void on_plan(void *ctx, const struct fo_train_plan *p)
 static void on_step(void *ctx, const struct fo_train_step *t)
 {
 	struct fo_screen *s = ctx;
-	char line[200], eta[32], rate[32], mfu[24] = "-";
+	char line[200], eta[32], rate[32] = "- ", mfu[24] = "-";
 	bool last = t->step == t->steps;
 	if (s->live ? !last && !redraw_now(s) : !last && t->step % s->log_every != 0)
 		return;
 	duration(eta, sizeof eta, t->eta_seconds);
 	if (isfinite(t->mfu.mfu))
 		snprintf(mfu, sizeof mfu, "%.1f %%", 100 * t->mfu.mfu);
+	if (!t->metered)
+		fo_str_si(rate, t->tokens_per_second, "");
 	snprintf(line, sizeof line, "step %lld/%lld loss %.4f |g| %.2f %stok/s MFU %s ETA %s", (long long)t->step,
-		 (long long)t->steps, t->loss, t->grad_norm, fo_str_si(rate, t->tokens_per_second, ""), mfu, eta);
+		 (long long)t->steps, t->loss, t->grad_norm, rate, mfu, eta);
 	put_line(s, line);
 	if (last)
 		fo_screen_end_line(s);
