@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Lines that wait for room on the disk: at some 400 bytes a step, 40,000 steps. */
@@ -70,9 +71,18 @@ static int flush_lines(struct fo_session *s)
 	return error;
 }
 
+/* Unix time in whole milliseconds: what other tools place events by. */
+static double unix_time(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_REALTIME, &t);
+	return ((double)t.tv_sec * 1000 + floor((double)t.tv_nsec * 1e-6)) / 1000;
+}
+
 /* A log that cannot be written for a while is no reason to stop training. */
 fo_status fo_session_log_end(struct fo_session *s, struct fo_json *j)
 {
+	fo_json_real(j, "time", unix_time());
 	fo_json_close(j);
 	fo_str_puts(&s->line, "\n");
 	int error = flush_lines(s);
@@ -101,6 +111,7 @@ fo_status fo_session_log_step(struct fo_session *s, const struct fo_train_step *
 	fo_json_real(&j, "grad_norm", t->grad_norm);
 	fo_json_real(&j, "lr", t->lr);
 	fo_json_real(&j, "seconds", t->seconds);
+	fo_json_real(&j, "data_seconds", t->data_seconds);
 	fo_json_int(&j, "tokens", t->tokens);
 	fo_json_int(&j, "loss_tokens", t->loss_tokens);
 	fo_json_real(&j, "tokens_per_second", t->tokens_per_second);
@@ -133,7 +144,7 @@ fo_status fo_session_log_checkpoint(struct fo_session *s, int64_t step, const ch
 	return fo_session_log_end(s, &j);
 }
 
-fo_status fo_session_log_start(struct fo_session *s)
+fo_status fo_session_log_start(struct fo_session *s, const struct fo_train_plan *p)
 {
 	struct fo_json j;
 	char hash[24];
@@ -144,13 +155,19 @@ fo_status fo_session_log_start(struct fo_session *s)
 	fo_json_int(&j, "threads", s->options.threads);
 	fo_json_text(&j, "peak_dtype", s->peak.dtype);
 	fo_json_real(&j, "peak_flop_s", s->peak.flop_s > 0 ? s->peak.flop_s : NAN);
+	fo_json_int(&j, "arena_bytes", p->memory.arena);
+	fo_json_int(&j, "persistent_bytes", p->memory.persistent);
+	fo_json_int(&j, "workspace_bytes", p->memory.workspace);
+	fo_json_int(&j, "other_bytes", p->memory_other);
+	fo_json_int(&j, "checkpoint_bytes", p->memory_checkpoint);
 	return fo_session_log_end(s, &j);
 }
 
-fo_status fo_session_log_end_of_run(struct fo_session *s, const struct fo_train_result *r)
+fo_status fo_session_log_end_of_run(struct fo_session *s, const struct fo_train_result *r, const char *how)
 {
 	struct fo_json j;
 	fo_session_log_begin(s, &j, "end", s->meta.step);
+	fo_json_text(&j, "how", how);
 	fo_json_int(&j, "steps", r->steps);
 	fo_json_int(&j, "timed_steps", r->profile.steps - s->first_step.steps);
 	fo_json_real(&j, "seconds", (r->profile.total_ns - s->first_step.total_ns) * 1e-9);
@@ -160,6 +177,8 @@ fo_status fo_session_log_end_of_run(struct fo_session *s, const struct fo_train_
 	fo_json_close(&j);
 	fo_json_int(&j, "planned_bytes", r->planned_bytes);
 	fo_json_int(&j, "measured_bytes", r->measured_bytes);
+	fo_json_real(&j, "joules_per_token", r->joules_per_token);
+	fo_json_real(&j, "huge_page_share", r->huge_share);
 	return fo_session_log_end(s, &j);
 }
 
@@ -168,6 +187,23 @@ fo_status fo_session_log_machine(struct fo_session *s, const struct fo_state_use
 	struct fo_json j;
 	fo_session_log_begin(s, &j, "machine", s->meta.step);
 	fo_state_use_json(u, &j);
+	return fo_session_log_end(s, &j);
+}
+
+/* What the steps since the last such line spent their time on. */
+fo_status fo_session_log_profile(struct fo_session *s)
+{
+	struct fo_json j;
+	struct fo_profile *last = &s->profile_logged;
+	if (s->profile->steps == last->steps)
+		return FO_OK;
+	fo_session_log_begin(s, &j, "profile", s->meta.step);
+	fo_json_int(&j, "steps", s->profile->steps - last->steps);
+	fo_json_object(&j, "parts");
+	for (int i = 0; i < FO_PART_COUNT; i++)
+		fo_json_real(&j, fo_part_name[i], (s->profile->part_ns[i] - last->part_ns[i]) * 1e-9);
+	fo_json_close(&j);
+	*last = *s->profile;
 	return fo_session_log_end(s, &j);
 }
 

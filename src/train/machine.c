@@ -1,4 +1,4 @@
-/* The state of the machine beside a run: sampled between steps, logged, summed up. */
+/* The state of the machine beside a run: sampled between steps, logged with what the time went to meanwhile, summed up. */
 #include "train/train_int.h"
 
 #include "base/clock.h"
@@ -28,5 +28,6 @@ fo_status fo_session_watch(struct fo_session *s, bool last)
 		return FO_OK;
 	struct fo_state_use u = fo_state_watch_sample(&s->watch);
 	next_look(s, t0);
+	FO_TRY(fo_session_log_profile(s));
 	return fo_session_log_machine(s, &u);
 }

@@ -176,9 +176,9 @@ static bool copies_checkpoints(const struct fo_session *s)
 	return s->r->ckpt_async == 0 && every && last / every > s->found.step / every;
 }
 
-static fo_status announce(struct fo_session *s)
+static struct fo_train_plan plan_of(const struct fo_session *s)
 {
-	struct fo_train_plan p = {
+	return (struct fo_train_plan){
 		.run = s->r,
 		.program = &s->program,
 		.memory = fo_exec_memory(s->exec),
@@ -192,7 +192,13 @@ static fo_status announce(struct fo_session *s)
 		.val_tokens = s->corpus.val.tokens,
 		.params = fo_model_params(&s->model),
 		.choice = s->choice,
+		.memory_checkpoint = fo_saver_bytes(s),
 	};
+}
+
+static fo_status announce(struct fo_session *s)
+{
+	struct fo_train_plan p = plan_of(s);
 	fo_exec_kernels(s->exec, p.kernels);
 	int64_t need = step_bytes(s), have = memory_allowed(s);
 	/* Where the copy does not fit, training waits for its checkpoints. */
@@ -498,6 +504,7 @@ static fo_status one_step(struct fo_session *s, struct fo_train_result *out, enu
 				   .grad_norm = s->ports.scale[1],
 				   .lr = s->ports.hyper[FO_HYPER_LR],
 				   .seconds = (double)(t1 - t0) * 1e-9,
+				   .data_seconds = (double)wait_ns * 1e-9,
 				   .loss_tokens = b->loss_tokens };
 	t.tokens = s->program.tokens * s->program.run.micro_batches;
 	/* The bursts of a metered step are in its seconds: no rate comes of those. */
@@ -634,7 +641,9 @@ fo_status fo_train(const struct fo_run *r, const struct fo_train_hooks *h, struc
 		FO_TRY_OR(st, write_run_files(&s), done);
 		FO_TRY_OR(st, fo_place_compute(&s.place), done);
 		FO_TRY_OR(st, fo_session_meter_open(&s), done);
-		FO_TRY_OR(st, fo_session_log_start(&s), done);
+		const struct fo_train_plan plan = plan_of(&s);
+		s.profile = &out->profile;
+		FO_TRY_OR(st, fo_session_log_start(&s, &plan), done);
 		st = run_loop(&s, out);
 		summarise(&s, out);
 		if (st == FO_OK || st == FO_EINTERRUPT) {
@@ -642,9 +651,10 @@ fo_status fo_train(const struct fo_run *r, const struct fo_train_hooks *h, struc
 							 fo_arena_printf(&s.arena, "%s/timeline.fot", r->dir));
 			st = st == FO_OK ? wt : st;
 		}
-		if ((st == FO_OK || st == FO_EINTERRUPT) && out->steps) {
+		if (out->steps) {
+			const char *how = st == FO_OK ? "done" : st == FO_EINTERRUPT ? "interrupted" : "failed";
 			/* A full disk at the end is told by closing the log. */
-			fo_status lt = fo_session_log_end_of_run(&s, out);
+			fo_status lt = fo_session_log_end_of_run(&s, out, how);
 			st = st == FO_OK ? lt : st;
 		}
 		if (st == FO_OK)

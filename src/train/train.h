@@ -43,7 +43,7 @@ struct fo_train_plan {
 struct fo_train_step {
 	int64_t step, steps; /* 1-based: steps done */
 	bool metered; /* every operation between two bursts: seconds holds those too, so rates and MFU are NaN */
-	double loss, grad_norm, lr, seconds;
+	double loss, grad_norm, lr, seconds, data_seconds; /* data_seconds: part of seconds, waiting for the loader */
 	int64_t loss_tokens, tokens; /* useful; with padding */
 	double tokens_per_second;    /* useful */
 	struct fo_mfu mfu;

@@ -55,6 +55,8 @@ struct fo_session {
 	struct fo_profile first_step; /* of this process: cold memory, left out of what the log says of the steps' parts */
 	struct fo_state_watch watch;
 	int64_t look_ns; /* when the machine is looked at next */
+	const struct fo_profile *profile; /* of all steps of this process */
+	struct fo_profile profile_logged; /* how far the log has it */
 	struct fo_place place;
 	int lock;                       /* descriptor of DIR/lock, held while the run lives; -1: none */
 	int64_t rss_before, rss_peak;
@@ -127,13 +129,16 @@ FO_CHECKED fo_status fo_session_log_eval(struct fo_session *s, int64_t step, dou
 FO_CHECKED fo_status fo_session_log_machine(struct fo_session *s, const struct fo_state_use *u);
 FO_CHECKED fo_status fo_session_log_checkpoint(struct fo_session *s, int64_t step, const char *path, double seconds,
 					       double blocked);
+/* Parts of the time of the steps since the last call. */
+FO_CHECKED fo_status fo_session_log_profile(struct fo_session *s);
 /* Other events: begin, add fields to the object, end. */
 void fo_session_log_begin(struct fo_session *s, struct fo_json *j, const char *event, int64_t step);
 FO_CHECKED fo_status fo_session_log_end(struct fo_session *s, struct fo_json *j);
-/* A process begins: what its steps are measured against. */
-FO_CHECKED fo_status fo_session_log_start(struct fo_session *s);
-/* What this process has done, at its end: time by part (docs/formats.md), memory planned and measured. */
-FO_CHECKED fo_status fo_session_log_end_of_run(struct fo_session *s, const struct fo_train_result *r);
+/* A process begins: what its steps are measured against, and the memory it plans. */
+FO_CHECKED fo_status fo_session_log_start(struct fo_session *s, const struct fo_train_plan *p);
+/* What this process has done, at its end: how that came ("done", "interrupted", "failed"), time by part (docs/formats.md), memory
+ * planned and measured. */
+FO_CHECKED fo_status fo_session_log_end_of_run(struct fo_session *s, const struct fo_train_result *r, const char *how);
 /* Whether all lines are in the file; tries once more. */
 FO_CHECKED fo_status fo_session_log_close(struct fo_session *s);
 /* Anonymous resident memory of this process in bytes; 0 where the system does not tell. */

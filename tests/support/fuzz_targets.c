@@ -4,6 +4,7 @@
 #include "data/data_int.h"
 #include "hw/profile.h"
 #include "program/run.h"
+#include "record/record.h"
 #include "report/roofline.h"
 #include "timeline/metered.h"
 #include "timeline/timeline.h"
@@ -335,6 +336,26 @@ static void profile(const void *bytes, size_t n)
 	fo_limits_fini(&m);
 }
 
+/* A training log: whatever it says, steps ascend and the figures can be asked for. */
+static void log_file(const void *bytes, size_t n)
+{
+	char path[64];
+	struct fo_record r = { 0 };
+	struct fo_profile f;
+	int fd = as_file(path, bytes, n);
+	fo_err_clear();
+	lseek(fd, 0, SEEK_SET);
+	explained(fo_record_read_log(&r, fd, "fuzz"));
+	for (int64_t i = 1; i < r.step.n; i++)
+		if (r.step.step[i] <= r.step.step[i - 1])
+			abort();
+	for (int k = 0; k < FO_STEP_FIELD_COUNT; k++)
+		fo_record_quantile(&r.step, (enum fo_step_field)k, 0, r.step.n, 0.5);
+	fo_record_profile_total(&r, &f);
+	fo_record_fini(&r);
+	close(fd);
+}
+
 const struct fuzz_target fuzz_target[] = {
 	{ "program", program },
 	{ "safetensors", safetensors },
@@ -348,5 +369,6 @@ const struct fuzz_target fuzz_target[] = {
 	{ "text", text },
 	{ "json_line", json_line },
 	{ "profile", profile },
+	{ "log", log_file },
 };
 const int fuzz_targets = sizeof fuzz_target / sizeof *fuzz_target;

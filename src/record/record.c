@@ -1,0 +1,304 @@
+#include "record/record.h"
+#include "base/clock.h"
+#include "base/fs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define RUN_JSON_BYTES_MAX ((size_t)16 << 20) /* a run's options are some 20 KiB */
+#define PROGRAM_BYTES_MAX ((size_t)256 << 20) /* docs/formats.md */
+
+/* ---- steps ---- */
+
+int64_t fo_record_row(const struct fo_record_steps *s, int64_t step)
+{
+	int64_t lo = 0, hi = s->n;
+	while (lo < hi) {
+		int64_t mid = lo + (hi - lo) / 2;
+		if (s->step[mid] < step)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < s->n && s->step[lo] == step ? lo : -1;
+}
+
+double fo_record_quantile(const struct fo_record_steps *s, enum fo_step_field f, int64_t from, int64_t to, double q)
+{
+	size_t n = 0;
+	from = from < 0 ? 0 : from;
+	to = to > s->n ? s->n : to;
+	if (!s->value[f] || from >= to)
+		return NAN;
+	double *v = fo_xmalloc((size_t)(to - from) * sizeof *v);
+	for (int64_t i = from; i < to; i++)
+		if (isfinite(s->value[f][i]) && !(fo_record_value(s, FO_STEP_METERED, i) > 0))
+			v[n++] = s->value[f][i];
+	double at = n ? fo_stats_quantile(v, n, q) : NAN;
+	free(v);
+	return at;
+}
+
+/* ---- run.json ---- */
+
+static const char *text_at(struct fo_record *r, const json_t *o, const char *key)
+{
+	const char *t = json_string_value(json_object_get(o, key));
+	return t ? fo_arena_strdup(&r->arena, t) : "";
+}
+
+static int64_t int_at(const json_t *o, const char *key)
+{
+	const json_t *v = json_object_get(o, key);
+	return json_is_integer(v) ? (int64_t)json_integer_value(v) : -1;
+}
+
+static const char *value_text(struct fo_record *r, const json_t *v)
+{
+	if (json_is_string(v))
+		return fo_arena_strdup(&r->arena, json_string_value(v));
+	if (json_is_integer(v))
+		return fo_arena_printf(&r->arena, "%lld", (long long)json_integer_value(v));
+	if (json_is_real(v))
+		return fo_arena_printf(&r->arena, "%.10g", json_real_value(v));
+	return json_is_true(v) ? "true" : json_is_false(v) ? "false" : "";
+}
+
+static void read_options(struct fo_record *r, const json_t *options)
+{
+	const char *key;
+	json_t *o;
+	r->option = fo_arena_alloc(&r->arena, (json_object_size(options) + 1) * sizeof *r->option);
+	json_object_foreach((json_t *)options, key, o)
+		r->option[r->options++] = (struct fo_record_option){ .key = fo_arena_strdup(&r->arena, key),
+								     .value = value_text(r, json_object_get(o, "value")),
+								     .origin = text_at(r, o, "origin"),
+								     .where = text_at(r, o, "where") };
+}
+
+static void take_run(struct fo_record *r, const json_t *o)
+{
+	const json_t *run = json_object_get(o, "run"), *flatout = json_object_get(run, "flatout"),
+		     *machine = json_object_get(o, "machine"), *peak = json_object_get(machine, "peak_flop_s");
+	r->started = text_at(r, run, "started");
+	r->version = text_at(r, flatout, "version");
+	r->commit = text_at(r, flatout, "commit");
+	r->compiler = text_at(r, flatout, "compiler");
+	r->passes = text_at(r, o, "passes");
+	r->cpu = text_at(r, machine, "cpu");
+	r->isa = text_at(r, machine, "isa");
+	r->peak_source = text_at(r, machine, "peak_source");
+	r->affinity = text_at(r, machine, "affinity");
+	r->governor = text_at(r, json_object_get(machine, "state"), "governor");
+	r->tokenizer_checksum = text_at(r, o, "tokenizer_checksum");
+	r->train_checksum = text_at(r, o, "train_shard_checksum");
+	r->val_checksum = text_at(r, o, "val_shard_checksum");
+	r->program_hash = text_at(r, o, "program_hash");
+	r->threads = int_at(machine, "threads");
+	r->seed = int_at(o, "seed");
+	r->peak_flop_s = json_is_number(peak) && json_number_value(peak) > 0 ? json_number_value(peak) : NAN;
+	read_options(r, json_object_get(run, "options"));
+}
+
+static fo_status read_run(struct fo_record *r, const char *path)
+{
+	char *text;
+	size_t len;
+	json_error_t why;
+	FO_TRY(fo_fs_read(&r->arena, path, RUN_JSON_BYTES_MAX, &text, &len));
+	json_t *o = json_loadb(text, len, 0, &why);
+	if (!o)
+		return fo_fail(FO_EFORMAT, "'%s' is not JSON: line %d: %s", path, why.line, why.text);
+	bool fits = json_is_object(o) && int_at(o, "schema") == 1;
+	if (fits)
+		take_run(r, o);
+	json_decref(o);
+	return fits ? FO_OK : fo_fail(FO_EFORMAT, "'%s' is no run.json of schema 1", path);
+}
+
+const struct fo_record_option *fo_record_option(const struct fo_record *r, const char *key)
+{
+	for (int64_t i = 0; i < r->options; i++)
+		if (!strcmp(r->option[i].key, key))
+			return &r->option[i];
+	return NULL;
+}
+
+/* ---- the other files ---- */
+
+static fo_status read_log(struct fo_record *r, const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return fo_fs_refuse("read", path, errno);
+	fo_status st = fo_record_read_log(r, fd, path);
+	close(fd);
+	if (st == FO_OK && r->bad_lines && r->bad_lines == r->lines)
+		st = fo_fail(FO_EFORMAT, "'%s' is no log: none of its %lld lines is an event", path, (long long)r->lines);
+	return st;
+}
+
+static fo_status read_program(struct fo_record *r, const char *path)
+{
+	struct fo_arena a = { 0 };
+	char *text;
+	size_t len;
+	fo_status st = fo_fs_read(&a, path, PROGRAM_BYTES_MAX, &text, &len);
+	if (st == FO_OK)
+		st = fo_program_parse(&r->program, text, len, path);
+	if (st == FO_OK) {
+		st = fo_unroll(&r->program, &r->unrolled);
+		if (st == FO_OK)
+			fo_plan(&r->program, &r->unrolled);
+		else
+			fo_program_fini(&r->program);
+	}
+	fo_arena_fini(&a);
+	return st;
+}
+
+static fo_status needs_program(const struct fo_record *r, const char *path)
+{
+	const struct fo_record_file *p = &r->file[FO_RECORD_PROGRAM];
+	return p->state == FO_RECORD_WHOLE ? FO_OK
+					   : fo_fail(FO_EFORMAT, "'%s' cannot be read without its program: '%s' is %s", path, p->path,
+						     p->state == FO_RECORD_ABSENT ? "not there" : "damaged");
+}
+
+static fo_status another_program(const struct fo_record *r, const char *path)
+{
+	return fo_fail(FO_EFORMAT, "'%s' was recorded with another step program than '%s'", path,
+		       r->file[FO_RECORD_PROGRAM].path);
+}
+
+static fo_status read_timeline(struct fo_record *r, const char *path)
+{
+	FO_TRY(needs_program(r, path));
+	FO_TRY(fo_timeline_read(&r->timeline, path));
+	if (r->timeline.program_hash == fo_program_hash(&r->program))
+		return FO_OK;
+	fo_timeline_fini(&r->timeline.t);
+	return another_program(r, path);
+}
+
+static fo_status read_metered(struct fo_record *r, const char *path)
+{
+	FO_TRY(needs_program(r, path));
+	FO_TRY(fo_metered_read(&r->metered, path));
+	if (r->metered.program_hash == fo_program_hash(&r->program))
+		return FO_OK;
+	fo_metered_fini(&r->metered);
+	return another_program(r, path);
+}
+
+/* A file that is not there is no mistake; one that cannot be read, or is not what it should be, keeps its sentence. */
+static void open_file(struct fo_record *r, enum fo_record_file_id id, fo_status (*read_it)(struct fo_record *, const char *))
+{
+	struct fo_record_file *f = &r->file[id];
+	struct stat st;
+	if (stat(f->path, &st) && errno == ENOENT)
+		return;
+	if (read_it(r, f->path) == FO_OK) {
+		f->state = FO_RECORD_WHOLE;
+		return;
+	}
+	f->state = FO_RECORD_DAMAGED;
+	f->why = fo_arena_strdup(&r->arena, fo_err_text());
+	fo_err_clear();
+}
+
+static void begin(struct fo_record *r, const char *dir)
+{
+	static const char *const name[] = { "run.json", "log.jsonl", "program.txt", "timeline.fot", FO_METERED_FILE };
+	*r = (struct fo_record){ .started = "", .version = "", .commit = "", .compiler = "", .passes = "", .cpu = "", .isa = "",
+				 .peak_source = "", .affinity = "", .governor = "", .tokenizer_checksum = "",
+				 .train_checksum = "", .val_checksum = "", .program_hash = "", .threads = -1, .seed = -1,
+				 .peak_flop_s = NAN };
+	r->dir = fo_arena_strdup(&r->arena, dir);
+	for (int i = 0; i < FO_RECORD_FILES; i++)
+		r->file[i] = (struct fo_record_file){ .path = fo_arena_printf(&r->arena, "%s/%s", dir, name[i]), .why = "" };
+}
+
+fo_status fo_record_open(struct fo_record *r, const char *dir, unsigned with)
+{
+	struct stat st;
+	if (stat(dir, &st))
+		return fo_fs_refuse("open", dir, errno);
+	begin(r, dir);
+	if (!S_ISDIR(st.st_mode) || (!fo_fs_exists(r->file[FO_RECORD_RUN_JSON].path) && !fo_fs_exists(r->file[FO_RECORD_LOG].path))) {
+		fo_record_fini(r);
+		return fo_hint(fo_fail(FO_EARG, "'%s' is not a run directory: it has neither run.json nor log.jsonl", dir),
+			       "name the folder that run.dir said");
+	}
+	open_file(r, FO_RECORD_RUN_JSON, read_run);
+	open_file(r, FO_RECORD_LOG, read_log);
+	if (with)
+		open_file(r, FO_RECORD_PROGRAM, read_program);
+	if (with & FO_RECORD_WITH_TIMELINE)
+		open_file(r, FO_RECORD_TIMELINE, read_timeline);
+	if (with & FO_RECORD_WITH_METERED)
+		open_file(r, FO_RECORD_METERED, read_metered);
+	return FO_OK;
+}
+
+void fo_record_fini(struct fo_record *r)
+{
+	if (r->file[FO_RECORD_TIMELINE].state == FO_RECORD_WHOLE)
+		fo_timeline_fini(&r->timeline.t);
+	if (r->file[FO_RECORD_METERED].state == FO_RECORD_WHOLE)
+		fo_metered_fini(&r->metered);
+	if (r->file[FO_RECORD_PROGRAM].state == FO_RECORD_WHOLE) {
+		fo_unrolled_fini(&r->unrolled);
+		fo_program_fini(&r->program);
+	}
+	free(r->step.step);
+	for (int f = 0; f < FO_STEP_FIELD_COUNT; f++)
+		free(r->step.value[f]);
+	free(r->eval);
+	free(r->checkpoint);
+	free(r->machine);
+	free(r->profile);
+	free(r->guard);
+	free(r->start);
+	free(r->end);
+	fo_arena_fini(&r->arena);
+	*r = (struct fo_record){ 0 };
+}
+
+/* ---- where the time went ---- */
+
+bool fo_record_profile_total(const struct fo_record *r, struct fo_profile *out)
+{
+	*out = (struct fo_profile){ 0 };
+	for (int64_t i = 0; i < r->profiles; i++) {
+		const struct fo_profile *f = &r->profile[i].profile;
+		for (int p = 0; p < FO_PART_COUNT; p++)
+			out->part_ns[p] += f->part_ns[p];
+		out->total_ns += f->total_ns;
+		out->steps += f->steps;
+	}
+	if (out->steps || r->file[FO_RECORD_TIMELINE].state != FO_RECORD_WHOLE)
+		return out->steps > 0;
+	struct fo_timeline t = r->timeline.t; /* seen up to the end of one step after the other */
+	struct fo_ring *c = &t.lane[FO_LANE_COMPUTE];
+	const struct fo_ring all = *c;
+	int whole = 0, ran;
+	for (int i = 0; i < r->unrolled.n; i++)
+		whole += fo_instance_op(&r->program, &r->unrolled, i)->lane == FO_LANE_COMPUTE;
+	for (uint64_t from = 0, to; from < all.n; from = to) {
+		for (to = from, ran = 0; to < all.n && all.span[to].step == all.span[from].step; to++)
+			ran += all.span[to].instance >= 0;
+		if (ran != whole)
+			continue;
+		c->n = to;
+		fo_profile_add_step(out, &t, &r->program, &r->unrolled, all.span[from].step, all.span[from].begin_ns,
+				    all.span[to - 1].end_ns, 0);
+	}
+	return out->steps > 0;
+}
