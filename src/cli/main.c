@@ -31,6 +31,7 @@ const struct fo_command *const fo_commands[] = {
 	&fo_cmd_ops,
 	&fo_cmd_program,
 	&fo_cmd_passes,
+	&fo_cmd_predict,
 	NULL,
 };
 

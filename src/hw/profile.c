@@ -176,6 +176,20 @@ static struct fo_limits_peak read_peak(struct reader *r, const json_t *j)
 	return p;
 }
 
+/* Sixteen hexadecimal digits; absent in rows that stand for a shape alone, and in older profiles. */
+static uint64_t read_key(struct reader *r, const json_t *j)
+{
+	const json_t *v = json_object_get(j, "key");
+	const char *s = json_string_value(v);
+	if (!v)
+		return 0;
+	if (!s || strlen(s) != 16 || strspn(s, "0123456789abcdef") != 16) {
+		bad(r, "key", "sixteen hexadecimal digits");
+		return 0;
+	}
+	return strtoull(s, NULL, 16);
+}
+
 static struct fo_limits_row read_row(struct reader *r, const json_t *j)
 {
 	struct fo_limits_row w = { 0 };
@@ -192,6 +206,8 @@ static struct fo_limits_row read_row(struct reader *r, const json_t *j)
 		w.dim[i] = read_int(r, json_array_get(shape, i), "shape", 1, (int64_t)1 << 50);
 	w.flop = read_work(r, j, "flop");
 	w.bytes = read_work(r, j, "bytes");
+	w.key = read_key(r, j);
+	w.cold = json_object_get(j, "cold") ? read_real(r, j, "cold", 0, 1, true) : NAN;
 	w.time.spans = (int)read_int(r, json_object_get(j, "spans"), "spans", 1, COUNT_HI);
 	w.time.quiet = (int)read_int(r, json_object_get(j, "quiet"), "quiet", 0, w.time.spans);
 	w.time.best_s = read_real(r, j, "best_s", SECONDS_LO, SECONDS_HI, false);
@@ -325,6 +341,13 @@ static void row_json(struct fo_json *j, const struct fo_limits_row *r)
 	fo_json_close(j);
 	fo_json_real(j, "flop", r->flop);
 	fo_json_real(j, "bytes", r->bytes);
+	if (r->key) {
+		char key[24];
+		snprintf(key, sizeof key, "%016llx", (unsigned long long)r->key);
+		fo_json_text(j, "key", key);
+	}
+	if (!isnan(r->cold))
+		fo_json_real(j, "cold", r->cold);
 	fo_json_real(j, "quiet_median_s", r->time.quiet_median_s);
 	fo_json_real(j, "quiet_best_s", r->time.quiet_best_s);
 	fo_json_int(j, "quiet", r->time.quiet);

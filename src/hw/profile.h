@@ -8,6 +8,7 @@
  *   matmul                 forward dgrad wgrad    m, n, k of c(m,n) = a b            of a and b
  *   attention(_bwd)        causal                 tokens, heads, kv heads, head dim  of q
  *   other operations       -                      rows, columns of the largest operand  the run's precision
+ *                          (with a key also products and attention: as the operation of a program stands, see cost/cost.h)
  *   read                   plain                  bytes of one span                  -
  *   write, copy            plain, nt (stores that go past the caches)  the same      -
  *   overhead               executor               -                                  -     (seconds per operation)
@@ -38,10 +39,12 @@ struct fo_limits_peak {
 enum { FO_PEAK_ENOUGH = 20 };
 static inline bool fo_limits_peak_sure(const struct fo_limits_peak *p) { return p->clean_bursts >= FO_PEAK_ENOUGH; }
 struct fo_limits_row {
-	char kind[16], variant[12], dtype[8], set[8], date[32]; /* set: whose kernel ran */
+	char kind[24], variant[12], dtype[8], set[8], date[32]; /* set: whose kernel ran */
 	int threads;
 	int64_t dim[FO_LIMITS_DIMS]; /* zeros behind the last */
 	double flop, bytes;           /* of one span: executed, moved at least (each operand once) */
+	uint64_t key;                 /* of the very operation (cost/cost.h: fo_op_signature); 0: stands for its kind and shape alone */
+	double cold;                  /* share of its operands' bytes that no cache held before; NaN: as the span before left them */
 	struct fo_quiet_stats time;
 };
 /* What the machine did while the rows were measured: hw/state.h. seconds 0: not recorded. */

@@ -1,0 +1,270 @@
+#include "cost/cost.h"
+#include "cost/reuse.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <xxhash.h>
+
+const char *const fo_sure_name[FO_SURE_COUNT] = { "exact", "interpolated", "guessed", "unknown" };
+
+/* A row one doubling away counts a sixteenth of one that fits: rates change by a few percent per doubling where shapes are
+ * large, so near rows shall decide and far ones only stand in. */
+#define NEAR 0.0625
+#define SHARPNESS 4
+/* Rows are of the same work where it differs by no more than this: shares of bytes, relative FLOP. */
+#define SAME 0.02
+/* From all operands in the caches to none is as far as this many doublings of the bytes. */
+#define COLD_DOUBLINGS 2
+
+/* ---- what an operation is ---- */
+
+static bool is_attention(const struct fo_op *o)
+{
+	enum fo_category c = fo_op_info(o->kind)->category;
+	return c == FO_CAT_ATTENTION_FORWARD || c == FO_CAT_ATTENTION_BACKWARD;
+}
+static bool is_tensor(const struct fo_op *o) { return fo_op_info(o->kind)->cls == FO_CLASS_TENSOR; }
+
+uint64_t fo_op_signature(const struct fo_program *p, const struct fo_op *o, uint32_t first)
+{
+	/* A fixed layout without padding: the number must be the same in every build. */
+	int32_t v[6 + 5 * FO_MAX_OPERANDS];
+	int n = 0;
+	char name[24] = { 0 };
+	snprintf(name, sizeof name, "%s", fo_op_info(o->kind)->name);
+	v[n++] = o->attr.ta;
+	v[n++] = o->attr.tb;
+	v[n++] = o->attr.head_dim;
+	v[n++] = o->attr.window;
+	v[n++] = o->attr.stochastic;
+	v[n++] = o->n;
+	for (int i = 0; i < o->n; i++) {
+		const struct fo_operand *a = &o->arg[i];
+		bool adds = a->access == FO_ACC && !(first >> i & 1);
+		v[n++] = a->nr;
+		v[n++] = a->nc;
+		v[n++] = a->nr > 1 ? (int32_t)p->buf[a->buf].cols : a->nc;
+		v[n++] = p->buf[a->buf].dtype;
+		v[n++] = adds ? 2 : a->access == FO_UPDATE ? 1 : 0; /* else what it is follows from the kind */
+	}
+	uint64_t h = XXH3_64bits_withSeed(v, (size_t)n * sizeof *v, XXH3_64bits(name, sizeof name));
+	return h ? h : 1;
+}
+
+/* Of products and attention the type of their first operand, else the run's. */
+static const char *dtype_of(const struct fo_program *p, const struct fo_op *o)
+{
+	if (is_tensor(o))
+		return fo_dtype_name[p->buf[o->arg[0].buf].dtype];
+	return fo_dtype_name[p->run.precision == FO_PRECISION_BF16 ? FO_BF16 : p->run.precision == FO_PRECISION_F64 ? FO_F64 : FO_F32];
+}
+
+static const char *variant_of(const struct fo_op *o)
+{
+	if (o->kind == FO_OP_matmul)
+		return o->attr.ta ? "wgrad" : o->attr.tb ? "forward" : "dgrad";
+	return is_attention(o) ? "causal" : "-";
+}
+
+static void shape_of(const struct fo_program *p, const struct fo_op *o, int64_t dim[FO_LIMITS_DIMS])
+{
+	const struct fo_operand *a = &o->arg[0], *b = &o->arg[1];
+	memset(dim, 0, FO_LIMITS_DIMS * sizeof *dim);
+	if (o->kind == FO_OP_matmul) {
+		dim[0] = o->attr.ta ? a->nc : a->nr;
+		dim[1] = o->attr.tb ? b->nr : b->nc;
+		dim[2] = o->attr.ta ? a->nr : a->nc;
+	} else if (is_attention(o)) {
+		/* Tokens of a row: rows are apart, each has its own triangle. */
+		dim[0] = p->run.mode == FO_MODE_DECODE ? b->nr : p->run.seq;
+		dim[1] = a->nc / o->attr.head_dim;
+		dim[2] = b->nc / o->attr.head_dim;
+		dim[3] = o->attr.head_dim;
+	} else {
+		for (int i = 0; i < o->n; i++)
+			if ((int64_t)o->arg[i].nr * o->arg[i].nc > dim[0] * dim[1]) {
+				dim[0] = o->arg[i].nr;
+				dim[1] = o->arg[i].nc;
+			}
+	}
+}
+
+fo_status fo_op_row(const struct fo_program *p, const struct fo_op *o, uint32_t first, double pairs, struct fo_limits_row *row)
+{
+	const struct fo_op_info *info = fo_op_info(o->kind);
+	if (info->cls != FO_CLASS_TENSOR && info->cls != FO_CLASS_MEMORY)
+		return fo_fail(FO_EARG, "operation '%s' is computed by no kernel", info->name);
+	struct fo_cost c = fo_op_cost(p, o, pairs);
+	*row = (struct fo_limits_row){ .key = fo_op_signature(p, o, first), .flop = c.exec, .bytes = c.bytes, .cold = NAN };
+	snprintf(row->kind, sizeof row->kind, "%s", info->name);
+	snprintf(row->variant, sizeof row->variant, "%s", variant_of(o));
+	snprintf(row->dtype, sizeof row->dtype, "%s", dtype_of(p, o));
+	shape_of(p, o, row->dim);
+	return FO_OK;
+}
+
+/* ---- the machine ---- */
+
+int fo_rates_threads(const struct fo_limits *l)
+{
+	int most = 0;
+	for (size_t i = 0; i < l->rows; i++)
+		if (!strcmp(l->row[i].kind, "matmul") && l->row[i].threads > most)
+			most = l->row[i].threads;
+	return most;
+}
+
+static double mean_rate(const struct fo_rates *r, const char *kind, const char *dtype);
+
+fo_status fo_rates_init(struct fo_rates *r, const struct fo_limits *l, int threads)
+{
+	*r = (struct fo_rates){ .limits = l, .threads = threads, .copy_byte_s = fo_limits_memory(l, "copy", threads) };
+	for (size_t i = 0; i < l->rows; i++)
+		if (!strcmp(l->row[i].kind, "overhead"))
+			r->overhead_s = fo_limits_row_seconds(&l->row[i]);
+	if (mean_rate(r, "matmul", NULL) > 0 && r->copy_byte_s > 0)
+		return FO_OK;
+	fo_status st = fo_fail(FO_EUNSUPPORTED, "the machine profile has no times of products and memory with %d %s", threads,
+			       threads == 1 ? "thread" : "threads");
+	int most = fo_rates_threads(l);
+	return most && most != threads ? fo_hint(st, "'flatout calibrate --threads=%d' measures them; there are times with run.threads=%d",
+						 threads, most)
+				       : fo_hint(st, "'flatout calibrate --threads=%d' measures them", threads);
+}
+
+/* ---- exact ---- */
+
+struct at {
+	double x, seconds;
+	bool found;
+};
+
+/* Rows of this signature, by the share of cold bytes, or of attention by FLOP (documents): the one that fits, else between two.
+ * false: there is none. */
+static bool exact(const struct fo_rates *r, const struct fo_program *p, const struct fo_op *o, const struct fo_op_use *use, struct fo_op_time *t)
+{
+	uint64_t key = fo_op_signature(p, o, use->first);
+	bool pairs = is_attention(o);
+	double want = pairs ? fo_op_cost(p, o, use->pairs).exec : fo_reuse_share(p, o, use->cold);
+	struct at low = { 0 }, high = { 0 };
+	for (size_t i = 0; i < r->limits->rows; i++) {
+		const struct fo_limits_row *row = &r->limits->row[i];
+		if (row->key != key || row->threads != r->threads)
+			continue;
+		struct at here = { pairs ? row->flop : isnan(row->cold) ? want : row->cold, fo_limits_row_seconds(row), true };
+		if (here.x <= want && (!low.found || here.x >= low.x))
+			low = here;
+		if (here.x >= want && (!high.found || here.x <= high.x))
+			high = here;
+	}
+	if (!low.found && !high.found)
+		return false;
+	struct at near = !high.found || (low.found && want - low.x <= high.x - want) ? low : high;
+	bool fits = fabs(near.x - want) <= SAME * (pairs ? want : 1);
+	t->sure = fits ? FO_SURE_EXACT : FO_SURE_NEAR;
+	t->seconds = near.seconds;
+	if (fits)
+		return true;
+	if (low.found && high.found)
+		t->seconds = low.seconds + (high.seconds - low.seconds) * (want - low.x) / (high.x - low.x);
+	else if (pairs && near.x > 0)
+		t->seconds = near.seconds * want / near.x;
+	return true;
+}
+
+/* ---- interpolated ---- */
+
+static bool is_of(const struct fo_limits_row *row, const char *kind, const char *variant, const char *dtype, int threads)
+{
+	return row->threads == threads && !strcmp(row->kind, kind) && (!variant || !strcmp(row->variant, variant)) &&
+	       (!dtype || !strcmp(row->dtype, dtype));
+}
+
+/* A mean of rates by nearness. */
+struct mean {
+	double log_rate, weight, nearest;
+};
+static void mean_add(struct mean *m, double rate, double distance)
+{
+	double w = 1 / pow(distance + NEAR, SHARPNESS);
+	if (!(rate > 0) || !isfinite(rate))
+		return;
+	m->nearest = m->weight > 0 ? fmin(m->nearest, distance) : distance;
+	m->log_rate += w * log(rate);
+	m->weight += w;
+}
+static double mean_of(const struct mean *m) { return m->weight > 0 ? exp(m->log_rate / m->weight) : 0; }
+
+/* FLOP/s of a kind whatever the shape; 0: no row. */
+static double mean_rate(const struct fo_rates *r, const char *kind, const char *dtype)
+{
+	struct mean m = { 0 };
+	for (size_t i = 0; i < r->limits->rows; i++)
+		if (is_of(&r->limits->row[i], kind, NULL, dtype, r->threads))
+			mean_add(&m, r->limits->row[i].flop / fo_limits_row_seconds(&r->limits->row[i]), 1);
+	return mean_of(&m);
+}
+
+static struct fo_op_time tensor_time(const struct fo_rates *r, const struct fo_program *p, const struct fo_op *o, const struct fo_op_use *use)
+{
+	struct fo_cost c = fo_op_cost(p, o, use->pairs);
+	const char *kind = fo_op_info(o->kind)->name, *variant = variant_of(o), *dtype = dtype_of(p, o);
+	int64_t dim[FO_LIMITS_DIMS];
+	struct mean m = { 0 };
+	shape_of(p, o, dim);
+	for (size_t i = 0; i < r->limits->rows; i++) {
+		const struct fo_limits_row *row = &r->limits->row[i];
+		double d = 0;
+		if (!is_of(row, kind, variant, dtype, r->threads))
+			continue;
+		for (int k = 0; k < FO_LIMITS_DIMS; k++)
+			if (dim[k] > 0 && row->dim[k] > 0)
+				d += fabs(log2((double)dim[k] / (double)row->dim[k]));
+		mean_add(&m, row->flop / fo_limits_row_seconds(row), d);
+	}
+	if (m.weight > 0)
+		return (struct fo_op_time){ c.exec / mean_of(&m), m.nearest <= FO_COST_NEAR ? FO_SURE_NEAR : FO_SURE_GUESS };
+	/* Of another pass or type (fp8 factors are widened when they are packed): any row of the kind, then any product. */
+	double rate = mean_rate(r, kind, NULL);
+	rate = rate > 0 ? rate : mean_rate(r, "matmul", dtype);
+	rate = rate > 0 ? rate : mean_rate(r, "matmul", NULL);
+	return (struct fo_op_time){ c.exec / rate, FO_SURE_GUESS };
+}
+
+/* Share of cold bytes. Rows of older profiles do not say: what is larger than the caches was in none. */
+static double row_share(const struct fo_rates *r, const struct fo_limits_row *row)
+{
+	return isnan(row->cold) ? row->bytes > (double)r->limits->cache_bytes : row->cold;
+}
+
+static struct fo_op_time memory_time(const struct fo_rates *r, const struct fo_program *p, const struct fo_op *o, const struct fo_op_use *use)
+{
+	double bytes = fo_op_cost(p, o, use->pairs).bytes, share = fo_reuse_share(p, o, use->cold);
+	const struct fo_op_info *info = fo_op_info(o->kind);
+	/* What works on many tensors does the same to each: its stand-in. */
+	const char *kinds[] = { info->name, fo_op_info(info->base)->name }, *dtype = dtype_of(p, o);
+	struct mean m = { 0 };
+	for (int k = 0; k < 2 && !(m.weight > 0); k++)
+		for (size_t i = 0; i < r->limits->rows; i++) {
+			const struct fo_limits_row *row = &r->limits->row[i];
+			if (is_of(row, kinds[k], NULL, dtype, r->threads) && row->bytes > 0)
+				mean_add(&m, row->bytes / fo_limits_row_seconds(row),
+					 fabs(log2((bytes > 1 ? bytes : 1) / row->bytes)) + COLD_DOUBLINGS * fabs(share - row_share(r, row)));
+		}
+	if (!(m.weight > 0))
+		return (struct fo_op_time){ bytes / r->copy_byte_s, FO_SURE_GUESS };
+	return (struct fo_op_time){ bytes / mean_of(&m), m.nearest <= FO_COST_NEAR ? FO_SURE_NEAR : FO_SURE_GUESS };
+}
+
+struct fo_op_time fo_rates_op(const struct fo_rates *r, const struct fo_program *p, const struct fo_op *o, const struct fo_op_use *use)
+{
+	struct fo_op_time t = { 0, FO_SURE_EXACT };
+	switch (fo_op_info(o->kind)->cls) {
+	case FO_CLASS_TENSOR: return exact(r, p, o, use, &t) ? t : tensor_time(r, p, o, use);
+	case FO_CLASS_MEMORY: return exact(r, p, o, use, &t) ? t : memory_time(r, p, o, use);
+	case FO_CLASS_COMM: t.sure = FO_SURE_NONE; break;
+	case FO_CLASS_HOST: break;
+	}
+	return t;
+}

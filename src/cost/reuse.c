@@ -1,0 +1,104 @@
+#include "cost/reuse.h"
+#include "base/mem.h"
+
+#include <stdlib.h>
+
+/* Memory is looked at in pieces, at least this large: an activation of a small model is ten of them. */
+#define PIECE_LEAST ((int64_t)64 << 10)
+/* So that the walk stays short for large models too. */
+enum { PIECES_MOST = 1 << 18 };
+
+struct memory {
+	int64_t piece, pieces;
+	double *touched; /* per piece: bytes that the step(s) had touched when it was touched last */
+	double now;
+	double cache;
+};
+
+static bool is_table(const struct fo_op *o, int i)
+{
+	return (o->kind == FO_OP_embed && i == 1) || (o->kind == FO_OP_embed_bwd && i == 2);
+}
+
+double fo_reuse_touched(const struct fo_program *p, const struct fo_op *o, int i)
+{
+	const struct fo_operand *a = &o->arg[i];
+	double rows = a->nr;
+	if (is_table(o, i) && (double)o->arg[0].nr < rows)
+		rows = o->arg[0].nr;
+	return rows * a->nc * (double)fo_dtype_bytes(p->buf[a->buf].dtype);
+}
+
+double fo_reuse_share(const struct fo_program *p, const struct fo_op *o, uint32_t cold)
+{
+	double all = 0, some = 0;
+	for (int i = 0; i < o->n; i++) {
+		double bytes = fo_reuse_touched(p, o, i);
+		all += bytes;
+		some += cold >> i & 1 ? bytes : 0;
+	}
+	return all > 0 ? some / all : 0;
+}
+
+/* First and last piece that an operand of an instance lies in. What persists lies behind the arena. */
+static void pieces_of(const struct fo_program *p, const struct fo_unrolled *u, const struct memory *m, int instance, int i, int64_t *first,
+		      int64_t *last)
+{
+	const struct fo_operand *a = &fo_instance_op(p, u, instance)->arg[i];
+	const struct fo_life *l = &u->life[u->life_of[u->arg_begin[instance] + i]];
+	int64_t size = (int64_t)fo_dtype_bytes(p->buf[a->buf].dtype), ld = p->buf[a->buf].cols;
+	int64_t base = l->offset + (l->persists ? u->arena_bytes : 0);
+	*first = (base + (a->r0 * ld + a->c0) * size) / m->piece;
+	*last = (base + ((a->r0 + a->nr - 1) * ld + a->c0 + a->nc) * size - 1) / m->piece;
+	if (*last >= m->pieces)
+		*last = m->pieces - 1;
+}
+
+static bool is_cold(const struct fo_program *p, const struct fo_unrolled *u, const struct memory *m, int instance, int i)
+{
+	const struct fo_op *o = fo_instance_op(p, u, instance);
+	int64_t first, last, old = 0;
+	/* Its own end drives its beginning out. */
+	if (fo_reuse_touched(p, o, i) > m->cache)
+		return true;
+	pieces_of(p, u, m, instance, i, &first, &last);
+	for (int64_t k = first; k <= last; k++)
+		old += m->now - m->touched[k] > m->cache;
+	return 2 * old > last - first + 1;
+}
+
+static void touch(const struct fo_program *p, const struct fo_unrolled *u, struct memory *m, int instance)
+{
+	const struct fo_op *o = fo_instance_op(p, u, instance);
+	for (int i = 0; i < o->n; i++)
+		m->now += fo_reuse_touched(p, o, i);
+	for (int i = 0; i < o->n; i++) {
+		int64_t first, last;
+		pieces_of(p, u, m, instance, i, &first, &last);
+		for (int64_t k = first; k <= last && !is_table(o, i); k++)
+			m->touched[k] = m->now;
+	}
+}
+
+uint32_t *fo_reuse_cold(const struct fo_program *p, const struct fo_unrolled *u, int64_t cache_bytes)
+{
+	uint32_t *cold = fo_xmalloc((size_t)(u->n + 1) * sizeof *cold);
+	int64_t bytes = u->arena_bytes + u->persistent_bytes;
+	struct memory m = { .piece = PIECE_LEAST, .cache = (double)cache_bytes };
+	while (bytes / m.piece >= PIECES_MOST)
+		m.piece *= 2;
+	m.pieces = bytes / m.piece + 1;
+	m.touched = fo_xmalloc((size_t)m.pieces * sizeof *m.touched);
+	for (int64_t k = 0; k < m.pieces; k++)
+		m.touched[k] = -m.cache - 1;
+	for (int step = 0; step < 2; step++)
+		for (int i = 0; i < u->n; i++) {
+			const struct fo_op *o = fo_instance_op(p, u, i);
+			cold[i] = 0;
+			for (int k = 0; k < o->n; k++)
+				cold[i] |= (uint32_t)is_cold(p, u, &m, i, k) << k;
+			touch(p, u, &m, i);
+		}
+	free(m.touched);
+	return cold;
+}

@@ -1,0 +1,80 @@
+#!/bin/sh
+# flatout predict: a small profile by hand, what it says of a step, and a run beside its prediction.
+. "$(dirname "$0")/lib.sh"
+
+# row KIND VARIANT DTYPE FLOP BYTES SECONDS SHAPE
+row() {
+	printf '{"kind":"%s","variant":"%s","dtype":"%s","set":"ref","threads":1,"shape":[%s],"flop":%s,"bytes":%s,"quiet_median_s":%s,"quiet_best_s":%s,"quiet":40,"median_s":%s,"best_s":%s,"spans":40,"date":"2026-11-21T12:00:00Z"}' \
+		"$1" "$2" "$3" "$7" "$4" "$5" "$6" "$6" "$6" "$6"
+}
+# profile SECONDS: a product of 1 GFLOP and a copy of 100 MB take so long.
+profile() {
+	cat <<-END
+	{"schema":1,"cpu":"Example","isa":"ref","cache_bytes":1048576,"date":"2026-11-21T12:00:00Z","method":"by hand",
+	"peaks":[{"dtype":"bf16","threads":1,"set":"ref","best_flop_s":2e11,"median_flop_s":2e11,"bursts":40,"clean_bursts":40,"date":"2026-11-21T12:00:00Z","method":"by hand"}],
+	"rows":[$(row matmul forward bf16 1e9 1e6 "$1" "64, 64, 64"),$(row copy plain - 0 1e8 "$1" 100000000)]}
+	END
+}
+profile 0.01 >one.json
+profile 0.02 >two.json
+# number KEY FILE
+number() { sed -n "s/^ *\"$1\": \([0-9.e+-]*\),*\$/\1/p" "$2" | head -n 1; }
+
+run 0 predict $tiny --profile=one.json
+says "^predict  .*: 2 micro-batches x 2 rows x 32 tokens, bf16" "^machine  Example, 1 thread" "^MFU  " "^memory  " "^matmul  " "^operations  "
+if LC_ALL=C.UTF-8 awk 'length($0) > 80' out | grep -q .; then
+	wrong "wider than 80 columns: $(awk 'length($0) > 80' out | head -n 2)"
+fi
+run 0 predict $tiny --profile=one.json --timeline=t.fot --json
+cp out one
+valid one
+keys one schema model machine threads step_seconds tokens_per_second mfu mfu_causal mfu_document mfu_6n hfu peak_flop_s arena_bytes \
+	persistent_bytes sure_share parts_seconds operations predicted_seconds sure
+[ -s t.fot ] || wrong "no timeline was written"
+# Parts sum to the step, and so do the operations here, where the executor's overhead was not measured.
+step=$(number step_seconds one)
+awk -v step="$step" '/"parts_seconds"/ { on = 1; next } on && /}/ { exit } on { gsub(",", ""); sum += $2 }
+	END { exit !(sum > 0.999999 * step && sum < 1.000001 * step) }' one || wrong "parts do not sum to the step"
+awk -v step="$step" -F': ' '/"predicted_seconds"/ { gsub(",", ""); sum += $2 } END { exit !(sum > 0.999999 * step && sum < 1.000001 * step) }' one ||
+	wrong "operations do not sum to the step"
+# A machine of half the speed takes twice as long; its MFU is half.
+run 0 predict $tiny --profile=two.json --json
+cp out two
+awk -v a="$step" -v b="$(number step_seconds two)" 'BEGIN { exit !(b / a > 1.999 && b / a < 2.001) }' || wrong "half the speed: $step s, then $(number step_seconds two) s"
+# The memory is what flatout program plans.
+run 0 program $tiny --json
+[ "$(number arena_bytes out)" = "$(number arena_bytes one)" ] || wrong "another arena than flatout program's"
+# Documents end attention: less of it is executed, and nothing else changes.
+run 0 predict $tiny --profile=one.json --documents=4 --json
+awk -v a="$(number hfu one)" -v d="$(number step_seconds out)" -v s="$step" 'BEGIN { exit !(d < s) }' || wrong "documents take as long as unbroken rows"
+# Nothing near was measured here, and that is said.
+run 0 predict $tiny --profile=one.json
+says "^sure .*0 %.*" "guessed"
+# What cannot be.
+FLATOUT_CACHE=$tmp/none
+export FLATOUT_CACHE
+: >run.yaml
+refused 3 "has not been measured" predict $tiny
+says "'flatout calibrate' makes one"
+refused 3 "no times of products and memory with 3 threads" predict $tiny --run.threads=3 --profile=one.json
+refused 2 "is not a machine profile" predict $tiny --profile="$0"
+refused 3 "nowhere" predict $tiny --profile=nowhere.json
+refused 2 "would say it twice" predict run.yaml --compare=run --profile=one.json
+refused "2|3" "program.txt" predict --compare=nowhere --profile=one.json
+# Without a peak there is no MFU, and the rest stands.
+sed 's/"dtype":"bf16","threads":1,"set":"ref","best/"dtype":"f32","threads":1,"set":"ref","best/' one.json >nopeak.json
+run 0 predict $tiny --profile=nopeak.json
+says "^MFU *not known"
+run 0 predict $tiny --profile=nopeak.json --json
+grep -q '"mfu": null' out || wrong "an MFU without a peak"
+valid out
+
+[ -n "${FLATOUT_HAS_ENGINE:-}" ] || finish
+make_text text
+run 0 train $tiny --run.dir=run
+run 0 predict --compare=run --profile=one.json --all
+says "^compared " "the timeline, all spans" "medians" "^where it is off most" "adamw_master_many.optimizer"
+run 0 predict --compare=run --profile=one.json --json
+valid out
+keys out compared with steps measured_seconds predicted_seconds
+finish
