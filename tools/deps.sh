@@ -35,6 +35,8 @@ gcovr|command gcovr|gcovr
 g++|command g++|a C++ compiler
 dpkg-dev|command dpkg-shlibdeps|dpkg-dev
 mandoc|command mandoc|mandoc
+nodejs|command node|Node.js
+python3-venv|package|Python's venv
 zsh|command zsh|zsh
 fish|command fish|fish
 '

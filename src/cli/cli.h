@@ -23,7 +23,7 @@ struct fo_command {
 extern const struct fo_command *const fo_commands[];   /* NULL-terminated */
 
 extern const struct fo_command fo_cmd_flops, fo_cmd_mfu, fo_cmd_devices, fo_cmd_ops, fo_cmd_program, fo_cmd_passes, fo_cmd_predict, fo_cmd_init,
-	fo_cmd_config, fo_cmd_calibrate, fo_cmd_machine;
+	fo_cmd_config, fo_cmd_calibrate, fo_cmd_machine, fo_cmd_export;
 #ifndef FO_NO_ENGINE
 extern const struct fo_command fo_cmd_verify, fo_cmd_train, fo_cmd_demo, fo_cmd_data, fo_cmd_data_prepare,
 	fo_cmd_data_train_tokenizer, fo_cmd_data_inspect, fo_cmd_generate, fo_cmd_eval;
@@ -66,6 +66,7 @@ void fo_man_overview(const struct fo_command *const *list, struct fo_str *out); 
 /* A completion script; shell is "bash", "zsh" or "fish", anything else FO_EARG. */
 FO_CHECKED fo_status fo_completion(const struct fo_command *const *list, const char *shell, struct fo_str *out);
 void fo_version_text(struct fo_str *out, bool json);                               /* `flatout --version` */
+extern const char fo_version_number[];                                             /* "0.4.0" */
 /* NULL when there is none of that name; *nearest (may be NULL) is then the most similar one or NULL. */
 const struct fo_command *fo_command_find(const struct fo_command *const *list, const char *name, const char **nearest);
 

@@ -58,6 +58,8 @@ static void isa_names(struct fo_str *out) { fo_str_puts(out, "aarch64 neon"); }
 static void isa_names(struct fo_str *out) { fo_str_puts(out, "portable C"); }
 #endif
 
+const char fo_version_number[] = FO_VERSION;
+
 void fo_version_text(struct fo_str *out, bool json)
 {
 	struct fo_str isa = { 0 };

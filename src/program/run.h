@@ -38,6 +38,7 @@ struct fo_run {
 	int guard_nonfinite, guard_spike; /* enum fo_nonfinite, fo_spike */
 	double guard_spike_z;
 	int64_t guard_spike_window, guard_limit;
+	const char *tensorboard, *prometheus; /* what is written for other tools; "": nothing */
 	const char *prompt;
 	int64_t sample_tokens;
 	const char *program_file;

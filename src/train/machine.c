@@ -28,6 +28,7 @@ fo_status fo_session_watch(struct fo_session *s, bool last)
 		return FO_OK;
 	struct fo_state_use u = fo_state_watch_sample(&s->watch);
 	next_look(s, t0);
+	fo_session_publish_machine(s, &u);
 	FO_TRY(fo_session_log_profile(s));
 	return fo_session_log_machine(s, &u);
 }

@@ -185,6 +185,7 @@ static void report(struct fo_session *s, int64_t step, double seconds, double bl
 	fo_session_saved(s, path, sizeof path);
 	if (s->h->checkpoint)
 		s->h->checkpoint(s->h->ctx, step, path, seconds, blocked);
+	fo_session_publish_checkpoint(s, step);
 	if (fo_session_log_checkpoint(s, step, path, seconds, blocked) != FO_OK)
 		fo_session_warn(s, "%s", fo_err_text());
 }

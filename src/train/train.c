@@ -365,6 +365,7 @@ static void close_session(struct fo_session *s)
 {
 	fo_saver_close(s);
 	fo_session_meter_close(s);
+	fo_session_publish_close(s);
 	fo_loader_close(s->loader);
 	fo_exec_free(s->eval);
 	fo_exec_free(s->exec);
@@ -534,6 +535,7 @@ static fo_status one_step(struct fo_session *s, struct fo_train_result *out, enu
 		s->tail_loss += t.loss, s->tail_steps++;
 	if (s->h->step)
 		s->h->step(s->h->ctx, &t);
+	fo_session_publish_step(s, &t);
 	return fo_session_log_step(s, &t);
 }
 
@@ -549,6 +551,7 @@ static fo_status evaluate(struct fo_session *s, double *loss)
 	*loss = count > 0 ? sum / count : NAN;
 	if (s->h->eval)
 		s->h->eval(s->h->ctx, s->meta.step, *loss);
+	fo_session_publish_eval(s, s->meta.step, *loss);
 	return fo_session_log_eval(s, s->meta.step, *loss);
 }
 
@@ -567,6 +570,7 @@ static fo_status run_loop(struct fo_session *s, struct fo_train_result *out)
 			return s->torn ? st : fo_session_rescue(s, st);
 		stopped = s->h->stop && *s->h->stop;
 		if (verdict == FO_STEP_REWOUND) {
+			fo_session_publish_rewind(s);
 			s->tail_loss = 0, s->tail_steps = 0; /* those steps come again */
 			s->mark_ns = fo_now_ns();
 			if (!stopped)
@@ -644,6 +648,8 @@ fo_status fo_train(const struct fo_run *r, const struct fo_train_hooks *h, struc
 		const struct fo_train_plan plan = plan_of(&s);
 		s.profile = &out->profile;
 		FO_TRY_OR(st, fo_session_log_start(&s, &plan), done);
+		if (s.meta.step < r->steps)
+			fo_session_publish_open(&s, &plan);
 		st = run_loop(&s, out);
 		summarise(&s, out);
 		if (st == FO_OK || st == FO_EINTERRUPT) {

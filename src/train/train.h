@@ -6,6 +6,7 @@
  *   program.txt       the step program that ran
  *   timeline.fot      the newest spans
  *   metered.fom       spans of the metered steps (train.metered-every)
+ *   tensorboard/      event files (report.tensorboard=yes)
  *   data/             tokenizer.json, train.shard, val.shard, source.txt (what they were made from)
  *   lock              held while a process trains here
  *   checkpoints/      step-%08d */
@@ -62,6 +63,7 @@ struct fo_train_hooks {
 	volatile sig_atomic_t *stop; /* not 0: checkpoint and return FO_EINTERRUPT */
 	bool dry_run;                /* return after plan() */
 	const char *run_json;        /* JSON that goes into run.json: options, version; may be NULL */
+	const char *version;         /* of the program, as other tools shall name it; may be NULL */
 };
 
 struct fo_train_result {

@@ -7,6 +7,8 @@
 #include "kernel/measure.h"
 #include "kernel/place.h"
 #include "timeline/metered.h"
+#include "record/prometheus.h"
+#include "record/tensorboard.h"
 #include "train/ports.h"
 #include "train/train.h"
 
@@ -15,6 +17,14 @@ struct fo_session_meter {
 	struct fo_meter meter;
 	struct fo_metered spans; /* of the step that runs */
 	struct fo_metered_out out;
+};
+
+struct fo_session_publish {
+	bool tensorboard, tensorboard_failed, prometheus, prometheus_failed; /* asked for; could not be written the last time */
+	struct fo_tensorboard board;
+	struct fo_prometheus figures;
+	int64_t next_ns; /* when the Prometheus file is written next */
+	char cpu[96];
 };
 
 struct fo_session {
@@ -52,6 +62,7 @@ struct fo_session {
 	double *step_tokens;
 	int64_t steps_here, steps_timed, steps_kept; /* the arrays are rings of steps_kept */
 	struct fo_session_meter meter;
+	struct fo_session_publish publish;
 	struct fo_profile first_step; /* of this process: cold memory, left out of what the log says of the steps' parts */
 	struct fo_state_watch watch;
 	int64_t look_ns; /* when the machine is looked at next */
@@ -86,6 +97,15 @@ void fo_session_meter_close(struct fo_session *s);
 bool fo_session_meters(const struct fo_session *s);
 /* Runs it: the bits of fo_exec_step. */
 FO_CHECKED fo_status fo_session_metered_step(struct fo_session *s);
+
+/* src/train/publish.c: TensorBoard's files and Prometheus' (report.*); what goes wrong there is a warning. */
+void fo_session_publish_open(struct fo_session *s, const struct fo_train_plan *plan);
+void fo_session_publish_step(struct fo_session *s, const struct fo_train_step *t);
+void fo_session_publish_eval(struct fo_session *s, int64_t step, double loss);
+void fo_session_publish_checkpoint(struct fo_session *s, int64_t step);
+void fo_session_publish_machine(struct fo_session *s, const struct fo_state_use *u);
+void fo_session_publish_rewind(struct fo_session *s); /* the run went back to s->meta.step */
+void fo_session_publish_close(struct fo_session *s);
 
 /* src/train/save.c: writing checkpoints, in a thread of their own where memory allows.
  * One checkpoint is under way at most. Its state is a copy of the store, so training changes nothing that is being written; the

@@ -299,7 +299,8 @@ void fo_screen_hooks(struct fo_screen *s, struct fo_train_hooks *h)
 				      .eval = on_eval,
 				      .checkpoint = on_checkpoint,
 				      .warn = on_warn,
-				      .stop = &fo_stop_requested };
+				      .stop = &fo_stop_requested,
+				      .version = fo_version_number };
 }
 
 /* ---- the last screen ---- */

@@ -1,0 +1,291 @@
+/* flatout export: a run for other tools: TensorBoard, Perfetto, Prometheus. */
+#include "cli/cli.h"
+
+#include "base/fs.h"
+#include "record/prometheus.h"
+#include "record/tensorboard.h"
+#include "record/trace_events.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#ifdef FO_HAVE_ZLIB
+#include <zlib.h>
+#endif
+
+struct export {
+	const char *tensorboard, *trace, *prometheus, *predicted, *program;
+	bool json;
+};
+
+static const struct fo_opt rows[] = {
+	FO_OPT_TEXT(struct export, tensorboard, "export.tensorboard", "DIR", "", "scalars as a TensorBoard event file in this folder"),
+	FO_OPT_TEXT(struct export, trace, "export.trace", "FILE", "",
+		    "timeline as a trace for ui.perfetto.dev or chrome://tracing (JSON; compressed when it ends in .gz)"),
+	FO_OPT_TEXT(struct export, prometheus, "export.prometheus", "FILE", "", "figures as node_exporter's textfile collector reads them"),
+	FO_OPT_TEXT(struct export, predicted, "export.predicted", "FILE", "",
+		    "trace: also this timeline of the same program (flatout predict --timeline), as a second process"),
+	FO_OPT_TEXT(struct export, program, "export.program", "FILE", "", "trace of --predicted without a run: its step program"),
+	FO_OPT_BOOL(struct export, json, "export.json", "false", "say as JSON what was written"),
+	FO_OPT_END
+};
+
+/* ---- a file that appears when it is whole ---- */
+
+struct out {
+	FILE *f;
+#ifdef FO_HAVE_ZLIB
+	gzFile gz;
+#endif
+	const char *path;
+	struct fo_str beside; /* where it grows */
+	int64_t bytes;        /* before compression */
+};
+
+static fo_status out_write(void *ctx, const void *bytes, size_t n)
+{
+	struct out *o = ctx;
+	o->bytes += (int64_t)n;
+#ifdef FO_HAVE_ZLIB
+	if (o->gz)
+		return gzwrite(o->gz, bytes, (unsigned)n) == (int)n ? FO_OK : fo_fs_refuse("write", o->path, errno ? errno : ENOSPC);
+#endif
+	return fwrite(bytes, 1, n, o->f) == n ? FO_OK : fo_fs_refuse("write", o->path, errno ? errno : ENOSPC);
+}
+
+static fo_status out_open(struct out *o, const char *path)
+{
+	size_t n = strlen(path);
+	bool gz = n > 3 && !strcmp(path + n - 3, ".gz");
+	*o = (struct out){ .path = path };
+	fo_str_printf(&o->beside, "%s.tmp", path);
+	errno = 0;
+	if (gz) {
+#ifdef FO_HAVE_ZLIB
+		o->gz = gzopen(o->beside.data, "wbe");
+		return o->gz ? FO_OK : fo_fs_refuse("write", path, errno);
+#else
+		return fo_hint(fo_fail(FO_EUNSUPPORTED, "cannot write '%s': this build has no zlib", path),
+			       "leave out .gz, or build with the engine");
+#endif
+	}
+	o->f = fopen(o->beside.data, "we");
+	return o->f ? FO_OK : fo_fs_refuse("write", path, errno);
+}
+
+/* Into its place, or away. */
+static fo_status out_close(struct out *o, fo_status st)
+{
+	bool opened = o->f, lost = o->f && fclose(o->f);
+#ifdef FO_HAVE_ZLIB
+	opened |= o->gz != NULL;
+	lost |= o->gz && gzclose(o->gz) != Z_OK;
+#endif
+	if (st == FO_OK && (lost || rename(o->beside.data, o->path)))
+		st = fo_fs_refuse("write", o->path, errno ? errno : ENOSPC);
+	if (st != FO_OK && opened)
+		remove(o->beside.data);
+	fo_str_fini(&o->beside);
+	return st;
+}
+
+/* ---- the trace ---- */
+
+static fo_status read_predicted(const char *path, const struct fo_program *p, const char *what, struct fo_timeline_file *out)
+{
+	FO_TRY(fo_timeline_read(out, path));
+	if (out->program_hash == fo_program_hash(p))
+		return FO_OK;
+	fo_timeline_fini(&out->t);
+	return fo_hint(fo_fail(FO_EFORMAT, "'%s' is of another step program than '%s'", path, what),
+		       "predict the run's own program: flatout predict with --program.file=%s", what);
+}
+
+static fo_status write_trace(const char *path, const struct fo_trace_source *source, int n, int64_t *bytes)
+{
+	struct out o;
+	fo_status st = out_open(&o, path);
+	if (st == FO_OK)
+		st = fo_trace_events_write(source, n, &(struct fo_trace_sink){ &o, out_write });
+	st = out_close(&o, st);
+	*bytes = o.bytes;
+	return st;
+}
+
+/* Why a part of the run is not there, as an error. */
+static fo_status want_file(const struct fo_record_file *f)
+{
+	if (f->state == FO_RECORD_WHOLE)
+		return FO_OK;
+	return f->state == FO_RECORD_ABSENT
+		       ? fo_hint(fo_fail(FO_EARG, "there is no '%s'", f->path), "training writes it at its end; was the run killed?")
+		       : fo_fail(FO_EFORMAT, "%s", f->why);
+}
+
+static fo_status trace_of_run(const struct export *in, const struct fo_record *r, int64_t *bytes)
+{
+	struct fo_timeline_file predicted = { 0 };
+	struct fo_arena a = { 0 };
+	int n = 1;
+	FO_TRY(want_file(&r->file[FO_RECORD_PROGRAM]));
+	FO_TRY(want_file(&r->file[FO_RECORD_TIMELINE]));
+	struct fo_trace_source source[2] = { { .name = fo_arena_printf(&a, "measured: %s", r->dir),
+					       .program = &r->program,
+					       .unrolled = &r->unrolled,
+					       .timeline = &r->timeline.t,
+					       .steps = &r->step } };
+	fo_status st = FO_OK;
+	if (*in->predicted) {
+		FO_TRY_OR(st, read_predicted(in->predicted, &r->program, r->file[FO_RECORD_PROGRAM].path, &predicted), done);
+		source[n++] = (struct fo_trace_source){ .name = fo_arena_printf(&a, "predicted: %s", in->predicted),
+							.program = &r->program,
+							.unrolled = &r->unrolled,
+							.timeline = &predicted.t };
+	}
+	st = write_trace(in->trace, source, n, bytes);
+done:
+	if (*in->predicted)
+		fo_timeline_fini(&predicted.t);
+	fo_arena_fini(&a);
+	return st;
+}
+
+static fo_status trace_of_prediction(const struct export *in, int64_t *bytes)
+{
+	struct fo_timeline_file predicted = { 0 };
+	struct fo_arena a = { 0 };
+	struct fo_program p = { 0 };
+	struct fo_unrolled u = { 0 };
+	char *text;
+	size_t len;
+	fo_status st;
+	FO_TRY_OR(st, fo_fs_read(&a, in->program, (size_t)256 << 20, &text, &len), done);
+	FO_TRY_OR(st, fo_program_parse(&p, text, len, in->program), done);
+	st = fo_unroll(&p, &u);
+	if (st == FO_OK) {
+		st = read_predicted(in->predicted, &p, in->program, &predicted);
+		const struct fo_trace_source source = { .name = fo_arena_printf(&a, "predicted: %s", in->predicted),
+							.program = &p,
+							.unrolled = &u,
+							.timeline = &predicted.t };
+		if (st == FO_OK)
+			st = write_trace(in->trace, &source, 1, bytes);
+		fo_timeline_fini(&predicted.t);
+		fo_unrolled_fini(&u);
+	}
+	fo_program_fini(&p);
+done:
+	fo_arena_fini(&a);
+	return st;
+}
+
+/* ---- all ---- */
+
+static void say(const struct export *in, struct fo_json *j, const char *key, const char *path, const char *fmt, ...) FO_PRINTF(5, 6);
+static void say(const struct export *in, struct fo_json *j, const char *key, const char *path, const char *fmt, ...)
+{
+	char shown[1024], what[128];
+	va_list ap;
+	if (in->json) {
+		fo_json_text(j, key, path);
+		return;
+	}
+	va_start(ap, fmt);
+	vsnprintf(what, sizeof what, fmt, ap);
+	va_end(ap);
+	fo_str_visible(shown, sizeof shown, path);
+	fo_cli_put(stdout, "wrote ", "      ", "%s: %s", shown, what);
+}
+
+static fo_status export_run(const struct export *in, const struct fo_record *r, struct fo_json *j)
+{
+	int64_t bytes = 0;
+	char *path, size[32];
+	/* Without a log there is no figure; a log that is damaged is told, one that is merely cut is not. */
+	if (*in->tensorboard || *in->prometheus)
+		FO_TRY(want_file(&r->file[FO_RECORD_LOG]));
+	if (*in->tensorboard) {
+		FO_TRY(fo_tensorboard_export(r, in->tensorboard, &path));
+		say(in, j, "tensorboard", path, "%lld steps, %lld evaluations", (long long)r->step.n, (long long)r->evals);
+		free(path);
+	}
+	if (*in->prometheus) {
+		struct fo_prometheus p;
+		fo_prometheus_of(r, &p);
+		FO_TRY(fo_prometheus_write(&p, in->prometheus));
+		say(in, j, "prometheus", in->prometheus, "as of step %lld", (long long)p.step);
+	}
+	if (*in->trace) {
+		FO_TRY(trace_of_run(in, r, &bytes));
+		say(in, j, "trace", in->trace, "%s of trace events; open it in ui.perfetto.dev", fo_str_bytes(size, (double)bytes));
+	}
+	return FO_OK;
+}
+
+static fo_status check(const struct export *in, const char *run)
+{
+	if (!*in->tensorboard && !*in->trace && !*in->prometheus)
+		return fo_hint(fo_fail(FO_EARG, "nothing to write: say --tensorboard DIR, --trace FILE or --prometheus FILE"),
+			       "'flatout export --help' has examples");
+	if (!run && (*in->tensorboard || *in->prometheus || !*in->predicted || !*in->program))
+		return fo_hint(fo_fail(FO_EARG, "which run? name its folder (run.dir)"),
+			       "only a trace of --predicted goes without, with --program");
+	if (run && *in->program)
+		return fo_fail(FO_EARG, "a run has its own program: leave out --program");
+	if (*in->predicted && !*in->trace)
+		return fo_fail(FO_EARG, "--predicted is for a trace: say --trace FILE");
+	return FO_OK;
+}
+
+static fo_status run(int argc, char **argv)
+{
+	struct export in;
+	struct fo_opt_set s;
+	struct fo_record r = { 0 };
+	struct fo_str out = { 0 };
+	struct fo_json j;
+	int64_t bytes = 0;
+	char size[32];
+	fo_status st;
+	FO_TRY_OR(st, fo_cli_options(&fo_cmd_export, &s, &in, &argc, argv), done);
+	FO_TRY_OR(st, fo_cli_no_more_args(&fo_cmd_export, argc, argv, 1), done);
+	const char *dir = argc > 1 ? argv[1] : NULL;
+	FO_TRY_OR(st, check(&in, dir), done);
+	fo_json_begin(&j, &out, true);
+	fo_json_object(&j, NULL);
+	fo_json_int(&j, "schema", 1);
+	if (dir) {
+		FO_TRY_OR(st, fo_record_open(&r, dir, *in.trace ? FO_RECORD_WITH_TIMELINE : 0), done);
+		st = export_run(&in, &r, &j);
+		fo_record_fini(&r);
+	} else {
+		st = trace_of_prediction(&in, &bytes);
+		if (st == FO_OK)
+			say(&in, &j, "trace", in.trace, "%s of trace events; open it in ui.perfetto.dev", fo_str_bytes(size, (double)bytes));
+	}
+	fo_json_close(&j);
+	if (st == FO_OK && in.json)
+		printf("%s\n", out.data);
+done:
+	fo_str_fini(&out);
+	fo_opt_fini(&s);
+	return st;
+}
+
+const struct fo_command fo_cmd_export = {
+	.name = "export",
+	.group = "diagnose",
+	.usage = "flatout export RUN [--tensorboard DIR] [--trace FILE [--predicted FILE]] [--prometheus FILE] [--json]",
+	.summary = "a run for other tools: TensorBoard, Perfetto, Prometheus",
+	.text = "RUN is a run directory (run.dir). Training writes the first and the last by itself\n"
+		"with --report.tensorboard=yes and --report.prometheus=FILE.\n"
+		"\n"
+		"  flatout export run --tensorboard boards/first\n"
+		"  flatout export run --trace run.json.gz\n"
+		"  flatout export run --trace both.json --predicted predicted.fot\n"
+		"  flatout export --program program.txt --predicted predicted.fot --trace p.json\n"
+		"  flatout export run --prometheus /var/lib/node_exporter/run.prom",
+	.opts = rows,
+	.run = run,
+};
