@@ -1,12 +1,17 @@
 /* Attention forward and backward against the register-only rate of the same threads at the same time.
  *
  *   bench_attention [--seq N] [--heads N] [--kv N] [--dim N] [--docs N] [--threads N] [--dtype f32|bf16] [--isa avx2|avx512]
- *                   [--rounds N]
+ *                   [--rounds N] [--eager yes]
  *
  * One JSON line per direction. FLOP are useful ones: 4 Q per visible pair and head forward, 10 Q backward (of which 2 Q
  * recompute the scores: they are executed, not model FLOP). Each round times the kernel between two bursts
- * (kernel/measure.h); a ratio is the kernel's rate over the mean of the two register-only rates in f32. */
+ * (kernel/measure.h); a ratio is the kernel's rate over the mean of the two register-only rates in f32.
+ *
+ * --eager yes: the tiled kernel and the eager one (probabilities in memory, full squares) in turn on the same shape; one line per
+ * direction with seconds of each (median, best) and the ratio of their times in the same round (median), and of their bests. */
+#include "base/clock.h"
 #include "base/json.h"
+#include "kernel/calibrate.h"
 #include "kernel/measure.h"
 #include "kernel/work.h"
 
@@ -17,6 +22,7 @@
 struct options {
 	int64_t seq, heads, kv, dim, docs, threads, rounds;
 	int dtype;
+	bool eager;
 	enum fo_isa isa;
 };
 
@@ -69,11 +75,47 @@ static fo_status run(const struct options *o, bool backward)
 	return st;
 }
 
+/* Tiled and eager in turn, the first round warms up. */
+static fo_status compare(const struct options *o, bool backward)
+{
+	enum { ROUNDS_MAX = 1000 };
+	static double seconds[2][ROUNDS_MAX], ratio[ROUNDS_MAX];
+	struct fo_work w[2];
+	struct fo_work_data d = { 0 };
+	int64_t rounds = o->rounds < ROUNDS_MAX ? o->rounds : ROUNDS_MAX;
+	fo_work_attention(&w[0], o->isa, backward, o->seq, o->docs, o->heads, o->kv, o->dim, o->dtype, (int)o->threads);
+	fo_work_attention_eager(&w[1], o->isa, backward, o->seq, o->seq, o->heads, o->kv, o->dim, o->dtype, (int)o->threads);
+	for (int i = 0; i < 2; i++)
+		fo_work_data_need(&d, &w[i]);
+	FO_TRY(fo_work_data_new(&d));
+	for (int i = 0; i < 2; i++)
+		fo_work_bind(&w[i], &d, o->docs);
+	for (int64_t r = -1; r < rounds; r++)
+		for (int i = 0; i < 2; i++) {
+			int64_t begin = fo_now_ns();
+			fo_work_run(&w[i]);
+			if (r >= 0)
+				seconds[i][r] = (double)(fo_now_ns() - begin) * 1e-9;
+		}
+	for (int64_t r = 0; r < rounds; r++)
+		ratio[r] = seconds[1][r] / seconds[0][r];
+	double best[2] = { fo_stats_quantile(seconds[0], (size_t)rounds, 0), fo_stats_quantile(seconds[1], (size_t)rounds, 0) };
+	printf("{\"kernel\":\"%s\",\"isa\":\"%s\",\"dtype\":\"%s\",\"seq\":%lld,\"heads\":%lld,\"kv\":%lld,\"dim\":%lld,\"threads\":%lld,"
+	       "\"rounds\":%lld,\"flash\":{\"median\":%.5f,\"best\":%.5f},\"eager\":{\"median\":%.5f,\"best\":%.5f},\"ratio_median\":%.3f,"
+	       "\"ratio_best\":%.3f}\n",
+	       fo_op_info(w[0].call.kind)->name, w[1].set->name, fo_dtype_name[o->dtype], (long long)o->seq, (long long)o->heads,
+	       (long long)o->kv, (long long)o->dim, (long long)o->threads, (long long)rounds, fo_stats_median(seconds[0], (size_t)rounds),
+	       best[0], fo_stats_median(seconds[1], (size_t)rounds), best[1], fo_stats_median(ratio, (size_t)rounds), best[1] / best[0]);
+	fflush(stdout);
+	fo_work_data_free(&d);
+	return FO_OK;
+}
+
 static int usage(void)
 {
 	fprintf(stderr, "usage: bench_attention [--seq N] [--heads N] [--kv N] [--dim N] [--docs N] [--threads N] "
 			"[--rounds N]\n"
-			"                       [--dtype f32|bf16] [--isa avx2|avx512]\n");
+			"                       [--dtype f32|bf16] [--isa avx2|avx512] [--eager yes|no]\n");
 	return 2;
 }
 
@@ -97,6 +139,8 @@ static bool parse(struct options *o, int argc, char **argv)
 			*number[k].to = strtoll(value, NULL, 10);
 		else if (!strcmp(argv[i], "--dtype") && (!strcmp(value, "f32") || !strcmp(value, "bf16")))
 			o->dtype = value[0] == 'b' ? FO_BF16 : FO_F32;
+		else if (!strcmp(argv[i], "--eager") && (!strcmp(value, "yes") || !strcmp(value, "no")))
+			o->eager = value[0] == 'y';
 		else if (!strcmp(argv[i], "--isa") && (!strcmp(value, "avx2") || !strcmp(value, "avx512")))
 			o->isa = value[3] == '5' ? FO_ISA_AVX512 : FO_ISA_AVX2;
 		else
@@ -125,7 +169,7 @@ int main(int argc, char **argv)
 		return 77;
 	}
 	for (int backward = 0; backward < 2; backward++)
-		if (run(&o, backward) != FO_OK) {
+		if ((o.eager ? compare : run)(&o, backward) != FO_OK) {
 			fprintf(stderr, "bench_attention: %s\n", fo_err_text());
 			return 3;
 		}

@@ -86,6 +86,31 @@ void fo_work_attention(struct fo_work *w, enum fo_isa isa, bool backward, int64_
 	finish(w, isa, threads);
 }
 
+void fo_work_attention_eager(struct fo_work *w, enum fo_isa isa, bool backward, int64_t tokens, int64_t seq, int64_t heads,
+			     int64_t kv_heads, int64_t head_dim, int dtype, int threads)
+{
+	int64_t hq = heads * head_dim, kq = kv_heads * head_dim;
+	*w = (struct fo_work){ .call = { .kind = backward ? FO_OP_attention_eager_bwd : FO_OP_attention_eager },
+			       .flop = (backward ? 8.0 : 4.0) * (double)hq * (double)tokens * (double)seq };
+	w->call.attr.head_dim = (int32_t)head_dim;
+	w->call.attr.value = 1 / sqrt((double)head_dim);
+	operand(w, tokens, hq, dtype, FO_READ);
+	operand(w, tokens, kq, dtype, FO_READ);
+	operand(w, tokens, kq, dtype, FO_READ);
+	if (!backward) {
+		operand(w, tokens, 1, FO_I32, FO_READ);
+		operand(w, tokens, hq, dtype, FO_DEF);
+		operand(w, tokens, heads * seq, dtype, FO_DEF);
+	} else {
+		operand(w, tokens, heads * seq, dtype, FO_READ);
+		operand(w, tokens, hq, dtype, FO_READ);
+		operand(w, tokens, hq, dtype, FO_DEF);
+		operand(w, tokens, kq, dtype, FO_DEF);
+		operand(w, tokens, kq, dtype, FO_DEF);
+	}
+	finish(w, isa, threads);
+}
+
 void fo_work_of_op(struct fo_work *w, enum fo_isa isa, const struct fo_program *p, const struct fo_op *o, int threads)
 {
 	struct fo_cost cost = fo_op_cost(p, o, -1);

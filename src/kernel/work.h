@@ -22,6 +22,10 @@ void fo_work_linear(struct fo_work *w, enum fo_isa isa, enum fo_work_pass pass, 
  * 10 Q backward (2 Q of them recompute scores). */
 void fo_work_attention(struct fo_work *w, enum fo_isa isa, bool backward, int64_t tokens, int64_t docs, int64_t heads,
 		       int64_t kv_heads, int64_t head_dim, int dtype, int threads);
+/* The same with the probabilities in memory, in rows of `seq` tokens (attention_eager); FLOP of the full squares, 4 Q per pair and head
+ * forward, 8 Q backward. */
+void fo_work_attention_eager(struct fo_work *w, enum fo_isa isa, bool backward, int64_t tokens, int64_t seq, int64_t heads,
+			     int64_t kv_heads, int64_t head_dim, int dtype, int threads);
 /* An operation of a program as its executor would call it in the first micro-batch (ACC stores). */
 void fo_work_of_op(struct fo_work *w, enum fo_isa isa, const struct fo_program *p, const struct fo_op *o, int threads);
 

@@ -13,6 +13,8 @@ const struct fo_pass fo_pass_table[] = {
 	     "queries, keys and values come from one product: their input is read once, forward and backward"),
 	PASS(merge_gate_up, "merge-gate-up", REWRITE, 1, NULL, fo_pass_merge_gate_up,
 	     "gate and up come from one product: their input is read once, forward and backward"),
+	PASS(attention, "attention", REWRITE, FO_ATTENTION_EAGER, fo_pass_attention_legal, fo_pass_attention,
+	     "attention keeps the probabilities of whole rows in memory, as an untuned stack does: a baseline, it gives nothing"),
 	PASS(master, "master", REWRITE, 1, fo_pass_master_legal, fo_pass_master,
 	     "the fp32 number that a bf16 weight is rounded from is stored as that weight and a low half (split), or not at all (none)"),
 	PASS(moments, "moments", REWRITE, 1, fo_pass_moments_legal, fo_pass_moments,

@@ -62,6 +62,7 @@ bool fo_edit_same(const struct fo_operand *a, const struct fo_operand *b);
 
 fo_status fo_pass_merge_qkv(struct fo_program *p);
 fo_status fo_pass_merge_gate_up(struct fo_program *p);
+fo_status fo_pass_attention_legal(const struct fo_program *p), fo_pass_attention(struct fo_program *p);
 fo_status fo_pass_master_legal(const struct fo_program *p), fo_pass_master(struct fo_program *p);
 fo_status fo_pass_moments_legal(const struct fo_program *p), fo_pass_moments(struct fo_program *p);
 fo_status fo_pass_fp8_legal(const struct fo_program *p);

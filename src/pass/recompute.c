@@ -30,7 +30,8 @@ static int set_of_product(const struct fo_block *f, int at, int buf)
 		switch ((enum fo_op_kind)o->kind) {
 		case FO_OP_swiglu: return FO_RECOMPUTE_GATE_UP;
 		case FO_OP_rmsnorm:
-		case FO_OP_attention: return FO_RECOMPUTE_QKV;
+		case FO_OP_attention:
+		case FO_OP_attention_eager: return FO_RECOMPUTE_QKV;
 		case FO_OP_add: return FO_RECOMPUTE_OUT;
 		default: return FO_RECOMPUTE_REST;
 		}
@@ -66,7 +67,8 @@ int fo_recompute_set_of(const struct fo_block *f, int at)
 			switch ((enum fo_op_kind)f->op[i].kind) {
 			case FO_OP_rmsnorm: return FO_RECOMPUTE_NORM;
 			case FO_OP_swiglu: return FO_RECOMPUTE_SWIGLU;
-			case FO_OP_attention: return FO_RECOMPUTE_ATTENTION;
+			case FO_OP_attention:
+			case FO_OP_attention_eager: return FO_RECOMPUTE_ATTENTION;
 			case FO_OP_add: return FO_RECOMPUTE_OUT;
 			case FO_OP_matmul: return set_of_product(f, i, a->buf);
 			default: return FO_RECOMPUTE_REST;

@@ -63,12 +63,14 @@ const struct fo_pass_field fo_pass_field[] = {
 	{ "fp8", offsetof(struct fo_passes, fp8) },
 	{ "fp8-history", offsetof(struct fo_passes, fp8_history) },
 	{ "fp8-scale-precompute", offsetof(struct fo_passes, fp8_precompute) },
+	{ "attention", offsetof(struct fo_passes, attention) },
 };
 const int fo_pass_fields = sizeof fo_pass_field / sizeof *fo_pass_field;
 
 /* Values that have names. */
 static const char *const rounding_name[FO_ROUND_COUNT] = { "nearest", "stochastic" };
 static const char *const fp8_name[FO_FP8_COUNT] = { "off", "current", "delayed", "rowwise", "rowwise-hp" };
+static const char *const attention_name[FO_ATTENTION_COUNT] = { "flash", "eager" };
 static const struct {
 	size_t offset;
 	const char *const *name;
@@ -78,6 +80,7 @@ static const struct {
 	{ offsetof(struct fo_passes, moments), fo_moments_name, FO_MOMENTS_COUNT },
 	{ offsetof(struct fo_passes, rounding), rounding_name, FO_ROUND_COUNT },
 	{ offsetof(struct fo_passes, fp8), fp8_name, FO_FP8_COUNT },
+	{ offsetof(struct fo_passes, attention), attention_name, FO_ATTENTION_COUNT },
 };
 
 const char *const fo_recompute_name[FO_RECOMPUTE_SETS] = { "norm", "swiglu", "gate-up", "qkv", "attention", "out" };

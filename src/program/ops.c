@@ -195,6 +195,19 @@ static struct fo_cost cost_attention_bwd(const struct fo_program *p, const struc
 	return c;
 }
 
+/* What is not seen is computed like the rest: two products of S x S per row and head forward, four backward; the scores are not
+ * made again. The model needs what it needs of cost_attention and cost_attention_bwd. */
+static struct fo_cost cost_attention_eager(const struct fo_program *p, const struct fo_op *o, double pairs)
+{
+	const struct fo_operand *q = &o->arg[0];
+	double flop = (o->kind == FO_OP_attention_eager ? 4.0 : 8.0) * q->nr * q->nc;
+	struct fo_cost c = cost_bytes(p, o, pairs);
+	c.model = flop * keys_seen(p, o, false);
+	c.model_causal = flop * keys_seen(p, o, true);
+	c.exec = flop * (double)p->run.seq;
+	return c;
+}
+
 /* ---- the table ---- */
 
 static struct fo_op_info info[FO_OP_COUNT] = {
@@ -365,6 +378,30 @@ static const char *check_attention(const struct fo_op *o)
 	return NULL;
 }
 
+/* Rows are those of the run, so that keys of a query's row are there for all of its columns. */
+static const char *check_attention_eager(const struct fo_program *p, const struct fo_op *o)
+{
+	const struct fo_operand *a = o->arg;
+	bool bwd = o->kind == FO_OP_attention_eager_bwd;
+	int32_t d = o->attr.head_dim;
+	const struct fo_operand *prob = &a[bwd ? 3 : 5], *out = &a[4];
+	if (o->attr.window < 0)
+		return "the window must not be negative";
+	if (d <= 0 || a[0].nc % d || a[1].nc % d)
+		return "columns of q and k must be whole heads";
+	if ((a[0].nc / d) % (a[1].nc / d))
+		return "query heads must be a multiple of kv heads";
+	if (!same(&a[1], &a[2]) || a[0].nr != a[1].nr || !same(&a[0], out) || (!bwd && !is(&a[3], a[0].nr, 1)))
+		return "q, k, v, o and doc_start disagree";
+	if (a[0].nr % p->run.seq || !is(prob, a[0].nr, a[0].nc / d * p->run.seq))
+		return "prob must have a column for each head and token of a row";
+	if (p->buf[prob->buf].dtype != p->buf[a[0].buf].dtype)
+		return "prob must have the type of q";
+	if (bwd && (!same(&a[0], &a[5]) || !same(&a[1], &a[6]) || !same(&a[1], &a[7])))
+		return "gradients must have the shapes of their values";
+	return NULL;
+}
+
 static const char *check_attention_cached(const struct fo_op *o)
 {
 	const struct fo_operand *a = o->arg;
@@ -454,7 +491,7 @@ static const char *check_fp8(const struct fo_program *p, const struct fo_op *o)
 #undef TYPE
 }
 
-static const char *check_shapes(const struct fo_op *o)
+static const char *check_shapes(const struct fo_program *p, const struct fo_op *o)
 {
 	const struct fo_operand *a = o->arg;
 	switch ((enum fo_op_kind)o->kind) {
@@ -471,6 +508,8 @@ static const char *check_shapes(const struct fo_op *o)
 		return is(&a[0], a[1].nr, 1) && is(&a[2], 1, 2) ? NULL : "amax, history and scale disagree";
 	case FO_OP_attention:
 	case FO_OP_attention_bwd: return check_attention(o);
+	case FO_OP_attention_eager:
+	case FO_OP_attention_eager_bwd: return check_attention_eager(p, o);
 	case FO_OP_attention_cached: return check_attention_cached(o);
 	case FO_OP_cache_put:
 		return a[0].nc == a[2].nc && is(&a[1], 1, 2) && a[0].nr <= a[2].nr ? NULL
@@ -683,5 +722,5 @@ const char *fo_op_check(const struct fo_program *p, const struct fo_op *o)
 		why = check_fp8(p, o);
 	if (!why)
 		why = check_index_range(p, o);
-	return why ? why : check_shapes(o);
+	return why ? why : check_shapes(p, o);
 }

@@ -273,7 +273,10 @@ struct fo_passes {
 	int64_t fp8;                      /* enum fo_fp8 */
 	int64_t fp8_history;              /* delayed: steps that are remembered */
 	int64_t fp8_precompute;           /* 1: yes */
+	int64_t attention;                /* enum fo_attention */
 };
+/* Tiled: scores of some queries and keys at a time. Eager: the probabilities of whole rows, in memory from forward to backward. */
+enum fo_attention { FO_ATTENTION_FLASH, FO_ATTENTION_EAGER, FO_ATTENTION_COUNT };
 /* Scales of fp8 factors: per tensor, of the numbers themselves or of the maxima of past steps; or per row (column). ROWWISE_HP: weight
  * gradients are products of unrounded factors. */
 enum fo_fp8 { FO_FP8_OFF, FO_FP8_CURRENT, FO_FP8_DELAYED, FO_FP8_ROWWISE, FO_FP8_ROWWISE_HP, FO_FP8_COUNT };

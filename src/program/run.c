@@ -133,6 +133,8 @@ const struct fo_opt fo_run_options[] = {
 		   "delayed: whose largest maximum makes the scale"),
 	FO_OPT_ENUM(R, fp8_precompute, "pass.fp8-scale-precompute", "no",
 		    "fp8: weights are scaled and cast once, behind their optimizer step, and kept", "no|yes"),
+	FO_OPT_ENUM(R, attention, "pass.attention", "flash",
+		    "flash: tiles, scores never leave the caches; eager: whole rows of probabilities in memory, what an untuned stack does", "flash|eager"),
 	FO_OPT_TEXT(R, program_file, "program.file", "PATH", "",
 		    "run this dumped step program instead of lowering the model"),
 	FO_OPT_END
@@ -249,6 +251,7 @@ static struct fo_passes passes_of(const struct fo_run *r)
 		.fp8 = r->fp8,
 		.fp8_history = r->fp8 == FO_FP8_DELAYED ? r->fp8_history : 0,
 		.fp8_precompute = r->fp8 && r->fp8_precompute,
+		.attention = r->attention,
 		.fused_optimizer = !r->fused_optimizer,
 		.optimizer_in_backward = !r->optimizer_in_backward,
 		/* Without a bound it does not matter whose norm it would be. */

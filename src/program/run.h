@@ -56,6 +56,7 @@ struct fo_run {
 	int fp8;                      /* enum fo_fp8 */
 	int64_t fp8_history;
 	int fp8_precompute; /* 0 no, 1 yes */
+	int attention;      /* enum fo_attention */
 };
 
 extern const struct fo_opt fo_run_options[];

@@ -13,6 +13,7 @@ extern const struct fo_kernel_set fo_kernels_wide;
 
 #include "kernel/x86/attention.inc"
 #include "kernel/x86/attention_cached.inc"
+#include "kernel/x86/attention_eager.inc"
 #include "kernel/x86/elementwise.inc"
 #include "kernel/x86/fp8.inc"
 #include "kernel/x86/loss.inc"

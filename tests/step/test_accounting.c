@@ -81,6 +81,11 @@ static void test_counted(void **state)
 						      (struct fo_passes){ 0 });
 			check_counted(&model[i], &b, FO_MODE_TRAIN, FO_PRECISION_F32,
 				      (struct fo_passes){ .fuse_elementwise = 1 });
+			for (int mode = FO_MODE_TRAIN; mode <= FO_MODE_LOGITS; mode++)
+				check_counted(&model[i], &b, (enum fo_mode)mode, FO_PRECISION_BF16,
+					      (struct fo_passes){ .attention = FO_ATTENTION_EAGER });
+			check_counted(&model[i], &b, FO_MODE_TRAIN, FO_PRECISION_F32,
+				      (struct fo_passes){ .attention = FO_ATTENTION_EAGER, .recompute = FO_RECOMPUTE_FULL });
 			step_batch_free(&b);
 		}
 }

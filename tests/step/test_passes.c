@@ -173,13 +173,15 @@ static const struct {
 	{ offsetof(struct fo_passes, recompute_rest), { FO_RECOMPUTE_NORM, FO_RECOMPUTE_GATE_UP | FO_RECOMPUTE_SWIGLU }, 2 },
 	{ offsetof(struct fo_passes, fused_optimizer), { 1 }, 1 },
 	{ offsetof(struct fo_passes, optimizer_in_backward), { 1 }, 1 },
+	{ offsetof(struct fo_passes, attention), { FO_ATTENTION_EAGER }, 1 },
 };
-enum { CHOICES = sizeof choice / sizeof *choice };
+enum { CHOICES = sizeof choice / sizeof *choice, ATTENTION = CHOICES - 1 };
 
 static struct fo_passes random_passes(void)
 {
 	struct fo_passes p = { 0 };
-	for (int i = 0; i < CHOICES; i++)
+	p.attention = (int64_t)(fo_rng_u64(seed + 1, draws) % FO_ATTENTION_COUNT); /* apart: it does not move the other draws */
+	for (int i = 0; i < ATTENTION; i++)
 		if (draw(2))
 			*(int64_t *)((char *)&p + choice[i].field) = choice[i].value[draw(choice[i].n)];
 	p.previous_norm = p.optimizer_in_backward ? 1 : draw(2); /* nothing else is legal */
@@ -199,16 +201,18 @@ static void describe(char *text, size_t size, const struct fo_model *m, const st
 	}
 }
 
-static void check(const struct fo_model *m, const struct step_batch *b, struct fo_passes passes, enum fo_isa isa)
+/* attention: of the plain program in bf16. The others have flash. */
+static void check(const struct fo_model *m, const struct step_batch *b, struct fo_passes passes, int64_t attention, enum fo_isa isa)
 {
 	static struct outcome truth, plain, got;
 	char label[512];
 	struct fo_lowering low = step_lowering(b, FO_PRECISION_F64, FO_MODE_TRAIN);
-	const struct fo_passes none = { .previous_norm = passes.previous_norm }; /* other mathematics, not a pass */
+	struct fo_passes none = { .previous_norm = passes.previous_norm }; /* other mathematics, not a pass */
 	low.pass = none;
 	train(&truth, m, &low, b, FO_ISA_REF);
 	for (int precision = 0; precision < FO_PRECISION_COUNT; precision++) {
 		low.precision = (enum fo_numerics)precision;
+		none.attention = precision == FO_PRECISION_BF16 ? attention : FO_ATTENTION_FLASH;
 		low.pass = none;
 		train(&plain, m, &low, b, isa);
 		low.pass = passes;
@@ -234,12 +238,14 @@ static void test_each_alone(void **state)
 		*(int64_t *)((char *)&p + choice[i].field) = choice[i].value[0];
 		p.previous_norm = p.optimizer_in_backward;
 		step_batch_random(&b, 16, 2, 2, m.vocab, 2, 7);
-		check(&m, &b, p, isa);
-		check(&m, &b, p, FO_ISA_REF);
+		check(&m, &b, p, FO_ATTENTION_FLASH, isa);
+		check(&m, &b, p, FO_ATTENTION_FLASH, FO_ISA_REF);
 		step_batch_free(&b);
 	}
 }
 
+/* Eager attention rounds probabilities and the gradients of scores to bf16 where flash does not, which a bias of eight numbers can
+ * feel: there a subset with it is held to the program with it alone. */
 static void test_random_subsets(void **state)
 {
 	(void)state;
@@ -250,7 +256,8 @@ static void test_random_subsets(void **state)
 		struct step_batch b;
 		step_batch_random(&b, 6 + draw(14), 1 + draw(2), 1 + draw(3), m.vocab, (int)draw(4), seed + draws);
 		step_batch_window(&b, m.sliding_window);
-		check(&m, &b, random_passes(), isa);
+		struct fo_passes passes = random_passes();
+		check(&m, &b, passes, passes.attention, isa);
 		step_batch_free(&b);
 	}
 }
@@ -376,6 +383,98 @@ static void test_fuse_loss_refuses(void **state)
 	assert_int_equal(p.nblock, 0);
 }
 
+static int count_kind(const struct fo_program *p, int block, int kind)
+{
+	int n = 0;
+	for (int i = 0; i < p->block[block].n; i++)
+		n += p->block[block].op[i].kind == kind;
+	return n;
+}
+
+/* Of each layer T x H x S probabilities wait for backward, in the place of T x H log sums; backward reads them instead of these and
+ * of its output, and no documents.
+ * Whole squares run, which is what rule mfu counts; recomputation keeps one layer's at a time. */
+static void test_attention_promises(void **state)
+{
+	(void)state;
+	const double square = 2048.0 * 12 * 2048 * 64, seen = 2048.0 * 2049 / 2 * 12 * 64; /* multiply-adds of a layer's product */
+	const int64_t prob = 2048LL * 12 * 2048 * 2, lse = 2048 * 12 * 4, token = 2048 * 768 * 2, doc = 2048 * 4;
+	struct fo_passes passes = { .fuse_loss = 512 };
+	struct size flash = size_of_model(passes, 12, true), s; /* tied: the peak is at the head in every one of these */
+	passes.attention = FO_ATTENTION_EAGER;
+	s = size_of_model(passes, 12, true);
+	assert_int_equal(s.arena - flash.arena, 12 * (prob - lse) - doc); /* nobody asks for documents any more */
+	assert_true(s.persistent == flash.persistent && s.operations == flash.operations);
+	assert_true(s.cost.model == flash.cost.model && s.cost.model_causal == flash.cost.model_causal);
+	assert_true(s.cost.exec - flash.cost.exec == 12 * 2 * (6 * square - 7 * seen));
+	assert_true(s.cost.bytes - flash.cost.bytes == 12.0 * (2 * (double)(prob - lse) - (double)(token + doc)));
+	/* Full recomputation: the products of forward run again, and no layer's probabilities wait. */
+	struct fo_passes full = passes;
+	full.recompute = FO_RECOMPUTE_FULL;
+	struct size again = size_of_model(full, 12, true);
+	assert_true(again.cost.model == s.cost.model && again.arena < s.arena - 11 * (prob - lse));
+	full.attention = FO_ATTENTION_FLASH;
+	flash = size_of_model(full, 12, true);
+	assert_true(again.cost.exec - flash.cost.exec == 12 * 2 * (8 * square - 9 * seen));
+	assert_true(again.arena - flash.arena <= prob);
+}
+
+/* What cannot be addressed is refused by name; a text's cached attention stays as it is. */
+static void test_attention_refuses(void **state)
+{
+	(void)state;
+	struct fo_model m = step_model(1, 4096, 256, 1, 24, 30, false);
+	struct fo_lowering low = { .seq = 1 << 23, .rows = 1, .micro_batches = 1, .pass = { .attention = FO_ATTENTION_EAGER } };
+	struct fo_program p;
+	assert_int_equal(fo_pass_build(&p, &m, &low), FO_EARG);
+	assert_non_null(strstr(fo_err_text(), "pass attention: probabilities of 256 heads x 8388608 tokens are 2147483648 columns"));
+	low.seq = 8;
+	low.pass.attention = FO_ATTENTION_COUNT;
+	assert_int_equal(fo_pass_build(&p, &m, &low), FO_EARG);
+	assert_non_null(strstr(fo_err_text(), "pass attention: attention is 0 (flash) or 1 (eager), not 2"));
+	low.pass.attention = FO_ATTENTION_EAGER;
+	for (int mode = FO_MODE_TRAIN; mode <= FO_MODE_DECODE; mode++) {
+		low.mode = (enum fo_mode)mode;
+		low.context = mode == FO_MODE_DECODE ? 16 : 0;
+		must(fo_pass_build(&p, &m, &low));
+		int layer = fo_block_find(&p, "layer.f");
+		assert_int_equal(count_kind(&p, layer, FO_OP_attention), 0);
+		assert_int_equal(count_kind(&p, layer, FO_OP_attention_eager), mode != FO_MODE_DECODE);
+		assert_int_equal(count_kind(&p, layer, FO_OP_attention_cached), mode == FO_MODE_DECODE);
+		assert_true(fo_buffer_find(&p, "lse") < 0 && (fo_buffer_find(&p, "prob") >= 0) == (mode != FO_MODE_DECODE));
+		fo_program_fini(&p);
+	}
+}
+
+/* Neither the number of threads nor recomputation changes a bit: heads go to threads one by one or each to all of them. */
+static void test_attention_bits(void **state)
+{
+	(void)state;
+	struct fo_model m = step_model(2, 32, 4, 2, 40, 50, false);
+	struct step_batch b;
+	step_batch_random(&b, 21, 3, 2, m.vocab, 3, 9);
+	for (int precision = 0; precision < FO_PRECISION_COUNT; precision++) {
+		uint64_t hash[5];
+		for (int k = 0; k < 5; k++) {
+			struct step_rig r;
+			struct fo_exec_options o = { .threads = k == 0 ? 1 : k == 2 ? 13 : 2, .timeline_steps = 1 };
+			struct fo_lowering low = step_lowering(&b, (enum fo_numerics)precision, FO_MODE_TRAIN);
+			must(fo_isa_choose(&o.isa));
+			low.pass.attention = FO_ATTENTION_EAGER;
+			low.pass.recompute = k < 3 ? 0 : k == 3 ? FO_RECOMPUTE_ATTENTION : FO_RECOMPUTE_FULL;
+			step_rig_lower(&r, &m, &low, &b, &o);
+			for (int s = 0; s < 2; s++) {
+				step_rig_at(&r, s + 1);
+				must(fo_exec_step(r.exec, s));
+			}
+			hash[k] = step_rig_hash(&r);
+			step_rig_free(&r);
+			assert_true(hash[k] == hash[0]);
+		}
+	}
+	step_batch_free(&b);
+}
+
 static void test_fuse_promises(void **state)
 {
 	(void)state;
@@ -388,14 +487,6 @@ static void test_fuse_promises(void **state)
 	assert_true(fused.cost.model == plain.cost.model && fused.cost.exec == plain.cost.exec);
 	assert_true(fused.persistent == plain.persistent && fused.arena <= plain.arena);
 	assert_int_equal(plain.operations - fused.operations, 24 + 25);
-}
-
-static int count_kind(const struct fo_program *p, int block, int kind)
-{
-	int n = 0;
-	for (int i = 0; i < p->block[block].n; i++)
-		n += p->block[block].op[i].kind == kind;
-	return n;
 }
 
 /* Across layers an addition moves where the next slot norms its sum in every case, and stays where it does not. */
@@ -608,6 +699,9 @@ int main(void)
 		cmocka_unit_test(test_merge_promises),
 		cmocka_unit_test(test_fuse_loss_promises),
 		cmocka_unit_test(test_fuse_loss_refuses),
+		cmocka_unit_test(test_attention_promises),
+		cmocka_unit_test(test_attention_refuses),
+		cmocka_unit_test(test_attention_bits),
 		cmocka_unit_test(test_fuse_promises),
 		cmocka_unit_test(test_fuse_across),
 		cmocka_unit_test(test_fuse_bits),

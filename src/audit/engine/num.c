@@ -148,26 +148,28 @@ static void fill_doc_start(const struct fo_tensor *t, uint64_t stream)
 	}
 }
 
-/* attention_bwd reads o and lse: the double-precision forward operation on the same q, k, v, rounded to their dtype. */
+/* attention_bwd reads o and lse, attention_eager_bwd prob: the double-precision forward operation on the same q, k, v, rounded to
+ * their dtype. Documents that backward does not read are random, an o that it does not read has the shape of do. */
 static void fill_forward(struct fo_num_data *d)
 {
-	static const int from[] = { 0, 1, 2, 6, 3, 4 };
+	bool eager = d->call.kind == FO_OP_attention_eager_bwd;
+	const int from[] = { 0, 1, 2, eager ? -1 : 6, eager ? 4 : 3, eager ? 3 : 4 };
 	struct fo_num_case c;
 	struct fo_num_data f, wide;
 
-	fo_num_case_init(&c, FO_OP_attention);
+	fo_num_case_init(&c, eager ? FO_OP_attention_eager : FO_OP_attention);
 	for (int i = 0; i < 6; i++)
-		fo_num_case_arg(&c, d->call.arg[from[i]].dtype, d->call.arg[from[i]].rows, d->call.arg[from[i]].cols,
-			     FO_READ, FO_NUM_NAN, 0, 0);
+		fo_num_case_arg(&c, from[i] < 0 ? FO_I32 : d->call.arg[from[i]].dtype, d->call.arg[from[i] < 0 ? 0 : from[i]].rows,
+				from[i] < 0 ? 1 : d->call.arg[from[i]].cols, FO_READ, from[i] < 0 ? FO_NUM_DOC_START : FO_NUM_NAN, 0, 0);
 	c.call.attr = d->call.attr;
 	fo_num_data_new(&f, &c, 0, true);
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < (eager ? 3 : 4); i++)
 		for (int64_t r = 0; r < f.call.arg[i].rows; r++)
 			for (int64_t j = 0; j < f.call.arg[i].cols; j++)
 				fo_num_set(&f.call.arg[i], r, j, fo_num_get(&d->call.arg[from[i]], r, j));
 	fo_num_data_f64(&wide, &f);
-	fo_num_run(&fo_kernels_ref.kernel[FO_OP_attention], &wide, 1);
-	for (int i = 4; i < 6; i++)
+	fo_num_run(&fo_kernels_ref.kernel[c.call.kind], &wide, 1);
+	for (int i = eager ? 5 : 4; i < 6; i++)
 		for (int64_t r = 0; r < f.call.arg[i].rows; r++)
 			for (int64_t j = 0; j < f.call.arg[i].cols; j++)
 				fo_num_set(&d->call.arg[from[i]], r, j, fo_num_get(&wide.call.arg[i], r, j));
@@ -191,7 +193,7 @@ void fo_num_data_new(struct fo_num_data *d, const struct fo_num_case *c, uint64_
 			for (int64_t j = 0; j < t->cols; j++)
 				fo_num_set(t, r, j, value_at(c, i, seed, r, j));
 	}
-	if (c->call.kind == FO_OP_attention_bwd)
+	if (c->call.kind == FO_OP_attention_bwd || c->call.kind == FO_OP_attention_eager_bwd)
 		fill_forward(d);
 }
 

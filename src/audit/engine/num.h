@@ -24,7 +24,7 @@ enum fo_num_fill {
 	FO_NUM_DOC_START, /* documents of random length over the rows: index of the first row of one's own document */
 	FO_NUM_ROTATION,  /* cosines in the first half of the columns, sines in the second, of random angles */
 	FO_NUM_HYPER,     /* the hyper buffer */
-	FO_NUM_FORWARD,   /* o and lse of attention_bwd: what the forward operation gives */
+	FO_NUM_FORWARD,   /* o and lse of attention_bwd, prob of attention_eager_bwd: what the forward operation gives */
 	FO_NUM_SPAN,      /* {limit, scale}: rows cached before the chunk, rows of the chunk */
 	FO_NUM_NAN,       /* an output that is stored */
 };

@@ -176,6 +176,40 @@ static void list_attention(struct list *l)
 	}
 }
 
+/* One row of the batch and several; heads that share keys; documents, windows. */
+static void list_eager(struct list *l)
+{
+	static const struct {
+		int rows, seq, heads, kv, dim, window;
+	} shape[] = { { 1, 3, 1, 1, 8, 0 }, { 1, 33, 4, 2, 16, 0 },  { 3, 21, 3, 1, 20, 0 },    { 1, 150, 2, 2, 64, 0 },
+		      { 2, 9, 2, 1, 5, 4 }, { 2, 33, 4, 2, 16, 5 }, { 1, 401, 2, 1, 32, 97 } };
+
+	for (size_t s = 0; s < sizeof shape / sizeof *shape; s++)
+		for (int bwd = 0; bwd < 2; bwd++) {
+			int64_t t = shape[s].rows * shape[s].seq, q = shape[s].heads * shape[s].dim, kv = shape[s].kv * shape[s].dim,
+				prob = shape[s].heads * shape[s].seq;
+			struct fo_num_case *c = next(l, bwd ? FO_OP_attention_eager_bwd : FO_OP_attention_eager);
+
+			fo_num_case_arg(c, l->dtype, t, q, FO_READ, FO_NUM_NORMAL, 1, 0);
+			fo_num_case_arg(c, l->dtype, t, kv, FO_READ, FO_NUM_NORMAL, 1, 0);
+			fo_num_case_arg(c, l->dtype, t, kv, FO_READ, FO_NUM_NORMAL, 1, 0);
+			if (bwd) {
+				fo_num_case_arg(c, l->dtype, t, prob, FO_READ, FO_NUM_FORWARD, 0, 0);
+				fo_num_case_arg(c, l->dtype, t, q, FO_READ, FO_NUM_NORMAL, 1, 0);
+				fo_num_case_arg(c, l->dtype, t, q, FO_DEF, FO_NUM_NAN, 0, 0);
+				fo_num_case_arg(c, l->dtype, t, kv, FO_DEF, FO_NUM_NAN, 0, 0);
+				fo_num_case_arg(c, l->dtype, t, kv, FO_DEF, FO_NUM_NAN, 0, 0);
+			} else {
+				fo_num_case_arg(c, FO_I32, t, 1, FO_READ, FO_NUM_DOC_START, 0, 0);
+				fo_num_case_arg(c, l->dtype, t, q, FO_DEF, FO_NUM_NAN, 0, 0);
+				fo_num_case_arg(c, l->dtype, t, prob, FO_DEF, FO_NUM_NAN, 0, 0);
+			}
+			c->call.attr.head_dim = shape[s].dim;
+			c->call.attr.window = shape[s].window;
+			c->call.attr.value = 1 / sqrt(shape[s].dim);
+		}
+}
+
 /* Chunks at the beginning, in the middle, over several blocks of keys, padded, at the end of the cache; one row or many. */
 static void list_cached(struct list *l)
 {
@@ -519,6 +553,7 @@ size_t fo_num_case_list(int dtype, struct fo_num_case *out, size_t cap)
 	list_matmul(&l);
 	list_fp8(&l);
 	list_attention(&l);
+	list_eager(&l);
 	list_cached(&l);
 	list_norm(&l);
 	list_head_norm(&l);

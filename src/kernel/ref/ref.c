@@ -18,6 +18,8 @@
 RUN(matmul, 0)
 RUN(attention, 0)
 RUN(attention_bwd, 0)
+RUN(attention_eager, 0)
+RUN(attention_eager_bwd, 0)
 RUN(attention_cached, 0)
 RUN(cache_put, 0)
 RUN(last_row, 0)
@@ -45,6 +47,8 @@ RUN(fp8_push, 0)
 WS(matmul)
 WS(attention)
 WS(attention_bwd)
+WS(attention_eager)
+WS(attention_eager_bwd)
 WS(attention_cached)
 WS(xent)
 WS(sumsq)
@@ -73,6 +77,8 @@ static const struct fo_kernel table[FO_OP_COUNT] = {
 	[FO_OP_matmul] = { .run = run_matmul, .ws = ws_matmul },
 	[FO_OP_attention] = { .run = run_attention, .ws = ws_attention },
 	[FO_OP_attention_bwd] = { .run = run_attention_bwd, .ws = ws_attention_bwd },
+	[FO_OP_attention_eager] = { .run = run_attention_eager, .ws = ws_attention_eager },
+	[FO_OP_attention_eager_bwd] = { .run = run_attention_eager_bwd, .ws = ws_attention_eager_bwd },
 	[FO_OP_attention_cached] = { .run = run_attention_cached, .ws = ws_attention_cached },
 	[FO_OP_cache_put] = { .run = run_cache_put },
 	[FO_OP_last_row] = { .run = run_last_row },

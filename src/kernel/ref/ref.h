@@ -19,6 +19,8 @@ size_t fo_ref_f32_matmul_ws(const struct fo_call *c), fo_ref_f64_matmul_ws(const
 size_t fo_ref_f32_attention_ws(const struct fo_call *c), fo_ref_f64_attention_ws(const struct fo_call *c);
 size_t fo_ref_f32_attention_bwd_ws(const struct fo_call *c), fo_ref_f64_attention_bwd_ws(const struct fo_call *c);
 size_t fo_ref_f32_attention_cached_ws(const struct fo_call *c), fo_ref_f64_attention_cached_ws(const struct fo_call *c);
+size_t fo_ref_f32_attention_eager_ws(const struct fo_call *c), fo_ref_f64_attention_eager_ws(const struct fo_call *c);
+size_t fo_ref_f32_attention_eager_bwd_ws(const struct fo_call *c), fo_ref_f64_attention_eager_bwd_ws(const struct fo_call *c);
 size_t fo_ref_f32_xent_ws(const struct fo_call *c), fo_ref_f64_xent_ws(const struct fo_call *c);
 size_t fo_ref_f32_sumsq_ws(const struct fo_call *c), fo_ref_f64_sumsq_ws(const struct fo_call *c);
 double fo_ref_f32_peak_burst(int64_t n), fo_ref_f64_peak_burst(int64_t n);
