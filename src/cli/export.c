@@ -7,6 +7,7 @@
 #include "record/trace_events.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

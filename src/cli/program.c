@@ -208,6 +208,7 @@ static fo_status same_run(const struct fo_program *p, const struct fo_opt_set *s
 	if (r->tied && (r->tied == 1) != pm->tied)
 		fo_str_printf(&text, "%smodel.tied is %s there, not %s", text.len ? "; " : "", pm->tied ? "yes" : "no",
 			      r->tied == 1 ? "yes" : "no");
+	fo_run_contradicts(s, r, &p->run.pass, &text);
 	fo_status st = FO_OK;
 	struct fo_model m;
 	if (!text.len && fo_opt_given(s, "model.name")) {

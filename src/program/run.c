@@ -167,6 +167,10 @@ fo_status fo_run_check(struct fo_opt_set *s, const struct fo_run *r)
 	if (r->precision == 1 && r->master != FO_MASTER_FP32)
 		fo_opt_problem(s, "optim.master=%s is about bf16 weights: with train.precision=fp32 the weights are the master",
 			       fo_master_name[r->master]);
+	if (r->precision == 1 && r->state != FO_RUN_STATE_GIVEN)
+		fo_opt_problem(s, "optim.state=%s chooses what is stored beside bf16 weights: with train.precision=fp32 leave it out, and set "
+				  "optim.moments=bf16 where memory is short",
+			       r->state == FO_RUN_STATE_AUTO ? "auto" : "exact");
 	if (r->fp8_precompute && !r->fp8)
 		fo_opt_problem(s, "pass.fp8-scale-precompute=yes is about fp8 products: choose a recipe with pass.fp8, or leave it out");
 	if (r->recompute_layers && r->recompute != FO_RUN_RECOMPUTE_SELECTIVE && r->recompute != FO_RUN_RECOMPUTE_FULL)
@@ -269,6 +273,68 @@ struct fo_lowering fo_run_lowering(const struct fo_run *r, enum fo_mode mode)
 				     .precision = fo_run_precision(r),
 				     .mode = mode,
 				     .pass = passes_of(r) };
+}
+
+/* "yes", "512", "rowwise": as the option would have it. */
+static void put_value(size_t offset, int64_t value, bool is_switch, struct fo_str *out)
+{
+	struct fo_str text = { 0 };
+	fo_pass_value_text(offset, value, &text);
+	if (is_switch)
+		fo_str_puts(out, value ? "yes" : "no");
+	else if (text.len && strchr("0123456789", text.data[1]) == NULL)
+		fo_str_puts(out, text.data + 1);
+	else if (offset == offsetof(struct fo_passes, recompute))
+		fo_str_puts(out, "none");
+	else
+		fo_str_printf(out, "%lld", (long long)value);
+	fo_str_fini(&text);
+}
+
+void fo_run_contradicts(const struct fo_opt_set *s, const struct fo_run *r, const struct fo_passes *has, struct fo_str *out)
+{
+#define AT(f) offsetof(struct fo_passes, f)
+	const bool given = r->state == FO_RUN_STATE_GIVEN, rounds = has->master == FO_MASTER_NONE || has->moments == FO_MOMENTS_BF16,
+		   repeats = r->recompute != FO_RUN_RECOMPUTE_AUTO;
+	const struct {
+		const char *key;
+		size_t at;
+		bool is_switch, counts;
+	} row[] = {
+		{ "pass.merge-qkv", AT(merge_qkv), true, true },
+		{ "pass.merge-gate-up", AT(merge_gate_up), true, true },
+		{ "pass.fuse-loss", AT(fuse_loss), false, true },
+		{ "pass.fuse-elementwise", AT(fuse_elementwise), true, true },
+		{ "pass.recompute", AT(recompute), false, repeats },
+		{ "pass.recompute-layers", AT(recompute_layers), false, repeats && has->recompute },
+		{ "pass.fused-optimizer", AT(fused_optimizer), true, true },
+		{ "pass.optimizer-in-backward", AT(optimizer_in_backward), true, true },
+		{ "pass.fp8", AT(fp8), false, true },
+		{ "pass.fp8-history", AT(fp8_history), false, has->fp8 == FO_FP8_DELAYED },
+		{ "pass.fp8-scale-precompute", AT(fp8_precompute), true, has->fp8 },
+		{ "pass.attention", AT(attention), false, true },
+		{ "optim.master", AT(master), false, given },
+		{ "optim.moments", AT(moments), false, given },
+		{ "optim.rounding", AT(rounding), false, rounds },
+	};
+#undef AT
+	struct fo_passes want = passes_of(r);
+	/* What stands behind another option in passes_of is asked by itself. */
+	want.fp8_history = r->fp8_history;
+	want.fp8_precompute = r->fp8_precompute;
+	want.rounding = r->rounding ? FO_ROUND_NEAREST : FO_ROUND_STOCHASTIC;
+	for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+		int64_t asked = fo_passes_get(&want, row[i].at), is = fo_passes_get(has, row[i].at);
+		if (!row[i].counts || asked == is || !fo_opt_given(s, row[i].key))
+			continue;
+		fo_str_printf(out, "%s%s is ", out->len ? "; " : "", row[i].key);
+		put_value(row[i].at, is, row[i].is_switch, out);
+		fo_str_puts(out, " there, not ");
+		put_value(row[i].at, asked, row[i].is_switch, out);
+	}
+	if (fo_opt_given(s, "optim.clip-norm") && r->clip > 0 && (r->clip_norm == 1) != (has->previous_norm != 0))
+		fo_str_printf(out, "%soptim.clip-norm is %s there, not %s", out->len ? "; " : "", has->previous_norm ? "previous" : "exact",
+			      r->clip_norm == 1 ? "previous" : "exact");
 }
 
 double fo_run_lr(const struct fo_run *r, int64_t step)

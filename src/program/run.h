@@ -72,6 +72,9 @@ FO_CHECKED fo_status fo_run_model(const struct fo_run *r, struct fo_model *m);
 enum fo_numerics fo_run_precision(const struct fo_run *r);
 /* What is left to choose (auto) is as if nothing had to be saved: fo_pass_choose_run (src/pass) chooses. */
 struct fo_lowering fo_run_lowering(const struct fo_run *r, enum fo_mode mode);
+/* Appends to `out` what options that were given say against the passes of a program made elsewhere: "pass.fp8 is rowwise there, not
+ * off; ...". Choices that are left open (auto), and what says nothing about these passes, contradict nothing. */
+void fo_run_contradicts(const struct fo_opt_set *s, const struct fo_run *r, const struct fo_passes *has, struct fo_str *out);
 /* Learning rate of step `step` (0-based): linear warm-up to lr, then the schedule down to lr x final_lr at the last step.
  * cosine: Loshchilov and Hutter 2017; wsd (warm-up, stable, decay): constant, then linear over the last decay_share. */
 double fo_run_lr(const struct fo_run *r, int64_t step);

@@ -34,6 +34,28 @@ static fo_status check_format(const char *path, const char *what, const char *op
 		       "set %s=%s or choose another run.dir: %s are stored in that format", option, shown, what);
 }
 
+/* Maxima of so many steps are stored: tensors of another width would only be said to have another shape. */
+static fo_status check_history(struct fo_session *s, const char *path)
+{
+	static const char prefix[] = "state.fp8.history";
+	const char *file = fo_arena_printf(&s->arena, "%s/state.safetensors", path);
+	const struct fo_st_tensor *want = NULL;
+	for (size_t i = 0; i < s->tensors.states && !want; i++)
+		if (!strncmp(s->tensors.state[i].name, prefix, sizeof prefix - 1))
+			want = &s->tensors.state[i];
+	struct fo_st_file f;
+	if (!want || fo_st_open(&f, file) != FO_OK) /* a file that cannot be read is refused where it is read */
+		return FO_OK;
+	const struct fo_st_entry *e = fo_st_find(&f, want->name);
+	int64_t has = e && e->ndim ? e->shape[e->ndim - 1] : want->cols;
+	fo_st_close(&f);
+	if (has == want->cols)
+		return FO_OK;
+	return fo_hint(fo_fail(FO_EARG, "checkpoint '%s' was trained with pass.fp8-history=%lld, this run asks for %lld", path, (long long)has,
+			       (long long)want->cols),
+		       "set pass.fp8-history=%lld or choose another run.dir: the maxima of so many steps are stored", (long long)has);
+}
+
 fo_status fo_session_resume(struct fo_session *s)
 {
 	const char *path = s->found_path;
@@ -68,6 +90,7 @@ fo_status fo_session_resume(struct fo_session *s)
 		return fo_hint(fo_fail(FO_EARG, "checkpoint '%s' was trained with another run.seed than %lld", path,
 				       (long long)s->r->seed),
 			       "keep the seed or choose another run.dir");
+	FO_TRY(check_history(s, path));
 	FO_TRY(fo_ckpt_read(path, s->tensors.weight, s->tensors.weights, s->tensors.state, s->tensors.states));
 	s->meta = m;
 	return FO_OK;

@@ -73,6 +73,20 @@ static bool is_split(const struct fo_run *r, const struct fo_lowering *run)
 			     : run->rows == r->rows && run->micro_batches == r->micro_batches;
 }
 
+/* Defaults give way to what the file's program has, options that were given do not. */
+static fo_status check_options(const struct fo_session *s)
+{
+	struct fo_str text = { 0 };
+	fo_status st = FO_OK;
+	if (s->h->options)
+		fo_run_contradicts(s->h->options, s->r, &s->program.run.pass, &text);
+	if (text.len)
+		st = fo_hint(fo_fail(FO_EARG, "options contradict the program in '%s': %s", s->r->program_file, text.data),
+			     "leave them out, or leave program.file out");
+	fo_str_fini(&text);
+	return st;
+}
+
 static fo_status make_programs(struct fo_session *s, int64_t reserve)
 {
 	struct fo_lowering train = fo_run_lowering(s->r, FO_MODE_TRAIN), eval = fo_run_lowering(s->r, FO_MODE_EVAL);
@@ -92,6 +106,7 @@ static fo_status make_programs(struct fo_session *s, int64_t reserve)
 					       (long long)s->program.run.rows, (long long)s->program.run.seq,
 					       fo_numerics_name[s->program.run.precision]),
 				       "use the run.yaml it was dumped from");
+		FO_TRY(check_options(s));
 	} else {
 		FO_TRY(choose(s, reserve));
 		FO_TRY(fo_pass_build(&s->program, &s->model, &s->choice.run));

@@ -63,6 +63,7 @@ struct fo_train_hooks {
 	volatile sig_atomic_t *stop; /* not 0: checkpoint and return FO_EINTERRUPT */
 	bool dry_run;                /* return after plan() */
 	const char *run_json;        /* JSON that goes into run.json: options, version; may be NULL */
+	const struct fo_opt_set *options; /* those of the run: what was given may not contradict program.file; may be NULL */
 	const char *version;         /* of the program, as other tools shall name it; may be NULL */
 };
 

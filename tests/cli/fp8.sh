@@ -37,13 +37,17 @@ rm -rf half && cp -r delayed half && rm -r half/$at6
 run 0 train $small --run.dir=half
 ! grep -aq 'state\.fp8' half/$at6/state.safetensors || wrong "a history without fp8"
 # Another length of the history is another state.
-refused 2 "shape" train $small --run.dir=delayed --train.steps=9 --pass.fp8=delayed --pass.fp8-history=7
+refused 2 "trained with pass.fp8-history=1024, this run asks for 7" train $small --run.dir=delayed --train.steps=9 --pass.fp8=delayed \
+	--pass.fp8-history=7
+says "^hint: set pass.fp8-history=1024 or choose another run.dir"
 
 run 0 passes $tiny --pass.fp8=delayed --pass.fp8-scale-precompute=yes
 says "^+ fp8=delayed " "^+ fp8-scale-precompute "
 run 0 program $tiny --pass.fp8=rowwise --dump=p.txt
 run 0 train $small --run.dir=filed --program.file=p.txt
 same rowwise/$at6/model.safetensors filed/$at6/model.safetensors
+refused 2 "contradict the program in 'p.txt': pass.fp8 is rowwise there, not delayed" train $small --run.dir=filed --program.file=p.txt \
+	--pass.fp8=delayed
 sed 's/^pass fp8 3$/pass fp8 9/' p.txt >bad.txt
 refused 2 "no fp8 recipe 9" train $small --run.dir=bad --program.file=bad.txt
 refused 2 "pass.fp8" train $small --run.dir=bad --pass.fp8=fp4

@@ -34,6 +34,10 @@ run 0 program $wide --json --optim.state=auto
 run 0 program $wide --json --optim.state=auto --memory.budget=$((state * 9 / 14 + $(arena full.json)))
 [ "$(bytes)" -le $((state * 8 / 14 + 65536)) ] && [ "$(bytes)" -gt $((state * 7 / 14)) ] || wrong "bf16 moments: $(bytes) of $state"
 refused 3 "no plan of this step fits" program $wide --optim.state=exact --memory.budget=$((state * 9 / 14 + $(arena full.json)))
+for state in exact auto; do
+	refused 2 "optim.state=$state chooses what is stored beside bf16 weights: with train.precision=fp32 leave it out" program $wide \
+		--train.precision=fp32 --optim.state=$state
+done
 # Trained: the same bits.
 [ -n "${FLATOUT_HAS_ENGINE:-}" ] || finish
 run 0 train $tiny --run.dir=plain --pass.recompute=none

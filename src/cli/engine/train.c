@@ -34,6 +34,7 @@ static fo_status run(int argc, char **argv)
 	screen.plan = in.json && in.dry_run ? &plan : NULL;
 	fo_screen_hooks(&screen, &hooks);
 	hooks.dry_run = in.dry_run;
+	hooks.options = &s;
 	hooks.run_json = run_json = fo_screen_run_json(&s);
 	fo_catch_signals();
 	if (in.run.verify != FO_VERIFY_AT_START_OFF && !in.dry_run)
