@@ -138,31 +138,67 @@ static void stack_bar(struct fo_str *out, const struct fo_draw_stacks *c, size_t
 	fo_str_puts(out, "</div>\n");
 }
 
-static void stack_table(struct fo_str *out, const struct fo_draw_stacks *c, size_t parts)
+static void swatch(struct fo_str *out, size_t part)
+{
+	fo_str_printf(
+		out,
+		"<svg class=\"sw\" viewBox=\"0 0 14 14\" aria-hidden=\"true\"><rect class=\"part p%zu\" width=\"14\" "
+		"height=\"14\"/></svg>",
+		part);
+}
+
+static bool anyone_has(const struct fo_draw_stacks *c, size_t part)
+{
+	for (size_t k = 0; k < c->stacks; k++)
+		if (part_of(&c->stack[k], part) > 0)
+			return true;
+	return false;
+}
+
+static void share_cell(struct fo_str *out, const char *label, const struct fo_draw_stack *s, size_t parts, size_t part)
 {
 	char text[32];
+	fo_draw_escaped(out, "<td class=\"r\" data-l=\"", label, "\">");
+	fo_draw_escaped(out, "", fo_draw_number(text, part_of(s, part) / whole(s, parts), FO_DRAW_SHARE), "</td>");
+}
+
+/* Few wholes: one row for each part. */
+static void table_by_part(struct fo_str *out, const struct fo_draw_stacks *c, size_t parts)
+{
 	fo_str_puts(out, c->stacks > 2 ? "<table class=\"list\">" : "<table>");
 	fo_str_puts(out, "<thead><tr><th scope=\"col\">part</th>");
 	for (size_t k = 0; k < c->stacks; k++)
 		fo_draw_escaped(out, "<th scope=\"col\" class=\"r\">", c->stack[k].name, "</th>");
 	fo_str_puts(out, "</tr></thead>\n<tbody>\n");
 	for (size_t i = 0; i < parts; i++) {
-		bool any = false;
-		for (size_t k = 0; k < c->stacks; k++)
-			any = any || part_of(&c->stack[k], i) > 0;
-		if (!any)
+		if (!anyone_has(c, i))
 			continue;
-		fo_str_printf(out,
-			      "<tr><td><svg class=\"sw\" viewBox=\"0 0 14 14\" aria-hidden=\"true\"><rect class=\"part "
-			      "p%zu\" "
-			      "width=\"14\" height=\"14\"/></svg>",
-			      i);
+		fo_str_puts(out, "<tr><td>");
+		swatch(out, i);
 		fo_draw_escaped(out, "", c->part_name[i], "</td>");
-		for (size_t k = 0; k < c->stacks; k++) {
-			fo_draw_escaped(out, "<td class=\"r\" data-l=\"", c->stack[k].name, "\">");
-			fo_draw_number(text, part_of(&c->stack[k], i) / whole(&c->stack[k], parts), FO_DRAW_SHARE);
-			fo_draw_escaped(out, "", text, "</td>");
+		for (size_t k = 0; k < c->stacks; k++)
+			share_cell(out, c->stack[k].name, &c->stack[k], parts, i);
+		fo_str_puts(out, "</tr>\n");
+	}
+	fo_str_puts(out, "</tbody></table>\n");
+}
+
+/* Many wholes: one row for each whole. */
+static void table_by_whole(struct fo_str *out, const struct fo_draw_stacks *c, size_t parts)
+{
+	fo_str_puts(out, "<table class=\"list\"><thead><tr><th></th>");
+	for (size_t i = 0; i < parts; i++)
+		if (anyone_has(c, i)) {
+			fo_str_puts(out, "<th scope=\"col\" class=\"r\">");
+			swatch(out, i);
+			fo_draw_escaped(out, "", c->part_name[i], "</th>");
 		}
+	fo_str_puts(out, "</tr></thead>\n<tbody>\n");
+	for (size_t k = 0; k < c->stacks; k++) {
+		fo_draw_escaped(out, "<tr><td>", c->stack[k].name, "</td>");
+		for (size_t i = 0; i < parts; i++)
+			if (anyone_has(c, i))
+				share_cell(out, c->part_name[i], &c->stack[k], parts, i);
 		fo_str_puts(out, "</tr>\n");
 	}
 	fo_str_puts(out, "</tbody></table>\n");
@@ -180,7 +216,7 @@ void fo_draw_stacks(struct fo_str *out, const struct fo_draw_stacks *c)
 	} else {
 		for (size_t k = 0; k < c->stacks; k++)
 			stack_bar(out, c, parts, &c->stack[k], c->to_scale ? whole(&c->stack[k], parts) / longest : 1);
-		stack_table(out, c, parts);
+		(c->stacks > 4 ? table_by_whole : table_by_part)(out, c, parts);
 	}
 	fo_figure_end(out);
 }

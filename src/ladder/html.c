@@ -1,0 +1,425 @@
+/* A ladder as one page: who doubts a figure finds beside it its spread, its peak, what was predicted, and the command that makes
+ * it again. */
+#include "ladder/ladder.h"
+
+#include "draw/draw.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char *const part_title[FO_PART_COUNT] = {
+	"matrix products", "attention forward",     "attention backward", "norms and elementwise", "loss",
+	"optimizer",       "communication exposed", "waiting for data",   "unattributed",
+};
+
+static bool stands(const struct fo_ladder_rung *r)
+{
+	return r->verdict != FO_LADDER_NUMERICS_ONLY && r->verdict != FO_LADDER_FAILED &&
+	       r->verdict != FO_LADDER_UNMEASURED;
+}
+
+/* The rung with the most useful tokens per second among those whose time counts and whose losses hold; -1. */
+static int fastest(const struct fo_ladder *l)
+{
+	int best = -1;
+	for (int i = 0; i < l->rungs; i++) {
+		const struct fo_ladder_rung *r = &l->rung[i];
+		if (stands(r) && r->check != FO_LADDER_LEFT && r->tokens_s.median > 0 &&
+		    (best < 0 || r->tokens_s.median > l->rung[best].tokens_s.median))
+			best = i;
+	}
+	return best;
+}
+
+static int baseline(const struct fo_ladder *l)
+{
+	for (int i = 0; i < l->rungs; i++)
+		if (l->rung[i].from < 0 && !l->rung[i].numerics_only)
+			return i;
+	return -1;
+}
+
+static char *spread_text(char *buf, size_t size, const struct fo_ladder_spread *s)
+{
+	if (!isfinite(s->median))
+		snprintf(buf, size, "-");
+	else if (isfinite(s->low) && isfinite(s->high))
+		snprintf(buf, size, "%.1f %% (%.1f to %.1f)", 100 * s->median, 100 * s->low, 100 * s->high);
+	else
+		snprintf(buf, size, "%.1f %%", 100 * s->median);
+	return buf;
+}
+
+/* What a verdict says in words, for who cannot tell the bars apart by their look. */
+static char *verdict_text(struct fo_arena *a, const struct fo_ladder *l, const struct fo_ladder_rung *r)
+{
+	const char *from = r->from >= 0 && r->from < l->rungs ? l->rung[r->from].name : "";
+	switch (r->verdict) {
+	case FO_LADDER_BASELINE: return fo_arena_strdup(a, "baseline");
+	case FO_LADDER_GAIN: return fo_arena_printf(a, "gain over %s", from);
+	case FO_LADDER_LOSS: return fo_arena_printf(a, "LOSS against %s", from);
+	case FO_LADDER_UNRESOLVED:
+		return fo_arena_printf(a, "not resolved: the interval contains zero (against %s)", from);
+	case FO_LADDER_NUMERICS_ONLY: return fo_arena_strdup(a, "numerics only: its time says nothing");
+	case FO_LADDER_FAILED: return fo_arena_printf(a, "failed: %s", r->reason ? r->reason : "no reason given");
+	default: return fo_arena_strdup(a, "not measured yet");
+	}
+}
+
+static char *gain_text(struct fo_arena *a, const struct fo_ladder_rung *r)
+{
+	if (!isfinite(r->gain))
+		return fo_arena_strdup(a, "-");
+	if (!isfinite(r->gain_low) || !isfinite(r->gain_high))
+		return fo_arena_printf(a, "%+.1f %%", 100 * (r->gain - 1));
+	return fo_arena_printf(a, "%+.1f %% (%+.1f to %+.1f)", 100 * (r->gain - 1), 100 * (r->gain_low - 1),
+			       100 * (r->gain_high - 1));
+}
+
+static void summary(const struct fo_ladder *l, struct fo_arena *a, struct fo_str *out)
+{
+	char mfu[80], step[32];
+	int to = fastest(l), from = baseline(l);
+	struct fo_draw_fact fact[5];
+	size_t n = 0;
+	if (to >= 0) {
+		const struct fo_ladder_rung *r = &l->rung[to];
+		fact[n++] = (struct fo_draw_fact){ "fastest rung", r->name, r->what };
+		snprintf(mfu, sizeof mfu, "%.1f %%", 100 * r->mfu[FO_LADDER_MFU].median);
+		fact[n++] = (struct fo_draw_fact){ "its MFU", mfu,
+						   fo_arena_printf(a, "rule mfu, %s; by mfu_causal %.1f %%",
+								   r->peak_dtype ? r->peak_dtype : "?",
+								   100 * r->mfu[FO_LADDER_MFU_CAUSAL].median) };
+		fact[n++] = (struct fo_draw_fact){ "its step", fo_draw_number(step, r->step_s.median, FO_DRAW_SECONDS),
+						   fo_arena_printf(a, "%.0f useful tokens/s", r->tokens_s.median) };
+	}
+	if (to >= 0 && from >= 0 && to != from && l->rung[from].tokens_s.median > 0)
+		fact[n++] = (struct fo_draw_fact){
+			"from the baseline",
+			fo_arena_printf(a, "%.2f x", l->rung[to].tokens_s.median / l->rung[from].tokens_s.median),
+			fo_arena_printf(a, "useful tokens/s; baseline MFU %.1f %%",
+					100 * l->rung[from].mfu[FO_LADDER_MFU].median)
+		};
+	fact[n++] = (struct fo_draw_fact){ "rungs", fo_arena_printf(a, "%d", l->rungs),
+					   fo_arena_printf(a, "%lld steps each, in %d rounds", (long long)l->steps,
+							   l->rounds) };
+	fo_draw_facts(out, fact, n);
+}
+
+static enum fo_draw_tone tone_of(const struct fo_ladder_rung *r)
+{
+	if (r->verdict == FO_LADDER_LOSS)
+		return FO_DRAW_BAD;
+	return stands(r) && r->verdict != FO_LADDER_UNRESOLVED ? FO_DRAW_PLAIN : FO_DRAW_DOUBTFUL;
+}
+
+static void draw_mfu(const struct fo_ladder *l, struct fo_arena *a, struct fo_str *out)
+{
+	struct fo_draw_bar_row *row = fo_arena_alloc(a, (size_t)(l->rungs + 1) * sizeof *row);
+	bool quiet = false;
+	for (int i = 0; i < l->rungs; i++) {
+		const struct fo_ladder_rung *r = &l->rung[i];
+		const struct fo_ladder_spread *s = &r->mfu[FO_LADDER_MFU];
+		char text[80];
+		quiet = quiet || isfinite(r->quiet_mfu[FO_LADDER_MFU]);
+		row[i] = (struct fo_draw_bar_row){
+			.name = r->name,
+			.note = stands(r) ? NULL : verdict_text(a, l, r),
+			.value = fo_arena_strdup(a, spread_text(text, sizeof text, s)),
+			.bar = { { s->median, s->low, s->high }, { r->quiet_mfu[FO_LADDER_MFU], NAN, NAN } },
+			.tone = stands(r) ? FO_DRAW_PLAIN : FO_DRAW_DOUBTFUL,
+		};
+	}
+	fo_draw_bars(out, &(struct fo_draw_bars){
+				  .title = "MFU of each rung (rule mfu)",
+				  .desc = "Bars are medians over all timed steps, unfiltered; whiskers are quartiles.",
+				  .unit = FO_DRAW_SHARE,
+				  .hi = 1,
+				  .hi_name = "100 % of the peak that the rung's MFU divides by (below)",
+				  .bar_name = { quiet ? "all timed steps" : NULL,
+						quiet ? "composed from quiet spans" : NULL },
+				  .row = row,
+				  .rows = (size_t)l->rungs });
+	for (int i = 0; i < l->rungs; i++) {
+		const struct fo_ladder_rung *r = &l->rung[i];
+		bool told = !r->peak_source || !(r->peak_flop_s > 0);
+		for (int k = 0; k < i && !told; k++)
+			told = l->rung[k].peak_flop_s == r->peak_flop_s && l->rung[k].peak_source &&
+			       !strcmp(l->rung[k].peak_source, r->peak_source);
+		char si[32];
+		if (!told)
+			fo_draw_remark(out, "Peak (%s): %s, %s.", r->peak_dtype ? r->peak_dtype : "?",
+				       fo_str_si(si, r->peak_flop_s, "FLOP/s"), r->peak_source);
+	}
+}
+
+static void draw_gains(const struct fo_ladder *l, struct fo_arena *a, struct fo_str *out)
+{
+	struct fo_draw_bar_row *row = fo_arena_alloc(a, (size_t)(l->rungs + 1) * sizeof *row);
+	size_t n = 0;
+	double level = NAN;
+	bool predicted = false;
+	for (int i = 0; i < l->rungs; i++) {
+		const struct fo_ladder_rung *r = &l->rung[i];
+		if (r->from < 0)
+			continue;
+		const char *text = gain_text(a, r);
+		level = isfinite(r->gain_level) ? r->gain_level : level;
+		if (isfinite(r->predicted_gain)) {
+			text = fo_arena_printf(a, "%s; predicted %+.1f %%", text, 100 * (r->predicted_gain - 1));
+			predicted = true;
+		}
+		row[n++] = (struct fo_draw_bar_row){
+			.name = r->name,
+			.note = verdict_text(a, l, r),
+			.value = text,
+			.bar = { { r->gain - 1, r->gain_low - 1, r->gain_high - 1 },
+				 { r->predicted_gain - 1, NAN, NAN } },
+			.tone = tone_of(r),
+		};
+	}
+	if (!n)
+		return;
+	fo_draw_heading(out, "What each change gains");
+	fo_draw_bars(out,
+		     &(struct fo_draw_bars){ .title = "Gain in useful tokens per second over the rung it starts from",
+					     .desc = "Dashed bars are not resolved, or their time does not count; bars "
+						     "of the other colour are losses.",
+					     .unit = FO_DRAW_CHANGE,
+					     .bar_name = { "measured", predicted ? "predicted" : NULL },
+					     .row = row,
+					     .rows = n });
+	if (isfinite(level))
+		fo_draw_remark(out,
+			       "Whiskers are the %.1f %% interval of the gain (Hodges and Lehmann's estimate, over "
+			       "pairs of turns of one "
+			       "round, so that a machine that drifts moves both).",
+			       100 * level);
+	if (l->predict_hint)
+		fo_draw_remark(out, "No gain is predicted: %s.", l->predict_hint);
+}
+
+static bool has_parts(const struct fo_ladder_rung *r)
+{
+	double sum = 0;
+	for (int p = 0; p < FO_PART_COUNT; p++)
+		sum += r->part_s[p] > 0 ? r->part_s[p] : 0;
+	return sum > 0;
+}
+
+static void draw_profiles(const struct fo_ladder *l, struct fo_arena *a, struct fo_str *out)
+{
+	struct fo_draw_stack *stack = fo_arena_alloc(a, (size_t)(l->rungs + 2) * sizeof *stack);
+	int from = baseline(l), to = fastest(l);
+	size_t n = 0, all = 0;
+	const int pair[] = { from, to };
+	char text[32];
+	for (int k = 0; k < 2; k++)
+		if (pair[k] >= 0 && has_parts(&l->rung[pair[k]]) && !(k && from == to)) {
+			const struct fo_ladder_rung *r = &l->rung[pair[k]];
+			stack[n++] = (struct fo_draw_stack){
+				fo_arena_printf(a, "%s: %s", k ? "after" : "before", r->name),
+				fo_arena_strdup(a, fo_draw_number(text, r->step_s.median, FO_DRAW_SECONDS)), r->part_s
+			};
+		}
+	if (!n)
+		return;
+	fo_draw_heading(out, "Where a step's time goes");
+	fo_draw_stacks(
+		out,
+		&(struct fo_draw_stacks){
+			.title = "Step profile before and after",
+			.desc = "Mean over the timed steps; parts sum to the step's wall time. Lengths are to scale.",
+			.part_name = part_title,
+			.parts = FO_PART_COUNT,
+			.stack = stack,
+			.stacks = n,
+			.to_scale = true });
+	fo_draw_remark(out,
+		       "Lengths are to scale: a shorter bar is a shorter step. Shares are of the step's own time.");
+	for (int i = 0; i < l->rungs; i++)
+		if (has_parts(&l->rung[i]))
+			stack[all++] = (struct fo_draw_stack){
+				l->rung[i].name,
+				fo_arena_strdup(a, fo_draw_number(text, l->rung[i].step_s.median, FO_DRAW_SECONDS)),
+				l->rung[i].part_s
+			};
+	if (all <= n)
+		return;
+	fo_draw_details_begin(out, "The profile of every rung", false);
+	fo_draw_stacks(out, &(struct fo_draw_stacks){ .title = "Step profile of every rung, to scale",
+						      .part_name = part_title,
+						      .parts = FO_PART_COUNT,
+						      .stack = stack,
+						      .stacks = all,
+						      .to_scale = true });
+	fo_draw_details_end(out);
+}
+
+/* Losses lie on each other where all is well, so pictures of a few rungs: as many as there are styles of lines. */
+static void draw_losses(const struct fo_ladder *l, struct fo_arena *a, struct fo_str *out)
+{
+	struct fo_draw_table t;
+	static const char *const head[] = {
+		"rung", "compared with", "losses", "deviation", "tolerance", "held-out loss"
+	};
+	fo_draw_heading(out, "Numbers: do the losses stay?");
+	for (int first = 0; first < l->rungs; first += FO_DRAW_STYLES) {
+		struct fo_draw_series s[FO_DRAW_STYLES];
+		size_t n = 0;
+		for (int i = first; i < l->rungs && i < first + FO_DRAW_STYLES; i++)
+			if (l->rung[i].loss)
+				s[n++] = (struct fo_draw_series){ .name = l->rung[i].name,
+								  .y = l->rung[i].loss,
+								  .n = (size_t)l->steps,
+								  .style = i - first };
+		if (n)
+			fo_draw_lines(
+				out,
+				&(struct fo_draw_lines){
+					.title = l->rungs <= FO_DRAW_STYLES
+							 ? "Training losses over each other"
+							 : fo_arena_printf(
+								   a, "Training losses over each other: rungs %d to %d",
+								   first + 1, first + (int)n),
+					.desc = "One line for each rung; where numbers hold, lines lie on each other.",
+					.x_name = "step",
+					.y_name = "nats per token",
+					.y_lo = NAN,
+					.y_hi = NAN,
+					.series = s,
+					.n = n });
+	}
+	fo_draw_table_begin(&t, out, "deviation: how far the losses are from those of the reference, relative",
+			    "lllrrr", head);
+	for (int i = 0; i < l->rungs; i++) {
+		const struct fo_ladder_rung *r = &l->rung[i];
+		bool other = r->reference >= 0 && r->reference < l->rungs && r->reference != i;
+		const char *cell[] = { r->name,
+				       other ? l->rung[r->reference].name : "-",
+				       r->check < FO_LADDER_CHECK_COUNT ? fo_ladder_check_name[r->check] : "?",
+				       isfinite(r->deviation) && other ? fo_arena_printf(a, "%.2g", r->deviation) : "-",
+				       isfinite(r->tolerance) && other ? fo_arena_printf(a, "%.2g", r->tolerance) : "-",
+				       isfinite(r->val_loss) ? fo_arena_printf(a, "%.4f", r->val_loss) : "-" };
+		fo_draw_table_row(&t, cell);
+	}
+	fo_draw_table_end(&t);
+}
+
+static void draw_table(const struct fo_ladder *l, struct fo_arena *a, struct fo_str *out)
+{
+	static const char *const head[] = { "rung",   "MFU",     "HFU",  "useful tokens/s", "step",
+					    "memory", "padding", "gain", "verdict" };
+	static const char *const rules[] = { "rung", "mfu", "mfu_causal", "mfu_document", "mfu_6n", "hfu" };
+	struct fo_draw_table t;
+	char text[32];
+	fo_draw_heading(out, "All rungs");
+	fo_draw_table_begin(
+		&t, out, "Medians over all timed steps, unfiltered; memory is the most that a turn was seen to take.",
+		"lrrrrrrrl", head);
+	for (int i = 0; i < l->rungs; i++) {
+		const struct fo_ladder_rung *r = &l->rung[i];
+		const char *cell[] = {
+			r->name,
+			fo_arena_strdup(a, fo_draw_number(text, r->mfu[FO_LADDER_MFU].median, FO_DRAW_SHARE)),
+			fo_arena_strdup(a, fo_draw_number(text, r->mfu[FO_LADDER_HFU].median, FO_DRAW_SHARE)),
+			isfinite(r->tokens_s.median) ? fo_arena_printf(a, "%.0f", r->tokens_s.median) : "-",
+			fo_arena_strdup(a, fo_draw_number(text, r->step_s.median, FO_DRAW_SECONDS)),
+			r->measured_bytes > 0 ? fo_arena_strdup(a, fo_str_bytes(text, (double)r->measured_bytes)) : "-",
+			fo_arena_strdup(a, fo_draw_number(text, r->padding, FO_DRAW_SHARE)),
+			r->from < 0         ? ""
+			: isfinite(r->gain) ? fo_arena_printf(a, "%+.1f %%", 100 * (r->gain - 1))
+					    : "-",
+			r->verdict < FO_LADDER_VERDICT_COUNT ? fo_ladder_verdict_name[r->verdict] : "?",
+		};
+		fo_draw_table_row(&t, cell);
+	}
+	fo_draw_table_end(&t);
+	fo_draw_table_begin(&t, out, "MFU by each rule, and HFU", "lrrrrr", rules);
+	for (int i = 0; i < l->rungs; i++) {
+		const char *cell[1 + FO_LADDER_RULES] = { l->rung[i].name };
+		for (int k = 0; k < FO_LADDER_RULES; k++)
+			cell[1 + k] = fo_arena_strdup(a, fo_draw_number(text, l->rung[i].mfu[k].median, FO_DRAW_SHARE));
+		fo_draw_table_row(&t, cell);
+	}
+	fo_draw_table_end(&t);
+}
+
+static void draw_configurations(const struct fo_ladder *l, struct fo_arena *a, struct fo_str *out)
+{
+	fo_draw_heading(out, "Every rung's configuration");
+	for (int i = 0; i < l->rungs; i++) {
+		const struct fo_ladder_rung *r = &l->rung[i];
+		static const char *const head[] = { "option", "value", "before" };
+		struct fo_draw_table t;
+		fo_draw_details_begin(out, r->name, false);
+		if (r->what)
+			fo_draw_text(out, "%s", r->what);
+		fo_draw_text(out, "%s", verdict_text(a, l, r));
+		if (r->changes) {
+			fo_draw_table_begin(&t, out, "what it changes", "lll", head);
+			for (int k = 0; k < r->changes; k++)
+				fo_draw_table_row(&t, (const char *const[]){ r->change[k].key, r->change[k].value,
+									     r->change[k].was });
+			fo_draw_table_end(&t);
+		}
+		fo_draw_code(out, fo_arena_printf(a, "flatout train %s %s", l->run_file ? l->run_file : "run.yaml",
+						  r->options ? r->options : ""));
+		fo_draw_details_end(out);
+	}
+}
+
+static void draw_method(const struct fo_ladder *l, struct fo_str *out)
+{
+	bool numerics = false;
+	fo_draw_heading(out, "How it was measured");
+	fo_draw_text(out,
+		     "%s, %.4g weights, %.4g GFLOP per token (rule mfu), rows of %lld tokens, %lld tokens per step. "
+		     "%s, %d thread%s, "
+		     "kernels up to %s. Begun %s, flatout %s.",
+		     l->model ? l->model : "?", l->params, l->flop_per_token / 1e9, (long long)l->seq,
+		     (long long)l->tokens_per_step, l->cpu ? l->cpu : "?", l->threads, l->threads == 1 ? "" : "s",
+		     l->isa ? l->isa : "?", l->started ? l->started : "?", l->version ? l->version : "?");
+	fo_draw_text(out,
+		     "Each rung trains %lld steps in all, in %d turns: every round gives each rung one turn, in an "
+		     "order drawn anew "
+		     "(seed %llu), so that neighbours, clocks and temperature hit all alike. The first step of a turn "
+		     "is not timed. Nothing "
+		     "is filtered; where quiet figures stand beside, they are composed from operations between two "
+		     "bursts of known work "
+		     "that no neighbour disturbed.",
+		     (long long)l->steps, l->rounds, (unsigned long long)l->seed);
+	fo_draw_text(out, "A gain is resolved when its whole interval lies on one side of zero. \"Not resolved\" means "
+			  "that these rounds "
+			  "cannot tell the change from none; a loss is reported as one.");
+	for (int i = 0; i < l->rungs; i++)
+		numerics = numerics || l->rung[i].numerics_only;
+	if (numerics)
+		fo_draw_text(out, "Numerics only: arithmetic that this machine has no unit for is emulated. Its losses "
+				  "show what that "
+				  "arithmetic does to training; its time says nothing about hardware that has it.");
+	fo_draw_text(out, "MFU is model FLOP per second over the peak; recomputation and padding are no model work. "
+			  "HFU counts what was "
+			  "executed. The rules differ in what they count of attention and always stand together.");
+}
+
+void fo_ladder_html(const struct fo_ladder *l, struct fo_str *out)
+{
+	struct fo_arena a = { 0 };
+	fo_draw_page_begin(
+		out, fo_arena_printf(&a, "Ladder of %s", l->model && *l->model ? l->model : "a run"),
+		fo_arena_printf(&a, "One change at a time, measured against the rung it starts from. %s, %d thread%s.",
+				l->cpu ? l->cpu : "", l->threads, l->threads == 1 ? "" : "s"));
+	summary(l, &a, out);
+	fo_draw_heading(out, "MFU");
+	draw_mfu(l, &a, out);
+	draw_gains(l, &a, out);
+	draw_profiles(l, &a, out);
+	draw_losses(l, &a, out);
+	draw_table(l, &a, out);
+	draw_configurations(l, &a, out);
+	draw_method(l, out);
+	fo_draw_page_end(out, fo_arena_printf(&a, "flatout ladder; begun %s; flatout %s", l->started ? l->started : "?",
+					      l->version ? l->version : "?"));
+	fo_arena_fini(&a);
+}
