@@ -256,40 +256,68 @@ static void draw_profiles(const struct fo_ladder *l, struct fo_arena *a, struct 
 	fo_draw_details_end(out);
 }
 
-/* Losses lie on each other where all is well, so pictures of a few rungs: as many as there are styles of lines. */
+/* Pictures of a few rungs each: as many as there are styles of lines. */
+static void draw_lines_of(const struct fo_ladder *l, struct fo_arena *a, struct fo_str *out, const char *title,
+			  const char *desc, const double *const *loss)
+{
+	double *step = fo_arena_alloc(a, (size_t)(l->steps + 1) * sizeof *step);
+	for (int64_t i = 0; i < l->steps; i++)
+		step[i] = (double)(i + 1);
+	for (int first = 0; first < l->rungs; first += FO_DRAW_STYLES) {
+		struct fo_draw_series s[FO_DRAW_STYLES];
+		size_t n = 0;
+		int end = first + FO_DRAW_STYLES < l->rungs ? first + FO_DRAW_STYLES : l->rungs;
+		for (int i = first; i < end; i++)
+			if (loss[i])
+				s[n++] = (struct fo_draw_series){ .name = l->rung[i].name,
+								  .x = step,
+								  .y = loss[i],
+								  .n = (size_t)l->steps,
+								  .style = i - first };
+		if (n)
+			fo_draw_lines(out, &(struct fo_draw_lines){
+						   .title = l->rungs <= FO_DRAW_STYLES
+								    ? title
+								    : fo_arena_printf(a, "%s: rungs %d to %d", title,
+										      first + 1, end),
+						   .desc = desc,
+						   .x_name = "step",
+						   .y_name = "nats per token",
+						   .y_lo = NAN,
+						   .y_hi = NAN,
+						   .series = s,
+						   .n = n });
+	}
+}
+
+/* Losses lie on each other where all is well, and only the line drawn last is seen; so their differences, too. */
 static void draw_losses(const struct fo_ladder *l, struct fo_arena *a, struct fo_str *out)
 {
 	struct fo_draw_table t;
 	static const char *const head[] = {
 		"rung", "compared with", "losses", "deviation", "tolerance", "held-out loss"
 	};
-	fo_draw_heading(out, "Numbers: do the losses stay?");
-	for (int first = 0; first < l->rungs; first += FO_DRAW_STYLES) {
-		struct fo_draw_series s[FO_DRAW_STYLES];
-		size_t n = 0;
-		for (int i = first; i < l->rungs && i < first + FO_DRAW_STYLES; i++)
-			if (l->rung[i].loss)
-				s[n++] = (struct fo_draw_series){ .name = l->rung[i].name,
-								  .y = l->rung[i].loss,
-								  .n = (size_t)l->steps,
-								  .style = i - first };
-		if (n)
-			fo_draw_lines(
-				out,
-				&(struct fo_draw_lines){
-					.title = l->rungs <= FO_DRAW_STYLES
-							 ? "Training losses over each other"
-							 : fo_arena_printf(
-								   a, "Training losses over each other: rungs %d to %d",
-								   first + 1, first + (int)n),
-					.desc = "One line for each rung; where numbers hold, lines lie on each other.",
-					.x_name = "step",
-					.y_name = "nats per token",
-					.y_lo = NAN,
-					.y_hi = NAN,
-					.series = s,
-					.n = n });
+	const double **loss = fo_arena_alloc(a, (size_t)(l->rungs + 1) * sizeof *loss),
+		     **apart = fo_arena_alloc(a, (size_t)(l->rungs + 1) * sizeof *apart);
+	bool any = false;
+	for (int i = 0; i < l->rungs; i++) {
+		const struct fo_ladder_rung *r = &l->rung[i];
+		loss[i] = r->loss;
+		if (!r->loss || r->reference == i || r->reference < 0 || r->reference >= l->rungs ||
+		    !l->rung[r->reference].loss)
+			continue;
+		double *d = fo_arena_alloc(a, (size_t)(l->steps + 1) * sizeof *d);
+		for (int64_t k = 0; k < l->steps; k++)
+			d[k] = r->loss[k] - l->rung[r->reference].loss[k];
+		apart[i] = d;
+		any = true;
 	}
+	fo_draw_heading(out, "Numbers: do the losses stay?");
+	draw_lines_of(l, a, out, "Training losses over each other",
+		      "One line for each rung; where numbers hold, lines lie on each other.", loss);
+	if (any)
+		draw_lines_of(l, a, out, "Loss minus that of the rung it is compared with",
+			      "One line for each rung that is compared; zero is no difference.", apart);
 	fo_draw_table_begin(&t, out, "deviation: how far the losses are from those of the reference, relative",
 			    "lllrrr", head);
 	for (int i = 0; i < l->rungs; i++) {

@@ -1,12 +1,13 @@
 """Opens pages in headless Chromium over its debugging pipe and checks what a reader would see. Standard library only.
 
-    pages.py CHROMIUM [--shots FOLDER] PAGE...
+    pages.py CHROMIUM [--shots FOLDER] PAGE...    (screenshots of whole pages, in pieces, into FOLDER)
 
 Each page at 390 and 1,280 px, light and dark. Prints a line per fault; exit 1 where there is one, 77 where the browser does not start."""
 import base64, fcntl, json, os, select, subprocess, sys, tempfile, time
 
 WIDTHS = (390, 1280)
 SCHEMES = ("light", "dark")
+TILE = 1600  # height of a screenshot
 
 # What is wrong on a page, as a list of sentences; runs inside it.
 LOOK = r"""
@@ -195,10 +196,10 @@ def look(browser, page, width, scheme, shots):
             faults.append("asks for " + event["params"]["request"]["url"][:100])
         if event["method"] == "Log.entryAdded":
             faults.append("the browser complains: " + event["params"]["entry"]["text"][:200])
-    if shots:
+    for top in range(0, seen["height"] if shots else 0, TILE):
         shot = browser.call("Page.captureScreenshot", format="png", captureBeyondViewport=True,
-                            clip={"x": 0, "y": 0, "width": width, "height": seen["height"], "scale": 1})
-        name = "%s-%d-%s.png" % (os.path.basename(page).rsplit(".", 1)[0], width, scheme)
+                            clip={"x": 0, "y": top, "width": width, "height": min(TILE, seen["height"] - top), "scale": 1})
+        name = "%s-%d-%s-%d.png" % (os.path.basename(page).rsplit(".", 1)[0], width, scheme, top // TILE + 1)
         with open(os.path.join(shots, name), "wb") as f:
             f.write(base64.b64decode(shot["data"]))
     return seen
