@@ -39,6 +39,7 @@ nodejs|command node|Node.js
 python3-venv|package|Python's venv
 zsh|command zsh|zsh
 fish|command fish|fish
+chromium|command chromium|Chromium, for the tests of HTML pages
 '
 
 fo_probe() { # package kind argument

@@ -32,6 +32,7 @@ const struct fo_command *const fo_commands[] = {
 	&fo_cmd_program,
 	&fo_cmd_passes,
 	&fo_cmd_predict,
+	&fo_cmd_report,
 	&fo_cmd_compare,
 	&fo_cmd_export,
 	NULL,

@@ -14,7 +14,7 @@ char *fo_draw_number(char buf[32], double v, enum fo_draw_unit unit)
 	if (!isfinite(v)) {
 		snprintf(buf, 32, "-");
 	} else if (unit == FO_DRAW_SHARE) {
-		snprintf(buf, 32, fabs(v) < 0.01 && v != 0 ? "%.2f %%" : "%.1f %%", 100 * v);
+		snprintf(buf, 32, fabs(v) < 0.01 && fabs(v) >= 5e-5 ? "%.2f %%" : "%.1f %%", 100 * v);
 	} else if (unit == FO_DRAW_CHANGE) {
 		snprintf(buf, 32, "%+.1f %%", 100 * v);
 	} else if (unit == FO_DRAW_BYTES) {

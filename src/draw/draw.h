@@ -39,7 +39,7 @@ struct fo_draw_fact {
 };
 void fo_draw_facts(struct fo_str *out, const struct fo_draw_fact *fact, size_t n);
 
-/* A table. align has 'l' or 'r' for each column. On narrow pages a table of four or more columns becomes a list: each cell
+/* A table. align has 'l' or 'r' for each column. On narrow pages a table of three or more columns becomes a list: each cell
  * on its own line behind the name of its column. caption may be NULL. */
 enum { FO_DRAW_COLUMNS = 16 };
 struct fo_draw_table {

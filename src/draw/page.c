@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { LIST = 3 }; /* columns from which on a narrow page has no room */
+
 void fo_draw_escaped(struct fo_str *out, const char *before, const char *text, const char *after)
 {
 	fo_str_puts(out, before);
@@ -94,7 +96,7 @@ void fo_draw_table_begin(struct fo_draw_table *t, struct fo_str *out, const char
 	*t = (struct fo_draw_table){ .out = out,
 				     .align = align,
 				     .cols = cols < FO_DRAW_COLUMNS ? (int)cols : FO_DRAW_COLUMNS };
-	fo_str_puts(out, t->cols >= 4 ? "<table class=\"list\">\n" : "<table>\n");
+	fo_str_puts(out, t->cols >= LIST ? "<table class=\"list\">\n" : "<table>\n");
 	if (caption)
 		fo_draw_escaped(out, "<caption>", caption, "</caption>\n");
 	fo_str_puts(out, "<thead><tr>");
@@ -111,7 +113,7 @@ void fo_draw_table_row(struct fo_draw_table *t, const char *const *cell)
 	fo_str_puts(t->out, "<tr>");
 	for (int i = 0; i < t->cols; i++) {
 		fo_str_puts(t->out, t->align[i] == 'r' ? "<td class=\"r\"" : "<td");
-		if (t->cols >= 4)
+		if (t->cols >= LIST)
 			fo_draw_escaped(t->out, " data-l=\"", t->head[i], "\"");
 		fo_draw_escaped(t->out, ">", cell[i], "</td>");
 	}

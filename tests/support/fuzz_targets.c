@@ -5,6 +5,7 @@
 #include "hw/profile.h"
 #include "program/run.h"
 #include "record/record.h"
+#include "report/run.h"
 #include "report/roofline.h"
 #include "timeline/metered.h"
 #include "timeline/timeline.h"
@@ -336,11 +337,13 @@ static void profile(const void *bytes, size_t n)
 	fo_limits_fini(&m);
 }
 
-/* A training log: whatever it says, steps ascend and the figures can be asked for. */
+/* A training log: whatever it says, steps ascend, the figures can be asked for, and a page comes of it. */
 static void log_file(const void *bytes, size_t n)
 {
 	char path[64];
 	struct fo_record r = { 0 };
+	struct fo_report o;
+	struct fo_str page = { 0 };
 	struct fo_profile f;
 	int fd = as_file(path, bytes, n);
 	fo_err_clear();
@@ -352,6 +355,16 @@ static void log_file(const void *bytes, size_t n)
 	for (int k = 0; k < FO_STEP_FIELD_COUNT; k++)
 		fo_record_quantile(&r.step, (enum fo_step_field)k, 0, r.step.n, 0.5);
 	fo_record_profile_total(&r, &f);
+	/* As fo_record_open leaves it where there is no run.json. */
+	r.dir = r.started = r.version = r.commit = r.compiler = r.passes = r.cpu = r.isa = r.peak_source = r.affinity = r.governor = "";
+	for (int i = 0; i < FO_RECORD_FILES; i++)
+		r.file[i].path = r.file[i].why = "";
+	fo_report_make(&o, &r);
+	fo_report_html(&o, &page);
+	if (strcmp(page.data + page.len - 8, "</html>\n"))
+		abort();
+	fo_report_fini(&o);
+	fo_str_fini(&page);
 	fo_record_fini(&r);
 	close(fd);
 }

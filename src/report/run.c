@@ -1,0 +1,258 @@
+#include "report/run_int.h"
+
+#include "timeline/metered.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { RULES = FO_STEP_HFU - FO_STEP_MFU + 1 };
+
+/* Where v would stand in the first n of `sorted`. */
+static int64_t place(const double *sorted, int64_t n, double v)
+{
+	int64_t lo = 0, hi = n;
+	while (lo < hi) {
+		int64_t mid = (lo + hi) / 2;
+		if (sorted[mid] < v)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+void fo_running_median(const double *v, int64_t n, int64_t window, double *out)
+{
+	double *sorted = fo_xmalloc((size_t)(window + 1) * sizeof *sorted);
+	int64_t have = 0, half = window / 2;
+	for (int64_t i = -half; i < n; i++) {
+		int64_t in = i + half, gone = i - half - 1;
+		if (gone >= 0 && isfinite(v[gone])) {
+			int64_t k = place(sorted, have, v[gone]);
+			memmove(sorted + k, sorted + k + 1, (size_t)(have-- - k - 1) * sizeof *sorted);
+		}
+		if (in < n && isfinite(v[in])) {
+			int64_t k = place(sorted, have, v[in]);
+			memmove(sorted + k + 1, sorted + k, (size_t)(have++ - k) * sizeof *sorted);
+			sorted[k] = v[in];
+		}
+		if (i >= 0)
+			out[i] = !have || isnan(v[i]) ? NAN
+				 : have % 2           ? sorted[have / 2]
+						      : (sorted[have / 2 - 1] + sorted[have / 2]) / 2;
+	}
+	free(sorted);
+}
+
+static struct fo_report_spread spread(const struct fo_record *r, enum fo_step_field f)
+{
+	return (struct fo_report_spread){ fo_record_quantile(&r->step, f, 0, r->step.n, 0.5),
+					  fo_record_quantile(&r->step, f, 0, r->step.n, 0.25),
+					  fo_record_quantile(&r->step, f, 0, r->step.n, 0.75) };
+}
+
+/* The field without metered steps; NULL: no line has it. */
+static double *undisturbed(struct fo_report *o, enum fo_step_field f)
+{
+	const struct fo_record_steps *s = &o->r->step;
+	if (!s->value[f] || !s->n)
+		return NULL;
+	double *v = fo_arena_alloc(&o->arena, (size_t)s->n * sizeof *v);
+	for (int64_t i = 0; i < s->n; i++)
+		v[i] = fo_record_value(s, FO_STEP_METERED, i) > 0 ? NAN : s->value[f][i];
+	return v;
+}
+
+static double *smoothed(struct fo_report *o, const double *v)
+{
+	if (!v || !o->r->step.n)
+		return NULL;
+	double *out = fo_arena_alloc(&o->arena, (size_t)o->r->step.n * sizeof *out);
+	fo_running_median(v, o->r->step.n, o->window, out);
+	return out;
+}
+
+static double last_finite(const double *v, int64_t n)
+{
+	while (v && n-- > 0)
+		if (isfinite(v[n]))
+			return v[n];
+	return NAN;
+}
+
+static void look_at_steps(struct fo_report *o)
+{
+	const struct fo_record *r = o->r;
+	int64_t n = r->step.n;
+	o->window = n / 40 < 5 ? 5 : n / 40 > 201 ? 201 : n / 40 | 1;
+	o->step_s = spread(r, FO_STEP_SECONDS);
+	o->tokens_s = spread(r, FO_STEP_TOKENS_PER_SECOND);
+	o->seconds = undisturbed(o, FO_STEP_SECONDS);
+	o->seconds_smooth = smoothed(o, o->seconds);
+	for (int k = 0; k < RULES; k++) {
+		o->mfu[k] = spread(r, FO_STEP_MFU + k);
+		o->mfu_smooth[k] = smoothed(o, undisturbed(o, FO_STEP_MFU + k));
+	}
+	o->loss_smooth = smoothed(o, r->step.value[FO_STEP_LOSS]);
+	o->first_loss = n ? fo_record_value(&r->step, FO_STEP_LOSS, 0) : NAN;
+	o->last_loss = last_finite(o->loss_smooth, n);
+	for (int64_t i = 0; i < n; i++) {
+		double tokens = fo_record_value(&r->step, FO_STEP_LOSS_TOKENS, i),
+		       s = fo_record_value(&r->step, FO_STEP_SECONDS, i);
+		o->tokens += isfinite(tokens) ? tokens : 0;
+		o->step_time_s += isfinite(s) ? s : 0;
+	}
+	o->best_eval = o->last_eval = NAN;
+	for (int64_t i = 0; i < r->evals; i++) {
+		const struct fo_record_eval *e = &r->eval[i];
+		if (!isfinite(e->loss))
+			continue;
+		o->last_eval = e->loss;
+		o->last_eval_step = e->step;
+		if (!(o->best_eval <= e->loss)) {
+			o->best_eval = e->loss;
+			o->best_eval_step = e->step;
+		}
+	}
+}
+
+/* NaN: nobody knows. */
+static void add_known(double *sum, double v)
+{
+	if (isfinite(v))
+		*sum = (isnan(*sum) ? 0 : *sum) + v;
+}
+
+static void look_at_machine(struct fo_report *o)
+{
+	struct fo_state_use *u = &o->machine;
+	double steal_s = 0, steal = NAN, clock_s = 0, clock = NAN;
+	*u = (struct fo_state_use){ .throttles = NAN, .limited_s = NAN, .joules = NAN, .load = NAN };
+	for (int64_t i = 0; i < o->r->machines; i++) {
+		const struct fo_state_use *m = &o->r->machine[i].use;
+		double s = m->seconds > 0 ? m->seconds : 0;
+		u->seconds += s;
+		add_known(&steal, m->steal * s);
+		steal_s += isfinite(m->steal) ? s : 0;
+		add_known(&clock, m->clock_hz * s);
+		clock_s += isfinite(m->clock_hz) ? s : 0;
+		add_known(&u->throttles, m->throttles);
+		add_known(&u->limited_s, m->limited_s);
+		add_known(&u->joules, m->joules);
+		u->load = isfinite(m->load) && !(u->load >= m->load) ? m->load : u->load;
+	}
+	u->steal = steal_s > 0 ? steal / steal_s : NAN;
+	u->clock_hz = clock_s > 0 ? clock / clock_s : NAN;
+}
+
+static fo_status compose(struct fo_report *o, const struct fo_metered *m)
+{
+	struct fo_burst best = { 0 };
+	struct fo_composed c;
+	fo_metered_best(m, &best);
+	FO_TRY(fo_compose(&c, m, &o->r->program, &o->r->unrolled, &best));
+	o->metered_steps = c.steps;
+	o->quiet_s = c.seconds;
+	o->quiet_share = c.quiet_share;
+	/* The same tokens in the quiet time. */
+	o->quiet_mfu = o->mfu[0].median * o->step_s.median / c.seconds;
+	fo_composed_fini(&c);
+	return FO_OK;
+}
+
+static void look_at_metered(struct fo_report *o)
+{
+	o->quiet_s = o->quiet_share = o->quiet_mfu = NAN;
+	if (o->r->file[FO_RECORD_METERED].state != FO_RECORD_WHOLE)
+		return;
+	if (compose(o, &o->r->metered) != FO_OK)
+		o->metered_why = fo_arena_strdup(&o->arena, fo_err_text());
+	fo_err_clear();
+}
+
+/* Quoted for a POSIX shell where it must be. */
+static void quoted(struct fo_str *out, const char *text)
+{
+	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:,+@%";
+	if (*text && strspn(text, plain) == strlen(text)) {
+		fo_str_puts(out, text);
+		return;
+	}
+	fo_str_puts(out, "'");
+	for (; *text; text++)
+		if (*text == '\'')
+			fo_str_puts(out, "'\\''");
+		else
+			fo_str_append(out, text, 1);
+	fo_str_puts(out, "'");
+}
+
+static void write_command(struct fo_report *o)
+{
+	struct fo_str s = { 0 };
+	fo_str_puts(&s, "flatout train");
+	for (int64_t i = 0; i < o->r->options; i++) {
+		const struct fo_record_option *p = &o->r->option[i];
+		if (!strcmp(p->origin, "default"))
+			continue;
+		fo_str_printf(&s, " \\\n  --%s=", p->key);
+		quoted(&s, p->value);
+	}
+	o->command = o->r->options ? fo_arena_strdup(&o->arena, s.data) : NULL;
+	fo_str_fini(&s);
+}
+
+void fo_report_make(struct fo_report *o, const struct fo_record *r)
+{
+	*o = (struct fo_report){ .r = r };
+	look_at_steps(o);
+	fo_report_find_phases(o);
+	fo_report_find_gaps(o);
+	o->has_profile = fo_record_profile_total(r, &o->profile) && o->profile.total_ns > 0;
+	fo_report_look_at_memory(o);
+	look_at_machine(o);
+	look_at_metered(o);
+	write_command(o);
+}
+
+void fo_report_fini(struct fo_report *o)
+{
+	free(o->phase);
+	fo_arena_fini(&o->arena);
+	*o = (struct fo_report){ 0 };
+}
+
+const char *fo_report_missing(const struct fo_report *o, int i, char *text)
+{
+	static const char *const what[FO_RECORD_FILES] = { "run.json: how the run was configured, and on what machine",
+							   "log.jsonl: steps, evaluations, checkpoints, the machine",
+							   "program.txt: the memory by lifetime",
+							   "timeline.fot: the last steps, operation by operation" };
+	const struct fo_record *r = o->r;
+	int at = 0;
+	for (int k = 0; k < FO_RECORD_FILES; k++) {
+		const struct fo_record_file *f = &r->file[k];
+		/* Metered steps are there only where they were asked for. */
+		if (f->state == FO_RECORD_WHOLE || (f->state == FO_RECORD_ABSENT && !what[k]) || at++ != i)
+			continue;
+		if (f->state == FO_RECORD_ABSENT)
+			snprintf(text, 512, "there is no %s", what[k]);
+		else
+			snprintf(text, 512, "damaged: %.480s", f->why);
+		return text;
+	}
+	if (r->torn && at++ == i)
+		return "the log's last line is cut, as a kill leaves it or a run that writes just now: it is left out";
+	if (r->bad_lines && at++ == i) {
+		snprintf(text, 512, "%lld lines of the log cannot be read, the first is line %lld: they are left out",
+			 (long long)r->bad_lines, (long long)r->first_bad_line);
+		return text;
+	}
+	if (o->metered_why && at++ == i) {
+		snprintf(text, 512, "no quiet figures: %.480s", o->metered_why);
+		return text;
+	}
+	return NULL;
+}

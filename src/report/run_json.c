@@ -1,0 +1,99 @@
+#include "report/run_int.h"
+
+#include <math.h>
+
+enum { RULES = FO_STEP_HFU - FO_STEP_MFU + 1 };
+
+static void spread_json(struct fo_json *j, const char *key, const struct fo_report_spread *s)
+{
+	fo_json_object(j, key);
+	fo_json_real(j, "median", s->median);
+	fo_json_real(j, "low", s->low);
+	fo_json_real(j, "high", s->high);
+	fo_json_close(j);
+}
+
+static void time_json(const struct fo_report *o, struct fo_json *j)
+{
+	fo_json_array(j, "slow_phases");
+	for (int i = 0; i < o->phases; i++) {
+		fo_json_object(j, NULL);
+		fo_json_int(j, "first", o->phase[i].first);
+		fo_json_int(j, "last", o->phase[i].last);
+		fo_json_real(j, "times", o->phase[i].times);
+		fo_json_real(j, "lost_seconds", o->phase[i].lost_s);
+		fo_json_text(j, "cause", *o->phase[i].cause ? o->phase[i].cause : NULL);
+		fo_json_close(j);
+	}
+	fo_json_close(j);
+	fo_json_real(j, "slow_seconds", o->slow_s);
+	fo_json_real(j, "wall_seconds", o->wall_s);
+	fo_json_real(j, "step_seconds_sum", o->step_time_s);
+	fo_json_object(j, "between_steps");
+	for (int k = 0; k < FO_GAP_COUNT; k++) {
+		static const char *const name[FO_GAP_COUNT] = { "evaluation", "checkpoint", "stopped", "other" };
+		fo_json_object(j, name[k]);
+		fo_json_int(j, "times", o->gaps[k]);
+		fo_json_real(j, "seconds", isfinite(o->wall_s) ? o->gap_s[k] : NAN);
+		fo_json_close(j);
+	}
+	fo_json_close(j);
+	fo_json_int(j, "undone_steps", o->r->undone_steps);
+	fo_json_real(j, "undone_seconds", o->r->undone_seconds);
+	if (!o->has_profile) {
+		fo_json_text(j, "profile", NULL);
+		return;
+	}
+	fo_json_object(j, "profile");
+	for (int k = 0; k < FO_PART_COUNT; k++)
+		fo_json_real(j, fo_part_name[k], o->profile.part_ns[k] / o->profile.total_ns);
+	fo_json_close(j);
+}
+
+static void memory_json(const struct fo_report *o, struct fo_json *j)
+{
+	static const char *const name[FO_LIFE_COUNT] = { "weights", "optimizer_state", "gradients",
+							 "kept",    "passed",          "block" };
+	const struct fo_record_end *e = fo_record_last_end(o->r);
+	fo_json_object(j, "memory");
+	for (int k = 0; k < FO_LIFE_COUNT; k++)
+		fo_json_real(j, name[k], o->memory.points ? o->memory.peak_bytes[k] : NAN);
+	fo_json_real(j, "arena_bytes", o->memory.arena_bytes);
+	fo_json_real(j, "planned_bytes", e ? e->planned_bytes : NAN);
+	fo_json_real(j, "measured_bytes", e ? e->measured_bytes : NAN);
+	fo_json_close(j);
+}
+
+void fo_report_json(const struct fo_report *o, struct fo_json *j)
+{
+	const struct fo_record *r = o->r;
+	char text[512];
+	const char *line;
+	fo_json_text(j, "run", r->dir);
+	fo_json_int(j, "steps", r->step.n);
+	fo_json_real(j, "loss_tokens", o->tokens);
+	fo_json_real(j, "first_loss", o->first_loss);
+	fo_json_real(j, "last_loss", o->last_loss);
+	fo_json_real(j, "val_loss", o->last_eval);
+	fo_json_real(j, "best_val_loss", o->best_eval);
+	spread_json(j, "step_seconds", &o->step_s);
+	spread_json(j, "tokens_per_second", &o->tokens_s);
+	for (int k = 0; k < RULES; k++)
+		spread_json(j, fo_step_field_name[FO_STEP_MFU + k], &o->mfu[k]);
+	fo_json_real(j, "peak_flop_s", r->peak_flop_s);
+	fo_json_text(j, "peak_source", *r->peak_source ? r->peak_source : NULL);
+	fo_json_real(j, "quiet_step_seconds", o->quiet_s);
+	fo_json_real(j, "quiet_share", o->quiet_share);
+	fo_json_real(j, "quiet_mfu", o->quiet_mfu);
+	time_json(o, j);
+	memory_json(o, j);
+	fo_json_object(j, "machine");
+	fo_state_use_json(&o->machine, j);
+	fo_json_close(j);
+	fo_json_int(j, "guard_events", r->guards);
+	fo_json_text(j, "command", o->command);
+	fo_json_array(j, "missing");
+	for (int i = 0; (line = fo_report_missing(o, i, text)); i++)
+		fo_json_text(j, NULL, line);
+	fo_json_close(j);
+}

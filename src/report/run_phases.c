@@ -1,0 +1,232 @@
+/* When a run was slow, what the log says of it, and what lay between its steps. */
+#include "report/run_int.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const fo_report_gap_name[FO_GAP_COUNT] = { "evaluation", "checkpoints", "stopped or starting", "other" };
+
+/* ---- why ---- */
+
+/* Means over the machine events within steps [first, last], or outside. */
+struct conditions {
+	double steal, clock_hz, limited, load, throttles; /* NaN: not known */
+};
+
+struct mean {
+	double sum, weight;
+};
+static void add(struct mean *m, double v, double weight)
+{
+	if (isfinite(v) && weight > 0) {
+		m->sum += v * weight;
+		m->weight += weight;
+	}
+}
+static double value(const struct mean *m) { return m->weight > 0 ? m->sum / m->weight : NAN; }
+
+static struct conditions conditions_of(const struct fo_record *r, int64_t first, int64_t last, bool inside)
+{
+	struct mean steal = { 0 }, clock = { 0 }, limited = { 0 }, load = { 0 };
+	double throttles = NAN;
+	int64_t before = 0;
+	for (int64_t i = 0; i < r->machines; i++) {
+		const struct fo_record_machine *m = &r->machine[i];
+		/* The event tells of the steps (before, m->step]; it counts with its share of them that lies inside (outside). */
+		double lo = fmax((double)before, (double)first - 1), hi = fmin((double)m->step, (double)last);
+		double steps = (double)m->step - (double)before;
+		double part = steps > 0 ? fmax(hi - lo, 0) / steps : (double)(m->step >= first && m->step <= last);
+		double s = m->use.seconds * (inside ? part : 1 - part);
+		before = m->step;
+		if (!(s > 0))
+			continue;
+		add(&steal, m->use.steal, s);
+		add(&clock, m->use.clock_hz, s);
+		add(&limited, m->use.limited_s / m->use.seconds, s);
+		add(&load, m->use.load, s);
+		if (isfinite(m->use.throttles))
+			throttles = (isnan(throttles) ? 0 : throttles) + m->use.throttles;
+	}
+	return (struct conditions){ value(&steal), value(&clock), value(&limited), value(&load), throttles };
+}
+
+/* Share of the time of rows [from, to] that waited for data; NaN. */
+static double waited(const struct fo_record_steps *s, int64_t from, int64_t to)
+{
+	double data = 0, all = 0;
+	for (int64_t i = from; i <= to; i++) {
+		double d = fo_record_value(s, FO_STEP_DATA_SECONDS, i),
+		       seconds = fo_record_value(s, FO_STEP_SECONDS, i);
+		if (isfinite(d) && seconds > 0) {
+			data += d;
+			all += seconds;
+		}
+	}
+	return all > 0 ? data / all : NAN;
+}
+
+static void say(char *text, size_t size, const char *fmt, ...) FO_PRINTF(3, 4);
+static void say(char *text, size_t size, const char *fmt, ...)
+{
+	size_t n = strlen(text);
+	va_list ap;
+	if (n && n < size - 3)
+		n += (size_t)snprintf(text + n, size - n, "; ");
+	va_start(ap, fmt);
+	vsnprintf(text + n, size - n, fmt, ap);
+	va_end(ap);
+}
+
+/* What was different then. A share counts from two points more than elsewhere, a clock from 5 % less: below that every minute
+ * differs from every other. */
+static const char *cause_of(struct fo_report *o, const struct fo_report_phase *p, double waited_all)
+{
+	const struct fo_record *r = o->r;
+	struct conditions in = conditions_of(r, p->first, p->last, true),
+			  out = conditions_of(r, p->first, p->last, false);
+	char text[400] = "";
+	int64_t evals = 0, saves = 0, starts = 0;
+	if (in.steal > (isnan(out.steal) ? 0 : out.steal) + 0.02)
+		say(text, sizeof text, "steal %.0f %% (else %.0f %%)", 100 * in.steal,
+		    isnan(out.steal) ? 0 : 100 * out.steal);
+	if (in.clock_hz < out.clock_hz * 0.95)
+		say(text, sizeof text, "clock %.2f GHz (else %.2f)", in.clock_hz / 1e9, out.clock_hz / 1e9);
+	if (in.throttles > 0)
+		say(text, sizeof text, "%.0f thermal events", in.throttles);
+	if (in.limited > (isnan(out.limited) ? 0 : out.limited) + 0.02)
+		say(text, sizeof text, "held back by the cgroup %.0f %% of the time", 100 * in.limited);
+	double data = waited(&r->step, fo_record_row(&r->step, p->first), fo_record_row(&r->step, p->last));
+	if (data > waited_all + 0.02)
+		say(text, sizeof text, "waited for data %.0f %% (whole run %.0f %%)", 100 * data, 100 * waited_all);
+	if (in.load > 1.25 * out.load && r->threads > 0 && in.load > 1.25 * (double)r->threads)
+		say(text, sizeof text, "load %.1f (else %.1f)", in.load, out.load);
+	/* A checkpoint is written beside the steps that follow it. */
+	for (int64_t i = 0; i < r->checkpoints; i++)
+		saves += r->checkpoint[i].step >= p->first - 1 && r->checkpoint[i].step <= p->last;
+	for (int64_t i = 0; i < r->evals; i++)
+		evals += r->eval[i].step >= p->first && r->eval[i].step <= p->last;
+	for (int64_t i = 0; i < r->starts; i++)
+		starts += r->start[i].step >= p->first - 1 && r->start[i].step <= p->last;
+	if (saves)
+		say(text, sizeof text, "%lld checkpoint%s", (long long)saves, saves == 1 ? "" : "s");
+	if (evals)
+		say(text, sizeof text, "%lld evaluation%s", (long long)evals, evals == 1 ? "" : "s");
+	if (starts)
+		say(text, sizeof text, "a process began");
+	return fo_arena_strdup(&o->arena, text);
+}
+
+/* ---- when ---- */
+
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+	return (x > y) - (x < y);
+}
+
+static void add_phase(struct fo_report *o, int64_t from, int64_t to, size_t *cap)
+{
+	const struct fo_record_steps *s = &o->r->step;
+	double *v = fo_xmalloc((size_t)(to - from + 1) * sizeof *v), lost = 0, sum = 0;
+	size_t n = 0;
+	for (int64_t i = from; i <= to; i++)
+		if (isfinite(o->seconds[i])) {
+			v[n++] = o->seconds[i];
+			sum += o->seconds[i];
+			lost += o->seconds[i] - o->step_s.median;
+		}
+	qsort(v, n, sizeof *v, by_value);
+	fo_array_room(&o->phase, cap, (size_t)o->phases, sizeof *o->phase);
+	o->phase[o->phases++] = (struct fo_report_phase){
+		s->step[from], s->step[to], n ? v[n / 2] / o->step_s.median : NAN, lost, "",
+	};
+	o->slow_s += sum;
+	o->lost_s += lost;
+	free(v);
+}
+
+enum { CAUSES = 100 }; /* each looks through all events; more phases than that keep theirs to themselves */
+
+void fo_report_find_phases(struct fo_report *o)
+{
+	int64_t n = o->r->step.n, from = -1, to = -1;
+	size_t cap = 0;
+	double bound = FO_SLOW_TIMES * o->step_s.median;
+	if (!o->seconds || n < FO_SLOW_WINDOW || !(bound > 0))
+		return;
+	double *smooth = fo_xmalloc((size_t)n * sizeof *smooth);
+	fo_running_median(o->seconds, n, FO_SLOW_WINDOW, smooth);
+	for (int64_t i = 0; i < n; i++) {
+		if (!(smooth[i] > bound))
+			continue;
+		if (from >= 0 && i - to > FO_SLOW_WINDOW) {
+			add_phase(o, from, to, &cap);
+			from = -1;
+		}
+		from = from < 0 ? i : from;
+		to = i;
+	}
+	if (from >= 0)
+		add_phase(o, from, to, &cap);
+	free(smooth);
+	double waited_all = o->phases ? waited(&o->r->step, 0, n - 1) : NAN;
+	for (int i = 0; i < o->phases && i < CAUSES; i++)
+		o->phase[i].cause = cause_of(o, &o->phase[i], waited_all);
+}
+
+/* ---- between steps ---- */
+
+/* Seconds that training waited for the checkpoint after `step`; 0. */
+static double blocked_at(const struct fo_record *r, int64_t step, int64_t *at)
+{
+	double sum = 0;
+	while (*at < r->checkpoints && r->checkpoint[*at].step < step)
+		(*at)++;
+	for (int64_t i = *at; i < r->checkpoints && r->checkpoint[i].step == step; i++)
+		sum += r->checkpoint[i].blocked_seconds > 0 ? r->checkpoint[i].blocked_seconds : 0;
+	return sum;
+}
+
+static void count(struct fo_report *o, enum fo_report_gap kind, double seconds)
+{
+	if (!(seconds > 0))
+		return;
+	o->gap_s[kind] += seconds;
+	o->gaps[kind]++;
+}
+
+void fo_report_find_gaps(struct fo_report *o)
+{
+	const struct fo_record *r = o->r;
+	const struct fo_record_steps *s = &r->step;
+	double first = NAN, last = NAN;
+	int64_t save = 0, eval = 0, start = 0;
+	o->wall_s = NAN;
+	for (int64_t i = 0; i < s->n; i++) {
+		double end = fo_record_value(s, FO_STEP_TIME, i), seconds = fo_record_value(s, FO_STEP_SECONDS, i);
+		double gap = end - seconds - last;
+		if (!isfinite(end) || !isfinite(seconds))
+			continue;
+		if (isnan(first))
+			first = end - seconds;
+		int64_t before = i ? s->step[i - 1] : 0;
+		double blocked = fmin(blocked_at(r, before, &save), gap);
+		while (eval < r->evals && r->eval[eval].step < before)
+			eval++;
+		while (start < r->starts && r->start[start].time <= last)
+			start++;
+		bool began = start < r->starts && r->start[start].time <= end && isfinite(last);
+		if (began) {
+			count(o, FO_GAP_STOPPED, gap);
+		} else if (gap > 0) {
+			count(o, FO_GAP_CHECKPOINT, blocked);
+			count(o, eval < r->evals && r->eval[eval].step == before ? FO_GAP_EVAL : FO_GAP_OTHER,
+			      gap - fmax(blocked, 0));
+		}
+		last = end;
+	}
+	o->wall_s = last - first;
+}
