@@ -34,6 +34,7 @@ const struct fo_command *const fo_commands[] = {
 	&fo_cmd_predict,
 	&fo_cmd_report,
 	&fo_cmd_compare,
+	&fo_cmd_ladder,
 	&fo_cmd_export,
 	NULL,
 };
@@ -204,7 +205,7 @@ int main(int argc, char **argv)
 		const char *turns;
 	} spin[] = { { &fo_cmd_verify, FO_SPIN_NONE },       { &fo_cmd_train, FO_SPIN_TRAINING },
 		     { &fo_cmd_demo, FO_SPIN_TRAINING },     { &fo_cmd_calibrate, FO_SPIN_TRAINING },
-		     { &fo_cmd_generate, FO_SPIN_TRAINING }, { &fo_cmd_eval, FO_SPIN_TRAINING } };
+		     { &fo_cmd_ladder, FO_SPIN_TRAINING },   { &fo_cmd_generate, FO_SPIN_TRAINING }, { &fo_cmd_eval, FO_SPIN_TRAINING } };
 	for (size_t i = 0; argc > 1 && i < sizeof spin / sizeof *spin; i++)
 		if (!strcmp(argv[1], spin[i].command->name))
 			fo_cli_tune_threads(argv, spin[i].turns);

@@ -11,6 +11,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "program/run.h"
 #include "timeline/timeline.h"
 
 #include <math.h>
@@ -110,9 +111,85 @@ struct fo_ladder {
 	int rungs;
 };
 
+/* ---- the plan: which rungs, and what each of them changes ---- */
+
+enum { FO_LADDER_MAX_RUNGS = 64, FO_LADDER_MAX_CHANGES = 32, FO_LADDER_NAME_MAX = 20 };
+#define FO_LADDER_DEFAULT_STEPS 500
+#define FO_LADDER_DEFAULT_ROUNDS 5
+/* Fewer pairs give no interval of a level above nine tenths (fo_ladder_interval). */
+enum { FO_LADDER_MIN_ROUNDS = 5, FO_LADDER_MAX_ROUNDS = 100 };
+/* Of one turn: the first is cold, the last is metered, two are timed. */
+enum { FO_LADDER_MIN_TURN = 4 };
+
+struct fo_ladder_plan {
+	struct fo_arena arena;
+	struct fo_opt_set *base; /* of the run file and the command line; borrowed, its rows begin with fo_run_options */
+	const char *dir, *run_file, *version, *cpu;
+	int threads;
+	int64_t steps, rounds;
+	uint64_t seed;
+	struct fo_ladder_rung *rung; /* name, what, from, change, options, dir, numerics_only, reference are set */
+	int rungs;
+};
+/* Options that belong to the ladder, not to a rung: where it lives, what it reads, when it saves and looks. */
+bool fo_ladder_key_reserved(const char *key);
+/* The ladder of docs/commands/ladder.md, of this run; a rung that cannot be (half of one micro-batch, the precision that it
+ * has) is left out. FO_EARG as fo_ladder_plan_file. */
+FO_CHECKED fo_status fo_ladder_plan_default(struct fo_ladder_plan *p);
+/* Rungs from a YAML file (docs/formats.md). FO_EARG whose text has one line per mistake: unknown keys with the nearest one, values
+ * out of range, options that do not go together in some rung. */
+FO_CHECKED fo_status fo_ladder_plan_file(struct fo_ladder_plan *p, const char *path);
+FO_CHECKED fo_status fo_ladder_plan_text(struct fo_ladder_plan *p, const char *text, size_t len, const char *where);
+/* The run of rung i: the base, its changes and those of the rungs that it builds on, the ladder's own options; `data`: the folder
+ * of shards that all rungs share, NULL: the base's text. s is initialised in any case; ends with fo_opt_fini. */
+FO_CHECKED fo_status fo_ladder_plan_run(const struct fo_ladder_plan *p, int i, const char *data, struct fo_opt_set *s, struct fo_run *r);
+/* Whether the shards that all rungs share are made by the ladder (false: data.path is a prepared folder). */
+bool fo_ladder_plan_prepares(const struct fo_ladder_plan *p);
+/* Last step of round `round`, from 0. */
+static inline int64_t fo_ladder_round_end(int64_t steps, int64_t rounds, int64_t round) { return steps * (round + 1) / rounds; }
+/* The order of a round's turns: a permutation of 0..rungs-1 drawn from the seed. */
+void fo_ladder_order(uint64_t seed, int round, int rungs, int *order);
+void fo_ladder_plan_fini(struct fo_ladder_plan *p);
+
+/* DIR/plan.json: written at the first start. When it is there, everything in it must be what the plan says, or FO_EARG names the
+ * first thing that is not: figures of two configurations do not mix. */
+FO_CHECKED fo_status fo_ladder_plan_keep(const struct fo_ladder_plan *p);
+
+/* ---- the result ---- */
+
+/* Reads DIR/plan.json and what its rungs' directories hold by now. FO_EFORMAT, FO_EIO: no plan; whatever is missing or damaged
+ * in a rung is that rung's: unmeasured. */
+FO_CHECKED fo_status fo_ladder_read(struct fo_ladder *l, const char *dir);
 void fo_ladder_fini(struct fo_ladder *l);
 
+/* The rung of the most useful tokens/s that says something about time: what the baseline is set beside; -1: none. */
+int fo_ladder_best(const struct fo_ladder *l);
+/* ladder.json (docs/formats.md). */
+void fo_ladder_json(const struct fo_ladder *l, struct fo_str *out);
 /* One self-contained page. */
 void fo_ladder_html(const struct fo_ladder *l, struct fo_str *out);
+
+/* ---- statistics (docs/metrics.md) ---- */
+
+struct fo_ladder_interval {
+	double estimate, low, high, level;
+};
+/* Of n paired ratios, all above 0: the Hodges-Lehmann estimate of their logarithms' centre and the interval that belongs to
+ * Wilcoxon's signed-rank test (Hollander, Wolfe, Chicken 2014, section 3.2 and 3.3), back from the logarithms. Exact for any distribution
+ * that is symmetric, as the difference of two turns that are disturbed alike is. The narrowest interval of at least
+ * `level`; the widest there is (smallest to largest ratio) where n is too small for that, as it is for 0.95 and n = 5: its
+ * true level, 1 - 2^(1-n), is in .level. n = 0: NaN. */
+struct fo_ladder_interval fo_ladder_interval(const double *ratio, int n, double level);
+#define FO_LADDER_LEVEL 0.95
+/* Median and quartiles; v is sorted. NaN without values. */
+struct fo_ladder_spread fo_ladder_spread(double *v, size_t n);
+/* How far losses are from a reference's: the largest |mean(a) - mean(b)| / mean(b) over `windows` equal stretches of the steps
+ * that both have (fewer where there are fewer steps). NaN without common steps; INFINITY where a is not finite. */
+double fo_ladder_deviation(const double *a, const double *b, int64_t n, int windows);
+enum { FO_LADDER_WINDOWS = 10 };
+/* What the deviation may be, by the precision of both runs and for emulated fp8: docs/metrics.md tells how these were measured. */
+#define FO_LADDER_TOLERANCE_F32 0.001
+#define FO_LADDER_TOLERANCE_BF16 0.01
+#define FO_LADDER_TOLERANCE_FP8 0.02
 
 #endif

@@ -33,6 +33,7 @@ struct fo_run {
 	int clip_norm; /* 0 exact, 1 previous */
 	int schedule;
 	int64_t warmup;
+	int eval_packing; /* 0 as packing, else 1 + packing */
 	int64_t eval_every, eval_batches, ckpt_every, ckpt_keep, log_every;
 	int ckpt_async;                  /* 0 yes, 1 no */
 	int guard_nonfinite, guard_spike; /* enum fo_nonfinite, fo_spike */

@@ -247,6 +247,8 @@ static fo_status announce(struct fo_session *s)
 static fo_status load_eval_batches(struct fo_session *s)
 {
 	struct fo_batch_shape shape = fo_session_shape(s, &s->eval_program);
+	if (s->r->eval_packing)
+		shape.packing = (enum fo_packing)(s->r->eval_packing - 1);
 	struct fo_loader_state state = { .seed = FO_EVAL_SEED, .shard_checksum = s->corpus.val.checksum };
 	struct fo_loader *l;
 	int64_t T = s->eval_program.tokens, wait;

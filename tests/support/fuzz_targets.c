@@ -3,6 +3,7 @@
 #include "ckpt/ckpt.h"
 #include "data/data_int.h"
 #include "hw/profile.h"
+#include "ladder/plan_int.h"
 #include "program/run.h"
 #include "record/record.h"
 #include "report/run.h"
@@ -264,6 +265,40 @@ static void metered(const void *bytes, size_t n)
 	free(copy);
 }
 
+/* Rungs of people; what is accepted is kept as a plan that reads back. */
+static void rungs(const void *bytes, size_t n)
+{
+	struct fo_run r;
+	struct fo_opt_set base;
+	struct fo_str text = { 0 };
+	fo_opt_init(&base, fo_run_options, &r);
+	struct fo_ladder_plan p = { .base = &base, .dir = "x", .run_file = "", .version = "", .cpu = "", .threads = 1, .steps = 20, .rounds = 5 };
+	fo_err_clear();
+	fo_status st = fo_ladder_plan_text(&p, bytes, n, "fuzz");
+	if (st != FO_OK && !fo_err_text()[0])
+		abort();
+	if (st == FO_OK) {
+		struct fo_ladder l = { .dir = "x" };
+		fo_ladder_plan_json(&p, &text);
+		if (fo_ladder_plan_parse(&l, text.data, text.len, "fuzz") != FO_OK || l.rungs != p.rungs) {
+			fprintf(stderr, "a plan does not survive being kept: %s\n", fo_err_text());
+			abort();
+		}
+		fo_ladder_fini(&l);
+	}
+	fo_str_fini(&text);
+	fo_ladder_plan_fini(&p);
+	fo_opt_fini(&base);
+}
+
+static void plan(const void *bytes, size_t n)
+{
+	struct fo_ladder l = { .dir = "x" };
+	fo_err_clear();
+	explained(fo_ladder_plan_parse(&l, bytes, n, "fuzz"));
+	fo_ladder_fini(&l);
+}
+
 /* A file of any kind, read to its end twice: bad parts are errors, then left out. */
 static void text(const void *bytes, size_t n)
 {
@@ -379,6 +414,8 @@ const struct fuzz_target fuzz_target[] = {
 	{ "shard", shard },
 	{ "timeline", timeline },
 	{ "metered", metered },
+	{ "rungs", rungs },
+	{ "plan", plan },
 	{ "text", text },
 	{ "json_line", json_line },
 	{ "profile", profile },

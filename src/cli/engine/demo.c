@@ -10,11 +10,12 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct demo {
 	const char *text, *dir;
 	double minutes;
-	bool json;
+	bool json, ladder;
 };
 static const struct fo_opt rows[] = {
 	FO_OPT_TEXT(struct demo, text, "demo.text", "PATH", "",
@@ -23,6 +24,8 @@ static const struct fo_opt rows[] = {
 		    "run directory; empty: runs/demo, replaced when it is an earlier demo's"),
 	FO_OPT_REAL(struct demo, minutes, "demo.minutes", "X", "2", 0.1, 60, "minutes",
 		    "how long to train; preparing takes some seconds more"),
+	FO_OPT_BOOL(struct demo, ladder, "demo.ladder", "true",
+		    "then measure four rungs of a ladder on the same model; takes six tenths of --minutes more"),
 	FO_OPT_BOOL(struct demo, json, "demo.json", "false",
 		    "the result as JSON on standard output, progress on standard error"),
 	FO_OPT_END
@@ -321,7 +324,61 @@ static fo_status train_sized(const struct demo *in, struct fo_opt_set *s, struct
 	return st;
 }
 
-static fo_status run_demo(const struct demo *in, struct fo_arena *a, struct fo_train_result *result)
+/* ---- the ladder at the end ---- */
+
+#define LADDER_SHARE 0.6    /* of --minutes */
+#define LADDER_SECONDS 12.0 /* to begin twenty turns */
+#define LADDER_SLOWER 1.3   /* a step of a rung, on average, against one with everything on */
+enum { LADDER_RUNGS = 4 };
+
+static const char ladder_rungs[] =
+	"baseline:\n"
+	"  what: a document per row, layers made again in backward, every operation by itself\n"
+	"  data.packing: padded\n"
+	"  pass: {merge-qkv: no, merge-gate-up: no, fuse-loss: 0, fuse-elementwise: no, recompute: full, fused-optimizer: no, attention: eager}\n"
+	"packing:\n"
+	"  what: documents end to end in full rows\n"
+	"  data.packing: packed\n"
+	"keep:\n"
+	"  what: activations are kept for backward\n"
+	"  pass.recompute: none\n"
+	"fused:\n"
+	"  what: flash attention, merged products, fused elementwise work, loss and optimizer\n"
+	"  pass: {merge-qkv: yes, merge-gate-up: yes, fuse-loss: 512, fuse-elementwise: yes, fused-optimizer: yes, attention: flash}\n";
+
+/* The arguments of the command that follows. */
+static fo_status plan_ladder(const struct demo *in, const struct fo_run *r, const struct fo_train_result *result, struct fo_arena *a,
+			     char **argv)
+{
+	double step = (double)(SEQ * ROWS) / result->tokens_per_second, budget = in->minutes * 60 * LADDER_SHARE - LADDER_SECONDS;
+	int64_t steps = (int64_t)(budget / (LADDER_RUNGS * LADDER_SLOWER * step)) / 5 * 5;
+	char *rungs = fo_arena_printf(a, "%s/rungs.yaml", r->dir);
+	FO_TRY(fo_fs_write_atomic(rungs, ladder_rungs, sizeof ladder_rungs - 1));
+	*argv++ = "flatout";
+	*argv++ = "ladder";
+	*argv++ = fo_arena_printf(a, "%s/run.yaml", r->dir);
+	*argv++ = fo_arena_printf(a, "--rungs=%s", rungs);
+	*argv++ = fo_arena_printf(a, "--run.dir=%s/ladder", r->dir);
+	*argv++ = fo_arena_printf(a, "--data.path=%s/data", r->dir); /* shards are there */
+	*argv++ = fo_arena_printf(a, "--train.steps=%lld", (long long)(steps < 20 ? 20 : steps > 500 ? 500 : steps));
+	*argv = NULL;
+	return FO_OK;
+}
+
+/* Takes the place of this process: turns of a ladder are forked, and OpenMP has run here. Returns only when it cannot. */
+static fo_status begin_ladder(const struct demo *in, char **argv)
+{
+	fputc('\n', in->json ? stderr : stdout);
+	fflush(NULL);
+	if (ferror(stdout))
+		return FO_OK; /* main says that output was lost */
+	if (in->json)
+		dup2(STDERR_FILENO, STDOUT_FILENO);
+	execv("/proc/self/exe", argv);
+	return fo_fail(FO_EUNSUPPORTED, "cannot start the ladder: /proc/self/exe is not there");
+}
+
+static fo_status run_demo(const struct demo *in, struct fo_arena *a, struct fo_train_result *result, char **ladder)
 {
 	const char *text = in->text, *dir = *in->dir ? in->dir : "runs/demo";
 	struct fo_run r;
@@ -331,6 +388,8 @@ static fo_status run_demo(const struct demo *in, struct fo_arena *a, struct fo_t
 	FO_TRY(fresh_folder(a, dir));
 	base_run(&s, &r, text, dir);
 	fo_status st = train_sized(in, &s, &r, a, result);
+	if (st == FO_OK && in->ladder)
+		st = plan_ladder(in, &r, result, a, ladder);
 	fo_opt_fini(&s);
 	if (st == FO_OK && in->json) {
 		struct fo_str out = { 0 };
@@ -350,7 +409,10 @@ static fo_status run(int argc, char **argv)
 	fo_status st;
 	FO_TRY_OR(st, fo_cli_options(&fo_cmd_demo, &s, &in, &argc, argv), done);
 	FO_TRY_OR(st, fo_cli_no_more_args(&fo_cmd_demo, argc, argv, 0), done);
-	st = run_demo(&in, &a, &result);
+	char *ladder[16] = { NULL };
+	st = run_demo(&in, &a, &result, ladder);
+	if (st == FO_OK && *ladder)
+		st = begin_ladder(&in, ladder);
 done:
 	fo_train_result_fini(&result);
 	fo_arena_fini(&a);
@@ -361,14 +423,15 @@ done:
 const struct fo_command fo_cmd_demo = {
 	.name = "demo",
 	.group = "train",
-	.usage = "flatout demo [--text PATH] [--minutes X] [--dir PATH] [--json]",
+	.usage = "flatout demo [--text PATH] [--minutes X] [--dir PATH] [--no-ladder] [--json]",
 	.summary = "train a small model on real text here, in minutes",
 	.text = "Measures for five seconds what this machine can train, picks the largest of seven small Llamas that "
 		"still sees enough tokens "
 		"in the time given, trains a tokenizer and the model on the text, saves a checkpoint, prints a sample "
 		"and one screen of "
 		"figures: losses beside a bigram model's, tokens/s, MFU by each rule, where the time went, memory "
-		"planned and measured.\n",
+		"planned and measured. Then it measures what packing, kept activations and fused operations gain on this model: a ladder of four "
+		"rungs (flatout ladder), in DIR/ladder.\n",
 	.opts = rows,
 	.run = run,
 };

@@ -1,0 +1,26 @@
+/* What `flatout ladder` is in both builds: its options, and how a ladder is shown. */
+#ifndef FO_CLI_LADDER_H
+#define FO_CLI_LADDER_H
+
+#include "cli/cli.h"
+#include "ladder/ladder.h"
+
+struct fo_cli_ladder {
+	struct fo_run run;
+	const char *rungs;
+	int64_t rounds;
+	bool json, show;
+};
+/* Tables at 80 columns: time and gains, what else was measured, where the time went, what each rung changes. */
+void fo_cli_ladder_print(const struct fo_ladder *l, FILE *f);
+/* Writes DIR/ladder.json and DIR/ladder.html. */
+FO_CHECKED fo_status fo_cli_ladder_write(const struct fo_ladder *l);
+/* Reads DIR, writes both files and prints; FO_ENUMERIC when a rung's losses left those they are compared with, the failure of a
+ * rung when it was not memory that it lacked. */
+FO_CHECKED fo_status fo_cli_ladder_report(const char *dir, bool json);
+#ifndef FO_NO_ENGINE
+/* Runs what is missing (engine/ladder.c). */
+FO_CHECKED fo_status fo_cli_ladder_run(const struct fo_cli_ladder *in, struct fo_ladder_plan *p);
+#endif
+
+#endif

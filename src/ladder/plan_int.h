@@ -1,0 +1,23 @@
+/* Private to src/ladder: what the files that make, keep and read plans share. */
+#ifndef FO_LADDER_PLAN_INT_H
+#define FO_LADDER_PLAN_INT_H
+
+#include "ladder/ladder.h"
+
+#define FO_LADDER_PLAN_FILE "plan.json"
+#define FO_LADDER_FAILED_FILE "failed.txt" /* in a rung's directory: why its last turn failed */
+
+/* Value of an option in a rung (-1: in the base). */
+const char *fo_ladder_value(const struct fo_ladder_plan *p, int rung, const char *key);
+/* Fills what follows from name, from and change of rung i, whose predecessors are done. */
+void fo_ladder_plan_derive(struct fo_ladder_plan *p, int i);
+/* Every rung as a run, and steps against rounds; reports what `problems` holds so far, too. */
+FO_CHECKED fo_status fo_ladder_plan_check(const struct fo_ladder_plan *p, struct fo_opt_set *problems);
+/* plan.json as text. */
+void fo_ladder_plan_json(const struct fo_ladder_plan *p, struct fo_str *out);
+/* Fills the plan's part of l: rungs with names, changes, options, reference. FO_EFORMAT. */
+FO_CHECKED fo_status fo_ladder_plan_parse(struct fo_ladder *l, const char *text, size_t len, const char *where);
+/* src/ladder/judge.c: spreads, gains and checks of a ladder whose rungs are read. */
+void fo_ladder_judge(struct fo_ladder *l);
+
+#endif

@@ -1,0 +1,133 @@
+#!/bin/sh
+# flatout ladder: three rungs in five rounds, killed and gone on with, a rung that fails, files of rungs that are wrong.
+. "$(dirname "$0")/lib.sh"
+needs_engine
+make_text text
+
+cat >mine.yaml <<'END'
+plain:
+  pass: {merge-qkv: no, fuse-loss: 0}
+merged:
+  what: queries, keys and values from one product
+  pass.merge-qkv: yes
+loss:
+  from: plain
+  pass.fuse-loss: 16
+END
+base="$tiny --train.steps=20 --rungs=mine.yaml"
+
+# What a rung leaves behind: every step once, however many turns it took.
+whole() {
+	for rung in plain merged loss; do
+		[ "$(losses "$1/$rung" | sort -n -u | wc -l)" = 20 ] || wrong "rung '$rung' of '$1' has not 20 steps: $(losses "$1/$rung" | wc -l)"
+	done
+}
+
+run 0 ladder $base --run.dir=one
+cp out one.txt
+says "^plain " "^merged " "^loss " "measured .* 15 of 15 turns done" "baseline" "interval of level 93.8 %" "^merged .*--pass.merge-qkv=yes" "predicted "
+wide=$(LC_ALL=C.UTF-8 awk 'length($0) > 80' one.txt)
+[ -z "$wide" ] || wrong "wider than 80 columns: $wide"
+whole one
+valid one/ladder.json
+valid one/plan.json
+keys one/ladder.json schema model cpu threads steps rounds seed rungs name what from change options verdict gain estimate low high level predicted mfu \
+	mfu_causal mfu_document mfu_6n hfu median peak_flop_s padding quiet spans_share parts matmul planned_bytes measured_bytes losses check reference \
+	deviation tolerance held_out training round_tokens_per_second
+[ "$(grep -c '"event":"eval","step":20' one/merged/log.jsonl)" = 1 ] || wrong "no held-out loss at the end"
+# The first step of every turn is cold, one is metered: two of four count.
+[ "$(grep -c '"timed_steps": 10,' one/ladder.json)" = 3 ] || wrong "not ten timed steps: $(grep '"timed_steps"' one/ladder.json | tr '\n' ' ')"
+[ "$(grep -c '"metered_steps": 5,' one/ladder.json)" = 3 ] || wrong "not five metered steps: $(grep '"metered_steps"' one/ladder.json | tr '\n' ' ')"
+# The order is drawn anew in each round, by the seed.
+sed -n 's/^turn .*: round \([0-9]\), \([a-z]*\), .*/\1 \2/p' one.txt >order
+[ "$(wc -l <order)" = 15 ] || wrong "not fifteen turns: $(cat order)"
+[ "$(sed 's/ .*//' order | uniq -c | sed 's/ [0-9]*$//' | sort -u | tr -d ' ')" = 3 ] || wrong "rounds are not one after the other: $(cat order)"
+[ "$(sed 's/.* //' order | paste -d' ' - - - | sort -u | wc -l)" -gt 1 ] || wrong "every round has the same order"
+# A rung's losses are those of the run that its options make, and merging products changes roundings at most.
+losses one/merged | sort -n >merged
+run 0 train $tiny --train.steps=20 --eval.every=0 --run.dir=alone --pass.merge-qkv=yes --pass.fuse-loss=0 --checkpoint.every=0
+losses alone | sort -n >alone.txt
+same merged alone.txt
+
+# Shown again, nothing is run; the same command has nothing to do.
+run 0 ladder one --show
+sed -n '/^ladder /,$p' one.txt >then
+same out then
+run 0 ladder one --show --json
+valid out
+run 0 ladder $base --run.dir=one --json
+valid out
+[ "$(grep -c '^turn' err)" = 0 ] || wrong "a finished ladder runs turns"
+losses one/merged | sort -n >again
+same merged again
+
+# Killed at any moment and gone on with: the same losses.
+for lines in 2 9 14; do
+	rm -f kill.txt
+	"$bin" ladder $base --run.dir=two >kill.txt 2>err </dev/null &
+	pid=$!
+	wait_for_lines kill.txt "$lines" $pid
+	sleep 0.05
+	kill -KILL $pid 2>/dev/null
+	wait $pid 2>/dev/null
+done
+run 0 ladder $base --run.dir=two
+whole two
+for rung in plain merged loss; do
+	losses one/$rung | sort -n -u >then
+	losses two/$rung | sort -n -u >now
+	same then now
+done
+# Ctrl-C (SIGTERM to the ladder alone) saves and says how to go on.
+"$bin" ladder $base --run.dir=three >int.txt 2>err </dev/null &
+pid=$!
+wait_for_lines int.txt 4 $pid
+kill -TERM $pid
+code=0
+wait $pid || code=$?
+[ $code = 130 ] || wrong "an interrupted ladder ends with $code: $(tail -n 2 err)"
+grep -q "stopped in round" err && grep -q "the same command goes on" err || wrong "no word of how to go on: $(tail -n 3 err)"
+run 0 ladder $base --run.dir=three
+losses three/loss | sort -n -u >now
+losses one/loss | sort -n -u >then
+same then now
+
+# Another configuration in the same folder is refused by name.
+refused 2 "option optim.lr was" ladder $base --run.dir=one --optim.lr=1e-3
+refused 2 "steps was 20, is 40 now" ladder $base --run.dir=one --train.steps=40
+sed 's/fuse-loss: 16/fuse-loss: 8/' mine.yaml >other.yaml
+refused 2 "rung 3: options was" ladder $tiny --train.steps=20 --rungs=other.yaml --run.dir=one
+
+# A rung that cannot be trained fails; the others go on.
+cat >bad.yaml <<'END'
+plain:
+  pass.fuse-loss: 0
+huge:
+  program.file: nowhere.txt
+fine:
+  from: plain
+  pass.fuse-loss: 16
+END
+run 0 ladder $tiny --train.steps=20 --rungs=bad.yaml --run.dir=bad
+says "rung 'huge' failed and is left out: .*nowhere.txt" "^huge .*FAILED" "^fine .*not resolved\|^fine .*gain\|^fine .*LOSS"
+[ "$(losses bad/fine | sort -n -u | wc -l)" = 20 ] || wrong "a rung suffers from another's failure"
+grep -q '"verdict": "failed"' bad/ladder.json || wrong "the failure is not in ladder.json"
+# Losses that leave their reference's: exit 1.
+printf 'plain: {pass.fuse-loss: 0}\nfaster: {optim.lr: 0.1}\n' >left.yaml
+run 1 ladder $tiny --train.steps=20 --rungs=left.yaml --run.dir=left
+says "the losses of rung 'faster' left those of 'plain'" "LEFT"
+
+# Mistakes, all at once, each with its line.
+printf 'a:\n  pass.fuse-los: 3\nb:\n  from: c\n  train.rows: none\n  run.dir: x\n' >wrong.yaml
+run 2 ladder $tiny --train.steps=20 --rungs=wrong.yaml --run.dir=w
+says "wrong.yaml:2: unknown key 'pass.fuse-los'; nearest is 'pass.fuse-loss'" "wrong.yaml:4: rung 'b' starts from 'c'" "wrong.yaml:5:" \
+	"wrong.yaml:6: 'run.dir' is the same for all rungs"
+refused 3 "none.yaml" ladder $tiny --train.steps=20 --rungs=none.yaml --run.dir=w
+refused 2 "at least 20" ladder $tiny --train.steps=19 --run.dir=w
+refused 2 "rounds' must be" ladder $tiny --rounds=4 --run.dir=w
+refused 3 "plan.json" ladder w2 --show
+mkdir w2
+echo '{"schema": 9}' >w2/plan.json
+refused 2 "no plan of a ladder" ladder w2 --show
+[ ! -e w ] || wrong "a ladder that was refused left a folder"
+finish
