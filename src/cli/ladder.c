@@ -222,7 +222,9 @@ fo_status fo_cli_ladder_report(const char *dir, bool json)
 		fputs(s.data, stdout);
 		fo_str_fini(&s);
 	} else if (st == FO_OK) {
+		char shown[600];
 		fo_cli_ladder_print(&l, stdout);
+		printf("files      %s/ladder.json\n", fo_str_visible(shown, sizeof shown, dir));
 	}
 	if (st == FO_OK)
 		st = conclude(&l);

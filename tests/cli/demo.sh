@@ -26,11 +26,22 @@ awk '/"profile"/ { on = 1; next } on && /}/ { on = 0 } on { gsub(/,/, ""); s += 
 	wrong "the profile's parts do not sum to 1"
 says "^probe " "^loss " "^speed " "^saved " "^sample "
 [ "$(ls d/checkpoints | wc -l)" = 1 ] || wrong "not one checkpoint"
-# The last screen begins with the losses.
-awk '/^loss/ { on = 1 } on' screen >last
+# The screen of the training begins with the losses; the ladder's turns follow.
+awk '/^loss/ { on = 1 } /^turn/ { exit } on' screen >last
 wide=$(awk 'length($0) > 80' screen)
 [ -z "$wide" ] || wrong "wider than 80 columns: $wide"
 [ "$(wc -l <last)" -le 24 ] || wrong "the last screen has $(wc -l <last) lines, at most 24 fit"
+
+# The ladder at the end: four rungs on the same model and the same shards.
+says "^ladder " "^baseline " "^packing " "^keep " "^fused " "measured .* 20 of 20 turns done" "d/ladder/ladder.json"
+[ "$(sed -n 's/^ *"verdict": //p' d/ladder/ladder.json | wc -l)" = 4 ] || wrong "not four rungs"
+[ ! -e d/ladder/data ] || wrong "the ladder has made shards of its own"
+run 0 ladder d/ladder --show
+says "^fused "
+# Without it: only the training. An earlier demo's folder is replaced, ladder and all.
+run 0 demo --text=text --dir=d --minutes=0.1 --no-ladder
+[ ! -e d/ladder ] || wrong "an earlier demo's ladder is still there"
+! grep -q "^turn" out || wrong "--no-ladder runs a ladder"
 
 # A folder that is not a demo's stays.
 mkdir mine
