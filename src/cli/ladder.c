@@ -193,6 +193,10 @@ fo_status fo_cli_ladder_write(const struct fo_ladder *l)
 	struct fo_str s = { 0 };
 	fo_ladder_json(l, &s);
 	fo_status st = fo_fs_write_atomic(fo_arena_printf(&a, "%s/ladder.json", l->dir), s.data, s.len);
+	s.len = 0;
+	fo_ladder_html(l, &s);
+	if (st == FO_OK)
+		st = fo_fs_write_atomic(fo_arena_printf(&a, "%s/ladder.html", l->dir), s.data, s.len);
 	fo_str_fini(&s);
 	fo_arena_fini(&a);
 	return st;
@@ -224,7 +228,7 @@ fo_status fo_cli_ladder_report(const char *dir, bool json)
 	} else if (st == FO_OK) {
 		char shown[600];
 		fo_cli_ladder_print(&l, stdout);
-		printf("files      %s/ladder.json\n", fo_str_visible(shown, sizeof shown, dir));
+		printf("pictures   %s/ladder.html\n", fo_str_visible(shown, sizeof shown, dir));
 	}
 	if (st == FO_OK)
 		st = conclude(&l);

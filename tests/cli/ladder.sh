@@ -31,6 +31,7 @@ wide=$(LC_ALL=C.UTF-8 awk 'length($0) > 80' one.txt)
 whole one
 valid one/ladder.json
 valid one/plan.json
+grep -q '<svg' one/ladder.html && grep -q 'merged' one/ladder.html || wrong "ladder.html shows nothing"
 keys one/ladder.json schema model cpu threads steps rounds seed rungs name what from change options verdict gain estimate low high level predicted mfu \
 	mfu_causal mfu_document mfu_6n hfu median peak_flop_s padding quiet spans_share parts matmul planned_bytes measured_bytes losses check reference \
 	deviation tolerance held_out training round_tokens_per_second
