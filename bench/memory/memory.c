@@ -123,7 +123,7 @@ static fo_status run_operation(const struct bench *b, const struct fo_program *p
 	struct fo_work w;
 	struct fo_work_data d = { 0 };
 	int64_t dim[2] = { 0, 0 };
-	fo_work_of_op(&w, b->isa, p, o, b->threads);
+	fo_work_of_op(&w, b->isa, p, o, UINT32_MAX, b->threads);
 	fo_work_data_need(&d, &w);
 	FO_TRY(fo_work_data_new(&d));
 	fo_work_bind(&w, &d, 1);

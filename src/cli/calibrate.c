@@ -4,7 +4,12 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "hw/profile.h"
+#include "pass/pass.h"
+#include "program/run.h"
+#include "record/record.h"
 #include "report/roofline.h"
+#include "sim/compare.h"
+#include "sim/sim.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -12,26 +17,29 @@
 #include <unistd.h>
 
 struct calibrate {
-	int64_t threads;
-	double seconds;
+	struct fo_run run; /* run.threads: measure 1 thread and this many */
+	double seconds, documents;
 	bool quick, show, all, json;
-	const char *out, *svg;
+	const char *out, *svg, *of;
 };
 
-static const struct fo_opt rows[] = {
-	FO_OPT_INT(struct calibrate, threads, "calibrate.threads", "N", "0", 0, 4096, "threads",
-		   "measure 1 thread and this many; 0: all that the process may use"),
-	FO_OPT_REAL(struct calibrate, seconds, "calibrate.seconds", "S", "0", 0, 86400, "s",
-		    "how long to measure; 0: 60 s, with --quick 10 s"),
-	FO_OPT_BOOL(struct calibrate, quick, "calibrate.quick", "false", "fewer shapes"),
-	FO_OPT_TEXT(struct calibrate, out, "calibrate.out", "FILE", NULL,
+static const struct fo_opt extra[] = {
+	FO_OPT_REAL(struct calibrate, seconds, "cli.seconds", "S", "0", 0, 86400, "s",
+		    "how long to measure; 0: 120 s, with --quick 10 s; of a run what it takes, at least 60 s"),
+	FO_OPT_REAL(struct calibrate, documents, "cli.documents", "N", "0", 0, 1e9, "tokens",
+		    "of a run: attention in documents of this mean length too; 0: in unbroken rows alone"),
+	FO_OPT_TEXT(struct calibrate, of, "cli.for", "RUN", "", "the operations of this run folder, with its threads and documents"),
+	FO_OPT_BOOL(struct calibrate, quick, "cli.quick", "false", "fewer shapes"),
+	FO_OPT_TEXT(struct calibrate, out, "cli.out", "FILE", NULL,
 		    "write the profile to FILE instead of the user's cache"),
-	FO_OPT_BOOL(struct calibrate, show, "calibrate.show", "false", "show a profile; measure nothing"),
-	FO_OPT_BOOL(struct calibrate, all, "calibrate.all", "false", "list every shape, not only a line per kind"),
-	FO_OPT_TEXT(struct calibrate, svg, "calibrate.svg", "FILE", NULL, "also write the picture as SVG"),
-	FO_OPT_BOOL(struct calibrate, json, "calibrate.json", "false", "the profile as JSON on standard output"),
+	FO_OPT_BOOL(struct calibrate, show, "cli.show", "false", "show a profile; measure nothing"),
+	FO_OPT_BOOL(struct calibrate, all, "cli.all", "false", "list every shape, not only a line per kind"),
+	FO_OPT_TEXT(struct calibrate, svg, "cli.svg", "FILE", NULL, "also write the picture as SVG"),
+	FO_OPT_BOOL(struct calibrate, json, "cli.json", "false", "the profile as JSON on standard output"),
 	FO_OPT_END
 };
+static struct fo_opt rows[FO_RUN_ROWS_MAX];
+__attribute__((constructor)) static void make_rows(void) { fo_run_options_with(rows, extra); }
 
 /* ---- what is shown ---- */
 
@@ -306,35 +314,74 @@ static fo_status show_file(const struct calibrate *in, const char *path)
 }
 
 #ifdef FO_NO_ENGINE
-static fo_status fo_cli_calibrate(const char *path, int threads, double seconds, bool quick, bool json)
+static fo_status fo_cli_calibrate(const char *path, const struct fo_cli_calibration *c)
 {
-	(void)path, (void)threads, (void)seconds, (void)quick, (void)json;
+	(void)path, (void)c;
 	return fo_hint(fo_fail(FO_EUNSUPPORTED, "this build has no kernels to measure"),
 		       "'flatout calibrate --show FILE' shows a profile; build with -DFLATOUT_ENGINE=ON to measure");
 }
 #endif
 
-static fo_status act(const struct calibrate *in, const char *file)
+static fo_status measure_run(const struct calibrate *in, const char *path, struct fo_cli_calibration c)
+{
+	struct fo_program p;
+	FO_TRY(fo_pass_build_run(&p, &in->run));
+	c.program = &p;
+	c.pairs = in->documents > 0 ? (double)p.run.rows * fo_sim_pairs(p.run.seq, in->documents) : -1;
+	fo_status st = fo_cli_calibrate(path, &c);
+	fo_program_fini(&p);
+	return st;
+}
+
+static fo_status measure_folder(const struct calibrate *in, const char *path, struct fo_cli_calibration c)
+{
+	struct fo_record r;
+	FO_TRY(fo_record_open(&r, in->of, FO_RECORD_WITH_PROGRAM));
+	const struct fo_record_start *start = fo_record_last_start(&r);
+	fo_status st = FO_OK;
+	if (r.file[FO_RECORD_PROGRAM].state != FO_RECORD_WHOLE) {
+		st = fo_fail(FO_EFORMAT, "'%s' has no program.txt that can be read: nothing tells what it ran", in->of);
+	} else {
+		if (!c.threads && start && start->threads > 0)
+			c.threads = (int)start->threads;
+		c.program = &r.program;
+		c.pairs = in->documents > 0 ? (double)r.program.run.rows * fo_sim_pairs(r.program.run.seq, in->documents) : fo_sim_load_of_run(&r).pairs;
+		st = fo_cli_calibrate(path, &c);
+	}
+	fo_record_fini(&r);
+	return st;
+}
+
+/* A run file, or a flag of a run other than its threads, asks for that run's operations. */
+static bool names_run(const struct fo_opt_set *s, bool file)
+{
+	for (int i = 0; !file && i < fo_opt_count(fo_run_options); i++)
+		if (s->origin[i].from == FO_ORIGIN_FLAG && strcmp(s->rows[i].key, "run.threads"))
+			return true;
+	return file;
+}
+
+static fo_status act(const struct calibrate *in, const struct fo_opt_set *s, const char *file)
 {
 	struct fo_arena a = { 0 };
 	char cpu[80];
 	fo_status st;
 	fo_cpu_name(cpu, sizeof cpu);
 	const char *kept = fo_limits_path(&a, cpu);
-	if (file && !in->show) {
-		st = fo_hint(fo_fail(FO_EARG, "unexpected argument '%s': a profile is named only to be shown", file),
-			     "'flatout calibrate --show FILE' shows it; '--out FILE' writes one");
-	} else if (in->show) {
+	if (in->show) {
 		st = show_file(in, file ? file : kept);
 		if (st == FO_EIO && !file)
 			fo_hint(st, "'flatout calibrate' measures this machine and writes that file");
 	} else {
 		const char *path = in->out ? in->out : kept;
-		st = fo_cli_calibrate(path, (int)in->threads,
-				      in->seconds > 0 ? in->seconds
-				      : in->quick     ? 10
-						      : 60,
-				      in->quick, in->json);
+		bool run = names_run(s, file != NULL), folder = *in->of;
+		struct fo_cli_calibration c = { .threads = (int)in->run.threads, .quick = in->quick, .live = !in->json };
+		c.seconds = in->seconds > 0 || run || folder ? in->seconds : in->quick ? 10 : 120;
+		if (run && folder)
+			st = fo_hint(fo_fail(FO_EARG, "--for=%s says which run: a run file or options of one would say it twice", in->of),
+				     "leave one of them out");
+		else
+			st = folder ? measure_folder(in, path, c) : run ? measure_run(in, path, c) : fo_cli_calibrate(path, &c);
 		if (st == FO_OK)
 			st = show_file(in, path);
 		if (st == FO_OK && !in->json)
@@ -349,9 +396,13 @@ static fo_status run(int argc, char **argv)
 	struct calibrate in;
 	struct fo_opt_set s;
 	fo_status st;
-	FO_TRY_OR(st, fo_cli_options(&fo_cmd_calibrate, &s, &in, &argc, argv), done);
+	fo_cli_options_read(&fo_cmd_calibrate, &s, &in, &argc, argv);
+	/* --show FILE names a profile, no run. */
+	if (argc > 1 && !in.show)
+		FO_TRY_OR(st, fo_cli_options_yaml(&fo_cmd_calibrate, &s, argv[1]), done);
+	FO_TRY_OR(st, fo_cli_options_finish(&fo_cmd_calibrate, &s), done);
 	FO_TRY_OR(st, fo_cli_no_more_args(&fo_cmd_calibrate, argc, argv, 1), done);
-	st = act(&in, argc > 1 ? argv[1] : NULL);
+	st = act(&in, &s, argc > 1 ? argv[1] : NULL);
 done:
 	fo_opt_fini(&s);
 	return st;
@@ -361,16 +412,22 @@ const struct fo_command fo_cmd_calibrate = {
 	.name = "calibrate",
 	.group = "measure",
 	.usage = "flatout calibrate [--threads N] [--seconds S] [--quick] [--out FILE] [--svg FILE] [--all] [--json]\n"
+		 "flatout calibrate run.yaml [--KEY=VALUE ...] [--documents N] [--seconds S] [--out FILE] [--json]\n"
+		 "flatout calibrate --for RUN [--threads N] [--seconds S] [--out FILE] [--json]\n"
 		 "flatout calibrate --show [FILE] [--svg FILE] [--all] [--json]",
 	.summary = "what this machine reaches: peaks, products, attention, memory",
 	.text = "Measures the kernels of training by shape, memory by threads and the executor's own cost, each run\n"
 		"between two bursts of known work that tell whether the machine was quiet. Figures are medians of\n"
 		"quiet runs and of all. The profile stays in the user's cache; 'train' takes its peak from there.\n"
+		"With a run file (or options of one) it measures the operations of that run instead, as they come in its\n"
+		"step, and adds them to the profile: 'predict' then goes by these.\n"
 		"\n"
 		"  flatout calibrate\n"
 		"  flatout calibrate --quick --svg roofline.svg\n"
+		"  flatout calibrate run.yaml && flatout predict run.yaml\n"
 		"  flatout calibrate --show\n"
 		"  flatout calibrate --show other-machine.json --all",
 	.opts = rows,
+	.own = extra,
 	.run = run,
 };

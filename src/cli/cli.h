@@ -31,8 +31,18 @@ extern const struct fo_command fo_cmd_verify, fo_cmd_train, fo_cmd_demo, fo_cmd_
 #define FO_SPIN_TRAINING "30000"
 #define FO_SPIN_NONE "0" /* where nobody waits for speed: more threads than processors, as the self-check has, sleep at once */
 void fo_cli_tune_threads(char **argv, const char *turns);
-/* Measures this machine and writes the profile (engine/calibrate.c); progress on standard error. threads 0: all. */
-FO_CHECKED fo_status fo_cli_calibrate(const char *path, int threads, double seconds, bool quick, bool json);
+#endif
+struct fo_program;
+struct fo_cli_calibration {
+	int threads;                      /* 0: all */
+	double seconds;                   /* 0: as long as it takes */
+	bool quick, live;                 /* live: progress may be drawn */
+	const struct fo_program *program; /* NULL: shapes in general; else what this run needs, with attention of these pairs */
+	double pairs;                     /* per micro-batch; < 0: unbroken rows */
+};
+#ifndef FO_NO_ENGINE
+/* Measures this machine and writes the profile (engine/calibrate.c); progress on standard error. */
+FO_CHECKED fo_status fo_cli_calibrate(const char *path, const struct fo_cli_calibration *c);
 #endif
 
 /* The command whose --help lists the options of a run; the others that take a run refer to it. */
@@ -54,6 +64,8 @@ FO_CHECKED fo_status fo_cli_options(const struct fo_command *c, struct fo_opt_se
  * argv), and the mistakes of file, environment and flags are reported together. */
 FO_CHECKED fo_status fo_cli_options_file(const struct fo_command *c, struct fo_opt_set *s, void *target, int *argc,
 					 char **argv);
+/* Reads a run file only, between fo_cli_options_read and fo_cli_options_finish. */
+FO_CHECKED fo_status fo_cli_options_yaml(const struct fo_command *c, struct fo_opt_set *s, const char *path);
 /* FO_EARG naming the first argument too many, when there are more than `most` positional arguments behind argv[0]. */
 FO_CHECKED fo_status fo_cli_no_more_args(const struct fo_command *c, int argc, char **argv, int most);
 

@@ -48,23 +48,27 @@ static bool is_program(const char *path)
 	return yes;
 }
 
+fo_status fo_cli_options_yaml(const struct fo_command *c, struct fo_opt_set *s, const char *path)
+{
+	if (is_program(path)) {
+		char shown[256];
+		fo_str_visible(shown, sizeof shown, path);
+		fo_fail(FO_EARG, "'%s' is a step program, not a run file", shown);
+		return fo_hint(FO_EARG, "flatout %s --program.file=%s reads it", c->name, shown);
+	}
+	s->rows = fo_run_options;
+	fo_status st = fo_opt_read_yaml(s, path);
+	s->rows = c->opts;
+	return st;
+}
+
 fo_status fo_cli_options_file(const struct fo_command *c, struct fo_opt_set *s, void *target, int *argc, char **argv)
 {
 	fo_cli_options_read(c, s, target, argc, argv);
 	/* The file comes last only because a flag may stand in front of its name: precedence does not follow this
 	 * order. */
-	if (*argc > 1 && is_program(argv[1])) {
-		char shown[256];
-		fo_str_visible(shown, sizeof shown, argv[1]);
-		fo_fail(FO_EARG, "'%s' is a step program, not a run file", shown);
-		return fo_hint(FO_EARG, "flatout %s --program.file=%s reads it", c->name, shown);
-	}
-	if (*argc > 1) {
-		s->rows = fo_run_options;
-		fo_status st = fo_opt_read_yaml(s, argv[1]);
-		s->rows = c->opts;
-		FO_TRY(st);
-	}
+	if (*argc > 1)
+		FO_TRY(fo_cli_options_yaml(c, s, argv[1]));
 	return fo_cli_options_finish(c, s);
 }
 

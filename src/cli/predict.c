@@ -4,6 +4,7 @@
 #include "base/fs.h"
 #include "pass/pass.h"
 #include "program/run.h"
+#include "record/record.h"
 #include "sim/compare.h"
 #include "sim/sim.h"
 
@@ -33,13 +34,17 @@ struct report {
 	struct predict in;
 	struct fo_limits limits;
 	struct fo_rates rates;
-	struct fo_program program;
-	struct fo_unrolled u;
+	struct fo_program own; /* of the run file; with --compare the record's */
+	struct fo_unrolled own_u;
+	const struct fo_program *program;
+	const struct fo_unrolled *u;
 	struct fo_sim sim;
 	struct fo_sim_table table;
 	const struct fo_limits_peak *peak; /* NULL: this type was not measured with so many threads */
-	double pairs;                      /* per micro-batch; < 0: unbroken rows */
-	const char *source;                /* of what is compared with; NULL: nothing is */
+	struct fo_sim_load load;           /* tokens NaN: all of a step */
+	struct fo_record record;           /* with --compare: of that run */
+	bool compared, metered;            /* with metered steps, else with the timeline */
+	double quiet_share;                /* of the metered time, from operations that were ever quiet */
 };
 
 /* ---- what is predicted ---- */
@@ -53,59 +58,75 @@ static fo_status load_profile(struct report *r)
 		return fo_hint(fo_fail(FO_EUNSUPPORTED, "this machine has not been measured: there is no profile '%s'", path),
 			       "'flatout calibrate' makes one; --profile=FILE takes another machine's");
 	FO_TRY(fo_limits_read(path, &r->limits));
-	int most = fo_rates_threads(&r->limits);
-	return fo_rates_init(&r->rates, &r->limits, r->in.run.threads ? (int)r->in.run.threads : most ? most : 1);
+	int64_t threads = r->in.run.threads;
+	if (!threads && *r->in.compare)
+		threads = fo_record_last_start(&r->record) ? fo_record_last_start(&r->record)->threads : r->record.threads;
+	if (threads < 1)
+		threads = fo_rates_threads(&r->limits);
+	return fo_rates_init(&r->rates, &r->limits, threads < 1 ? 1 : (int)threads);
 }
 
-static fo_status read_program(struct report *r, const char *path)
+/* Of a run folder, whatever else of it is damaged, the program. */
+static fo_status open_record(struct report *r)
 {
-	char *text;
-	size_t len;
-	FO_TRY(fo_fs_read(&r->arena, path, (size_t)256 << 20, &text, &len));
-	return fo_program_parse(&r->program, text, len, path);
+	struct fo_record record;
+	FO_TRY(fo_record_open(&record, r->in.compare, FO_RECORD_WITH_PROGRAM | FO_RECORD_WITH_TIMELINE | FO_RECORD_WITH_METERED));
+	r->record = record;
+	const struct fo_record_file *f = &r->record.file[FO_RECORD_PROGRAM];
+	if (f->state == FO_RECORD_WHOLE)
+		return FO_OK;
+	return f->state == FO_RECORD_ABSENT ? fo_fail(FO_EFORMAT, "'%s' has no program.txt: nothing tells what it ran", r->in.compare)
+					    : fo_fail(FO_EFORMAT, "%s", f->why);
+}
+
+/* Metered steps say what a quiet machine takes; the timeline what this one took. */
+static fo_status compare(struct report *r)
+{
+	const struct fo_record_file *metered = &r->record.file[FO_RECORD_METERED], *timeline = &r->record.file[FO_RECORD_TIMELINE];
+	if (metered->state == FO_RECORD_WHOLE && r->record.metered.n) {
+		struct fo_burst best = { 0 };
+		struct fo_composed c;
+		fo_metered_best(&r->record.metered, &best);
+		FO_TRY(fo_compose(&c, &r->record.metered, r->program, r->u, &best));
+		fo_sim_table_composed(&r->table, &c);
+		r->quiet_share = c.quiet_share;
+		r->compared = r->metered = true;
+		fo_composed_fini(&c);
+		return FO_OK;
+	}
+	if (timeline->state != FO_RECORD_WHOLE)
+		return timeline->state == FO_RECORD_ABSENT
+			       ? fo_fail(FO_EARG, "'%s' has neither metered steps nor a timeline: nothing to compare with", r->in.compare)
+			       : fo_fail(FO_EFORMAT, "%s", timeline->why);
+	FO_TRY(fo_sim_table_timeline(&r->table, r->program, &r->record.timeline, timeline->path));
+	r->compared = true;
+	return FO_OK;
 }
 
 static fo_status load_program(struct report *r)
 {
-	const struct fo_run *run = &r->in.run;
-	struct fo_model m;
-	struct fo_choice c;
-	if (*r->in.compare)
-		return read_program(r, fo_arena_printf(&r->arena, "%s/program.txt", r->in.compare));
-	if (*run->program_file)
-		return read_program(r, run->program_file);
-	FO_TRY(fo_run_model(run, &m));
-	FO_TRY(fo_pass_choose_run(run, &m, run->memory_budget ? run->memory_budget : run->memory_limit, 0, &c));
-	return fo_pass_build(&r->program, &m, &c.run);
-}
-
-static fo_status compare(struct report *r)
-{
-	struct fo_timeline_file f;
-	const char *path = fo_arena_printf(&r->arena, "%s/timeline.fot", r->in.compare);
-	FO_TRY(fo_timeline_read(&f, path));
-	fo_status st = fo_sim_table_timeline(&r->table, &r->program, &f, path);
-	fo_timeline_fini(&f.t);
-	r->source = "the timeline, all spans";
-	return st;
-}
-
-static fo_status simulate(struct report *r)
-{
-	const struct fo_program *p = &r->program;
-	FO_TRY(fo_unroll(p, &r->u));
-	fo_plan(p, &r->u);
-	fo_prune_waits(p, &r->u);
-	fo_sim_step(&r->sim, p, &r->u, &r->rates, r->pairs);
-	fo_sim_table_init(&r->table, &r->sim, p, &r->u);
-	return *r->in.compare ? compare(r) : FO_OK;
+	if (*r->in.compare) {
+		r->program = &r->record.program;
+		r->u = &r->record.unrolled;
+		r->load = fo_sim_load_of_run(&r->record);
+	} else {
+		FO_TRY(fo_pass_build_run(&r->own, &r->in.run));
+		r->program = &r->own;
+		r->u = &r->own_u;
+		FO_TRY(fo_unroll(r->program, &r->own_u));
+		fo_plan(r->program, &r->own_u);
+		r->load = (struct fo_sim_load){ -1, NAN, NAN };
+	}
+	if (r->in.documents > 0)
+		r->load.pairs = (double)r->program->run.rows * fo_sim_pairs(r->program->run.seq, r->in.documents);
+	return FO_OK;
 }
 
 static fo_status write_timeline(const struct report *r)
 {
 	struct fo_timeline t;
-	FO_TRY(fo_sim_timeline(&r->sim, &r->program, &r->u, &t));
-	fo_status st = fo_timeline_write(&t, &r->program, r->in.timeline);
+	FO_TRY(fo_sim_timeline(&r->sim, r->program, r->u, &t));
+	fo_status st = fo_timeline_write(&t, r->program, r->in.timeline);
 	fo_timeline_fini(&t);
 	return st;
 }
@@ -120,37 +141,45 @@ static const char *seconds(char buf[32], double s)
 	return buf;
 }
 
-static double tokens(const struct report *r) { return (double)r->program.tokens * (double)r->program.run.micro_batches; }
+/* Of a step: without padding where that is known. */
+static double tokens(const struct report *r)
+{
+	return isnan(r->load.tokens) ? (double)r->program->tokens * (double)r->program->run.micro_batches : r->load.tokens;
+}
 
 static struct fo_mfu mfu(const struct report *r)
 {
-	const struct fo_program *p = &r->program;
-	double s = (double)p->run.seq, pairs = r->pairs >= 0 ? r->pairs : (double)p->run.rows * s * (s + 1) / 2;
+	const struct fo_program *p = r->program;
+	double s = (double)p->run.seq, pairs = r->load.pairs >= 0 ? r->load.pairs : (double)p->run.rows * s * (s + 1) / 2;
 	return fo_mfu_of_step(p, tokens(r), pairs * (double)p->run.micro_batches, r->sim.step_s, r->peak ? r->peak->best_flop_s : NAN);
 }
 
 /* Of the compute lane's kernels. */
-static double share(const struct report *r, enum fo_sure s)
+static double share_of(const struct report *r, double part_s)
 {
 	double all = 0;
 	for (int i = 0; i < FO_SURE_COUNT; i++)
 		all += r->sim.sure_s[i];
-	return all > 0 ? r->sim.sure_s[s] / all : 0;
+	return all > 0 ? part_s / all : 0;
 }
+static double share(const struct report *r, enum fo_sure s) { return share_of(r, r->sim.sure_s[s]); }
 
 static void print_sure(const struct report *r, const char *lead)
 {
 	fo_cli_put(stdout, "sure     ", lead, "%.0f %% of the time is of operations that were measured as they are, %.0f %% interpolated, %.0f %% guessed",
 		   100 * share(r, FO_SURE_EXACT), 100 * share(r, FO_SURE_NEAR), 100 * share(r, FO_SURE_GUESS));
 	if (share(r, FO_SURE_GUESS) > 0.05)
-		fo_cli_put(stdout, lead, lead, "nothing near to some of this was measured: 'flatout calibrate' measures shapes");
+		fo_cli_put(stdout, lead, lead, "nothing near to some of this was measured: 'flatout calibrate RUN.YAML' measures what a run needs");
+	if (share_of(r, r->sim.busy_s) > 0.05)
+		fo_cli_put(stdout, lead, lead, "%.0f %% comes from rows without one quiet span: the machine was busy when it was calibrated",
+			   100 * share_of(r, r->sim.busy_s));
 	if (r->sim.unknown)
 		fo_cli_put(stdout, lead, lead, "%d operations of a step are not in it at all: nothing is known of them", r->sim.unknown);
 }
 
 static void print_head(const struct report *r)
 {
-	const struct fo_program *p = &r->program;
+	const struct fo_program *p = r->program;
 	const char *lead = "         ";
 	char a[32], b[32], c[32], shown[400];
 	struct fo_mfu f = mfu(r);
@@ -159,7 +188,11 @@ static void print_head(const struct report *r)
 		   fo_cli_plural(p->run.rows, "row", "rows"), (long long)p->run.seq, fo_numerics_name[p->run.precision]);
 	fo_cli_put(stdout, "machine  ", lead, "%s, %d %s, calibrated %s", fo_str_visible(shown, sizeof shown, r->limits.cpu), r->rates.threads,
 		   fo_cli_plural(r->rates.threads, "thread", "threads"), r->limits.date);
-	fo_cli_put(stdout, "step     ", lead, "%s, %s", seconds(a, r->sim.step_s), fo_str_si(b, tokens(r) / r->sim.step_s, "tok/s"));
+	if (isnan(r->load.loss_tokens))
+		fo_cli_put(stdout, "step     ", lead, "%s, %s", seconds(a, r->sim.step_s), fo_str_si(b, tokens(r) / r->sim.step_s, "tok/s"));
+	else
+		fo_cli_put(stdout, "step     ", lead, "%s, %s, %s with loss as in that run", seconds(a, r->sim.step_s),
+			   fo_str_si(b, tokens(r) / r->sim.step_s, "tok/s"), fo_str_si(c, r->load.loss_tokens / r->sim.step_s, "tok/s"));
 	if (r->peak)
 		fo_cli_put(stdout, "MFU      ", lead, "%.1f %% mfu, %.1f %% mfu_causal, %.1f %% mfu_document, %.1f %% mfu_6n, HFU %.1f %%, of %s/s (%s)",
 			   100 * f.mfu, 100 * f.mfu_causal, 100 * f.mfu_document, 100 * f.mfu_6n, 100 * f.hfu,
@@ -168,8 +201,8 @@ static void print_head(const struct report *r)
 		fo_cli_put(stdout, "MFU      ", lead, "not known: the profile has no peak of this type with %d %s", r->rates.threads,
 			   fo_cli_plural(r->rates.threads, "thread", "threads"));
 	fo_cli_put(stdout, "memory   ", lead, "%s: activations and gradients %s, weights and optimizer state %s",
-		   fo_str_bytes(a, (double)(r->u.arena_bytes + r->u.persistent_bytes)), fo_str_bytes(b, (double)r->u.arena_bytes),
-		   fo_str_bytes(c, (double)r->u.persistent_bytes));
+		   fo_str_bytes(a, (double)(r->u->arena_bytes + r->u->persistent_bytes)), fo_str_bytes(b, (double)r->u->arena_bytes),
+		   fo_str_bytes(c, (double)r->u->persistent_bytes));
 	print_sure(r, lead);
 }
 
@@ -190,7 +223,7 @@ static void print_parts(const struct report *r)
 
 static const char *op_text(struct fo_arena *a, const struct report *r, const struct fo_sim_line *l)
 {
-	const struct fo_block *b = &r->program.block[l->block];
+	const struct fo_block *b = &r->program->block[l->block];
 	const struct fo_op *o = &b->op[l->op];
 	return fo_arena_printf(a, "%s %s.%s", b->name, fo_op_info(o->kind)->name, fo_phase_name[o->phase]);
 }
@@ -203,15 +236,15 @@ static void print_lines(const struct report *r)
 	struct fo_table t;
 	char a[32], b[32];
 	printf("\n");
-	fo_table_init(&t, r->source ? "lrrrrl" : "lrrrl");
-	if (r->source)
+	fo_table_init(&t, r->compared ? "lrrrrl" : "lrrrl");
+	if (r->compared)
 		fo_table_row(&t, "where it is off most", "times", "measured", "predicted", "off", "");
 	else
 		fo_table_row(&t, "operations", "times", "predicted", "of step", "");
 	for (int i = 0; i < x->lines && (r->in.all || i < SHOWN); i++) {
 		const struct fo_sim_line *l = &x->line[i];
 		const char *count = fo_arena_printf(&t.arena, "%d", l->times), *sure = l->sure == FO_SURE_EXACT ? "" : fo_sure_name[l->sure];
-		if (r->source)
+		if (r->compared)
 			fo_table_row(&t, op_text(&t.arena, r, l), count, isnan(l->measured_s) ? "-" : seconds(a, l->measured_s),
 				     seconds(b, l->predicted_s),
 				     isnan(l->measured_s) ? "-" : fo_arena_printf(&t.arena, "%+.1f %%", 100 * (l->predicted_s - l->measured_s) / x->measured_s),
@@ -229,9 +262,14 @@ static void print_compare(const struct report *r)
 	char a[32], b[32];
 	const struct fo_sim_table *x = &r->table;
 	printf("\n");
-	fo_cli_put(stdout, "compared ", "         ", "a step's operations took %s (%s: medians of %d %s), predicted %s: %+.1f %%",
-		   seconds(a, x->measured_s), r->source, x->steps, fo_cli_plural(x->steps, "step", "steps"), seconds(b, x->predicted_s),
-		   100 * (x->predicted_s / x->measured_s - 1));
+	fo_cli_put(stdout, "compared ", "         ", "a step's operations took %s (%d %s), predicted %s: %+.1f %%", seconds(a, x->measured_s), x->steps,
+		   fo_cli_plural(x->steps, r->metered ? "metered step" : "step of the timeline", r->metered ? "metered steps" : "steps of the timeline"),
+		   seconds(b, x->predicted_s), 100 * (x->predicted_s / x->measured_s - 1));
+	if (r->metered)
+		fo_cli_put(stdout, "         ", "         ", "each at the median of its quiet spans: %.0f %% of the time is of operations that had one",
+			   100 * r->quiet_share);
+	else
+		fo_cli_put(stdout, "         ", "         ", "all spans, whatever else ran; train.metered-every=N tells quiet ones apart");
 	print_lines(r);
 	printf("\n");
 	fo_cli_put(stdout, "", "", "off: predicted less measured, as a share of the measured step.");
@@ -242,14 +280,14 @@ static void json_lines(struct fo_json *j, const struct report *r)
 	fo_json_array(j, "operations");
 	for (int i = 0; i < r->table.lines; i++) {
 		const struct fo_sim_line *l = &r->table.line[i];
-		const struct fo_op *o = &r->program.block[l->block].op[l->op];
+		const struct fo_op *o = &r->program->block[l->block].op[l->op];
 		fo_json_object(j, NULL);
-		fo_json_text(j, "block", r->program.block[l->block].name);
+		fo_json_text(j, "block", r->program->block[l->block].name);
 		fo_json_text(j, "kind", fo_op_info(o->kind)->name);
 		fo_json_text(j, "phase", fo_phase_name[o->phase]);
 		fo_json_int(j, "times", l->times);
 		fo_json_real(j, "predicted_seconds", l->predicted_s);
-		if (r->source)
+		if (r->compared)
 			fo_json_real(j, "measured_seconds", l->measured_s);
 		fo_json_text(j, "sure", fo_sure_name[l->sure]);
 		fo_json_close(j);
@@ -265,32 +303,36 @@ static void print_json(const struct report *r)
 	fo_json_begin(&j, &out, true);
 	fo_json_object(&j, NULL);
 	fo_json_int(&j, "schema", 1);
-	fo_json_text(&j, "model", r->program.model.name);
+	fo_json_text(&j, "model", r->program->model.name);
 	fo_json_text(&j, "machine", r->limits.cpu);
 	fo_json_text(&j, "calibrated", r->limits.date);
 	fo_json_int(&j, "threads", r->rates.threads);
 	fo_json_real(&j, "step_seconds", r->sim.step_s);
 	fo_json_real(&j, "tokens_per_second", tokens(r) / r->sim.step_s);
+	fo_json_real(&j, "useful_tokens_per_second", r->load.loss_tokens / r->sim.step_s);
+	fo_json_real(&j, "attention_pairs", r->load.pairs >= 0 ? r->load.pairs : NAN);
 	fo_json_real(&j, "mfu", f.mfu);
 	fo_json_real(&j, "mfu_causal", f.mfu_causal);
 	fo_json_real(&j, "mfu_document", f.mfu_document);
 	fo_json_real(&j, "mfu_6n", f.mfu_6n);
 	fo_json_real(&j, "hfu", f.hfu);
 	fo_json_real(&j, "peak_flop_s", r->peak ? r->peak->best_flop_s : NAN);
-	fo_json_int(&j, "arena_bytes", r->u.arena_bytes);
-	fo_json_int(&j, "persistent_bytes", r->u.persistent_bytes);
+	fo_json_int(&j, "arena_bytes", r->u->arena_bytes);
+	fo_json_int(&j, "persistent_bytes", r->u->persistent_bytes);
 	fo_json_object(&j, "sure_share");
 	for (int i = 0; i < FO_SURE_NONE; i++)
 		fo_json_real(&j, fo_sure_name[i], share(r, (enum fo_sure)i));
 	fo_json_close(&j);
+	fo_json_real(&j, "busy_share", share_of(r, r->sim.busy_s));
 	fo_json_int(&j, "unknown_operations", r->sim.unknown);
 	fo_json_object(&j, "parts_seconds");
 	for (int i = 0; i < FO_PART_COUNT; i++)
 		fo_json_real(&j, fo_part_name[i], r->sim.part_s[i]);
 	fo_json_close(&j);
-	if (r->source) {
+	if (r->compared) {
 		fo_json_object(&j, "compared");
-		fo_json_text(&j, "with", r->source);
+		fo_json_text(&j, "with", r->metered ? "metered" : "timeline");
+		fo_json_real(&j, "quiet_share", r->metered ? r->quiet_share : NAN);
 		fo_json_int(&j, "steps", r->table.steps);
 		fo_json_real(&j, "measured_seconds", r->table.measured_s);
 		fo_json_real(&j, "predicted_seconds", r->table.predicted_s);
@@ -306,12 +348,16 @@ static void print_json(const struct report *r)
 
 static fo_status report(struct report *r)
 {
+	if (*r->in.compare)
+		FO_TRY(open_record(r));
 	FO_TRY(load_profile(r));
 	FO_TRY(load_program(r));
-	const struct fo_program *p = &r->program;
-	r->pairs = r->in.documents > 0 ? (double)p->run.rows * fo_sim_pairs(p->run.seq, r->in.documents) : -1;
+	const struct fo_program *p = r->program;
 	r->peak = fo_limits_peak(&r->limits, p->run.precision == FO_PRECISION_BF16 ? "bf16" : "f32", r->rates.threads);
-	FO_TRY(simulate(r));
+	fo_sim_step(&r->sim, p, r->u, &r->rates, r->load.pairs);
+	fo_sim_table_init(&r->table, &r->sim, p, r->u);
+	if (*r->in.compare)
+		FO_TRY(compare(r));
 	if (*r->in.timeline)
 		FO_TRY(write_timeline(r));
 	fo_sim_table_sort(&r->table);
@@ -321,7 +367,7 @@ static fo_status report(struct report *r)
 	}
 	print_head(r);
 	print_parts(r);
-	if (r->source)
+	if (r->compared)
 		print_compare(r);
 	else
 		print_lines(r);
@@ -344,8 +390,9 @@ static fo_status run(int argc, char **argv)
 done:
 	fo_sim_table_fini(&r.table);
 	fo_sim_fini(&r.sim);
-	fo_unrolled_fini(&r.u);
-	fo_program_fini(&r.program);
+	fo_unrolled_fini(&r.own_u);
+	fo_program_fini(&r.own);
+	fo_record_fini(&r.record);
 	fo_limits_fini(&r.limits);
 	fo_arena_fini(&r.arena);
 	fo_opt_fini(&s);

@@ -230,26 +230,11 @@ static fo_status same_run(const struct fo_program *p, const struct fo_opt_set *s
 /* Lowered from the run, or read from program.file. */
 static fo_status load(struct fo_program *p, const struct fo_opt_set *s, const struct fo_run *r)
 {
-	if (*r->program_file) {
-		struct fo_arena a = { 0 };
-		char *text;
-		size_t len;
-		fo_status st = fo_fs_read(&a, r->program_file, (size_t)256 << 20, &text, &len);
-		if (st == FO_OK)
-			st = fo_program_parse(p, text, len, r->program_file);
-		fo_arena_fini(&a);
-		if (st != FO_OK)
-			return st;
-		st = same_run(p, s, r);
-		if (st != FO_OK)
-			fo_program_fini(p);
-		return st;
-	}
-	struct fo_model m;
-	struct fo_choice c;
-	FO_TRY(fo_run_model(r, &m));
-	FO_TRY(fo_pass_choose_run(r, &m, r->memory_budget ? r->memory_budget : r->memory_limit, 0, &c));
-	return fo_pass_build(p, &m, &c.run);
+	FO_TRY(fo_pass_build_run(p, r));
+	fo_status st = *r->program_file ? same_run(p, s, r) : FO_OK;
+	if (st != FO_OK)
+		fo_program_fini(p);
+	return st;
 }
 
 static fo_status show(const struct fo_program *p, const struct program *in)

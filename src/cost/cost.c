@@ -17,6 +17,10 @@ const char *const fo_sure_name[FO_SURE_COUNT] = { "exact", "interpolated", "gues
 /* From all operands in the caches to none is as far as this many doublings of the bytes. */
 #define COLD_DOUBLINGS 2
 
+/* As a step is composed from metered spans: the median of the quiet ones however few, of all where none was. */
+static bool was_quiet(const struct fo_limits_row *row) { return row->time.quiet > 0; }
+static double seconds_of(const struct fo_limits_row *row) { return was_quiet(row) ? row->time.quiet_median_s : row->time.median_s; }
+
 /* ---- what an operation is ---- */
 
 static bool is_attention(const struct fo_op *o)
@@ -122,7 +126,7 @@ fo_status fo_rates_init(struct fo_rates *r, const struct fo_limits *l, int threa
 	*r = (struct fo_rates){ .limits = l, .threads = threads, .copy_byte_s = fo_limits_memory(l, "copy", threads) };
 	for (size_t i = 0; i < l->rows; i++)
 		if (!strcmp(l->row[i].kind, "overhead"))
-			r->overhead_s = fo_limits_row_seconds(&l->row[i]);
+			r->overhead_s = seconds_of(&l->row[i]);
 	if (mean_rate(r, "matmul", NULL) > 0 && r->copy_byte_s > 0)
 		return FO_OK;
 	fo_status st = fo_fail(FO_EUNSUPPORTED, "the machine profile has no times of products and memory with %d %s", threads,
@@ -137,7 +141,7 @@ fo_status fo_rates_init(struct fo_rates *r, const struct fo_limits *l, int threa
 
 struct at {
 	double x, seconds;
-	bool found;
+	bool found, quiet;
 };
 
 /* Rows of this signature, by the share of cold bytes, or of attention by FLOP (documents): the one that fits, else between two.
@@ -152,7 +156,7 @@ static bool exact(const struct fo_rates *r, const struct fo_program *p, const st
 		const struct fo_limits_row *row = &r->limits->row[i];
 		if (row->key != key || row->threads != r->threads)
 			continue;
-		struct at here = { pairs ? row->flop : isnan(row->cold) ? want : row->cold, fo_limits_row_seconds(row), true };
+		struct at here = { pairs ? row->flop : isnan(row->cold) ? want : row->cold, seconds_of(row), true, was_quiet(row) };
 		if (here.x <= want && (!low.found || here.x >= low.x))
 			low = here;
 		if (here.x >= want && (!high.found || here.x <= high.x))
@@ -163,6 +167,7 @@ static bool exact(const struct fo_rates *r, const struct fo_program *p, const st
 	struct at near = !high.found || (low.found && want - low.x <= high.x - want) ? low : high;
 	bool fits = fabs(near.x - want) <= SAME * (pairs ? want : 1);
 	t->sure = fits ? FO_SURE_EXACT : FO_SURE_NEAR;
+	t->quiet = near.quiet;
 	t->seconds = near.seconds;
 	if (fits)
 		return true;
@@ -184,13 +189,17 @@ static bool is_of(const struct fo_limits_row *row, const char *kind, const char 
 /* A mean of rates by nearness. */
 struct mean {
 	double log_rate, weight, nearest;
+	bool quiet; /* the nearest */
 };
-static void mean_add(struct mean *m, double rate, double distance)
+static void mean_add(struct mean *m, const struct fo_limits_row *row, double work, double distance)
 {
-	double w = 1 / pow(distance + NEAR, SHARPNESS);
+	double w = 1 / pow(distance + NEAR, SHARPNESS), rate = work / seconds_of(row);
 	if (!(rate > 0) || !isfinite(rate))
 		return;
-	m->nearest = m->weight > 0 ? fmin(m->nearest, distance) : distance;
+	if (!(m->weight > 0) || distance < m->nearest) {
+		m->nearest = distance;
+		m->quiet = was_quiet(row);
+	}
 	m->log_rate += w * log(rate);
 	m->weight += w;
 }
@@ -202,7 +211,7 @@ static double mean_rate(const struct fo_rates *r, const char *kind, const char *
 	struct mean m = { 0 };
 	for (size_t i = 0; i < r->limits->rows; i++)
 		if (is_of(&r->limits->row[i], kind, NULL, dtype, r->threads))
-			mean_add(&m, r->limits->row[i].flop / fo_limits_row_seconds(&r->limits->row[i]), 1);
+			mean_add(&m, &r->limits->row[i], r->limits->row[i].flop, 1);
 	return mean_of(&m);
 }
 
@@ -221,15 +230,15 @@ static struct fo_op_time tensor_time(const struct fo_rates *r, const struct fo_p
 		for (int k = 0; k < FO_LIMITS_DIMS; k++)
 			if (dim[k] > 0 && row->dim[k] > 0)
 				d += fabs(log2((double)dim[k] / (double)row->dim[k]));
-		mean_add(&m, row->flop / fo_limits_row_seconds(row), d);
+		mean_add(&m, row, row->flop, d);
 	}
 	if (m.weight > 0)
-		return (struct fo_op_time){ c.exec / mean_of(&m), m.nearest <= FO_COST_NEAR ? FO_SURE_NEAR : FO_SURE_GUESS };
+		return (struct fo_op_time){ c.exec / mean_of(&m), m.nearest <= FO_COST_NEAR ? FO_SURE_NEAR : FO_SURE_GUESS, m.quiet };
 	/* Of another pass or type (fp8 factors are widened when they are packed): any row of the kind, then any product. */
 	double rate = mean_rate(r, kind, NULL);
 	rate = rate > 0 ? rate : mean_rate(r, "matmul", dtype);
 	rate = rate > 0 ? rate : mean_rate(r, "matmul", NULL);
-	return (struct fo_op_time){ c.exec / rate, FO_SURE_GUESS };
+	return (struct fo_op_time){ c.exec / rate, FO_SURE_GUESS, false };
 }
 
 /* Share of cold bytes. Rows of older profiles do not say: what is larger than the caches was in none. */
@@ -249,17 +258,17 @@ static struct fo_op_time memory_time(const struct fo_rates *r, const struct fo_p
 		for (size_t i = 0; i < r->limits->rows; i++) {
 			const struct fo_limits_row *row = &r->limits->row[i];
 			if (is_of(row, kinds[k], NULL, dtype, r->threads) && row->bytes > 0)
-				mean_add(&m, row->bytes / fo_limits_row_seconds(row),
+				mean_add(&m, row, row->bytes,
 					 fabs(log2((bytes > 1 ? bytes : 1) / row->bytes)) + COLD_DOUBLINGS * fabs(share - row_share(r, row)));
 		}
 	if (!(m.weight > 0))
-		return (struct fo_op_time){ bytes / r->copy_byte_s, FO_SURE_GUESS };
-	return (struct fo_op_time){ bytes / mean_of(&m), m.nearest <= FO_COST_NEAR ? FO_SURE_NEAR : FO_SURE_GUESS };
+		return (struct fo_op_time){ bytes / r->copy_byte_s, FO_SURE_GUESS, false };
+	return (struct fo_op_time){ bytes / mean_of(&m), m.nearest <= FO_COST_NEAR ? FO_SURE_NEAR : FO_SURE_GUESS, m.quiet };
 }
 
 struct fo_op_time fo_rates_op(const struct fo_rates *r, const struct fo_program *p, const struct fo_op *o, const struct fo_op_use *use)
 {
-	struct fo_op_time t = { 0, FO_SURE_EXACT };
+	struct fo_op_time t = { 0, FO_SURE_EXACT, true };
 	switch (fo_op_info(o->kind)->cls) {
 	case FO_CLASS_TENSOR: return exact(r, p, o, use, &t) ? t : tensor_time(r, p, o, use);
 	case FO_CLASS_MEMORY: return exact(r, p, o, use, &t) ? t : memory_time(r, p, o, use);

@@ -6,6 +6,7 @@
  *   products, attention    FLOP/s; the geometric mean of the rows' rates, weighted by nearness in doublings of the dimensions
  *   what moves memory      bytes/s; the same, by doublings of the bytes moved and by the share of them that no cache holds
  *                          (cost/reuse.h): all of them instead of none is two doublings away
+ * A row's time is the median of its quiet spans, of all where none was quiet: as metered steps are composed (timeline/metered.h).
  * A kind without any row runs at the machine's rate of copying, or of products: a guess, and marked as one. */
 #ifndef FO_COST_COST_H
 #define FO_COST_COST_H
@@ -46,6 +47,7 @@ extern const char *const fo_sure_name[FO_SURE_COUNT];
 struct fo_op_time {
 	double seconds;    /* without the executor's overhead; 0 for the host's operations, which are EXACT */
 	enum fo_sure sure;
+	bool quiet;        /* the row it comes from, or the nearest one, had quiet spans (hw/quiet.h); false for stand-ins */
 };
 struct fo_op_time fo_rates_op(const struct fo_rates *r, const struct fo_program *p, const struct fo_op *o, const struct fo_op_use *use);
 

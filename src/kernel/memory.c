@@ -43,6 +43,51 @@ int64_t fo_cache_bytes(void)
 	return sum;
 }
 
+enum { LINE = 64 };
+
+void fo_cache_fetch(const void *data, size_t rows, size_t bytes, size_t stride, int threads)
+{
+	uint64_t sum = 0;
+#pragma omp parallel for schedule(static) num_threads(threads) reduction(+ : sum)
+	for (size_t r = 0; r < rows; r++) {
+		const unsigned char *p = (const unsigned char *)data + r * stride;
+		for (size_t i = 0; i < bytes; i += LINE)
+			sum += p[i];
+	}
+	__asm__ volatile("" : : "r"(sum));
+}
+
+#if defined(__SSE2__)
+#define CAN_EVICT
+static void evict_line(const void *p) { _mm_clflush(p); }
+static void evict_wait(void) { _mm_mfence(); }
+#elif defined(__aarch64__)
+#define CAN_EVICT
+/* Linux lets programs clean and invalidate. */
+static void evict_line(const void *p) { __asm__ volatile("dc civac, %0" : : "r"(p) : "memory"); }
+static void evict_wait(void) { __asm__ volatile("dsb ish" : : : "memory"); }
+#endif
+
+bool fo_cache_evict(const void *data, size_t rows, size_t bytes, size_t stride, int threads)
+{
+#ifdef CAN_EVICT
+#pragma omp parallel num_threads(threads)
+	{
+#pragma omp for schedule(static) nowait
+		for (size_t r = 0; r < rows; r++) {
+			const unsigned char *p = (const unsigned char *)data + r * stride, *end = p + bytes;
+			for (p = (const unsigned char *)((uintptr_t)p & ~(uintptr_t)(LINE - 1)); p < end; p += LINE)
+				evict_line(p);
+		}
+		evict_wait();
+	}
+	return true;
+#else
+	(void)data, (void)rows, (void)bytes, (void)stride, (void)threads;
+	return false;
+#endif
+}
+
 static void part(size_t bytes, int thread, int threads, size_t *begin, size_t *end)
 {
 	size_t lines = bytes / 64;

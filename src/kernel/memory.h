@@ -19,6 +19,12 @@ struct fo_traffic_data {
 };
 /* Bytes of all last-level caches together; 0: the system does not say. */
 int64_t fo_cache_bytes(void);
+/* Reads every cache line of a rectangle of `rows` rows of `bytes` bytes, `stride` bytes apart: the first rows by the first of
+ * `threads` threads, and so on. */
+void fo_cache_fetch(const void *data, size_t rows, size_t bytes, size_t stride, int threads);
+/* Puts the same lines out of all caches, writing back what was changed. false where the processor offers no way to. */
+bool fo_cache_evict(const void *data, size_t rows, size_t bytes, size_t stride, int threads);
+
 /* Two arrays, filled and touched by `threads` threads in the pieces that they will move. FO_ENOMEM. */
 FO_CHECKED fo_status fo_traffic_data_new(struct fo_traffic_data *d, int64_t cache_bytes, int threads);
 void fo_traffic_data_free(struct fo_traffic_data *d);

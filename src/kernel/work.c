@@ -1,6 +1,7 @@
 #include "kernel/work.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "kernel/memory.h"
 
 #include <math.h>
 #include <string.h>
@@ -15,7 +16,7 @@ static void operand(struct fo_work *w, int64_t rows, int64_t cols, int dtype, in
 }
 
 /* What follows from the operands: which are stored, how many bytes move, who runs it. */
-static void finish(struct fo_work *w, enum fo_isa isa, int threads)
+static void finish(struct fo_work *w, enum fo_isa isa, uint32_t first, int threads)
 {
 	struct fo_call *c = &w->call;
 	c->threads = threads;
@@ -24,7 +25,7 @@ static void finish(struct fo_work *w, enum fo_isa isa, int threads)
 		int a = w->access[i];
 		double size = (double)(c->arg[i].rows * c->arg[i].cols) * (double)fo_dtype_bytes(c->arg[i].dtype);
 		w->bytes += size * (a == FO_UPDATE ? 2 : 1);
-		if (a == FO_DEF || a == FO_PART || a == FO_ACC)
+		if (a == FO_DEF || a == FO_PART || (a == FO_ACC && first >> i & 1))
 			c->first |= 1u << i;
 	}
 	w->kernel = fo_kernel_pick(isa, c, &w->set);
@@ -47,7 +48,7 @@ void fo_work_linear(struct fo_work *w, enum fo_isa isa, enum fo_work_pass pass, 
 		operand(w, out, in, FO_F32, FO_ACC);
 	else
 		operand(w, tokens, pass == FO_WORK_FORWARD ? out : in, dtype, FO_DEF);
-	finish(w, isa, threads);
+	finish(w, isa, UINT32_MAX, threads);
 }
 
 /* First row of the document that row i lies in, with rows dealt out evenly. */
@@ -83,7 +84,7 @@ void fo_work_attention(struct fo_work *w, enum fo_isa isa, bool backward, int64_
 		operand(w, tokens, kq, dtype, FO_DEF);
 		operand(w, tokens, kq, dtype, FO_DEF);
 	}
-	finish(w, isa, threads);
+	finish(w, isa, UINT32_MAX, threads);
 }
 
 void fo_work_attention_eager(struct fo_work *w, enum fo_isa isa, bool backward, int64_t tokens, int64_t seq, int64_t heads,
@@ -108,26 +109,30 @@ void fo_work_attention_eager(struct fo_work *w, enum fo_isa isa, bool backward, 
 		operand(w, tokens, kq, dtype, FO_DEF);
 		operand(w, tokens, kq, dtype, FO_DEF);
 	}
-	finish(w, isa, threads);
+	finish(w, isa, UINT32_MAX, threads);
 }
 
-void fo_work_of_op(struct fo_work *w, enum fo_isa isa, const struct fo_program *p, const struct fo_op *o, int threads)
+void fo_work_of_op(struct fo_work *w, enum fo_isa isa, const struct fo_program *p, const struct fo_op *o, uint32_t first, int threads)
 {
 	struct fo_cost cost = fo_op_cost(p, o, -1);
 	*w = (struct fo_work){ .call = { .kind = o->kind, .attr = o->attr } };
-	for (int i = 0; i < o->n; i++)
+	for (int i = 0; i < o->n; i++) {
 		operand(w, o->arg[i].nr, o->arg[i].nc, p->buf[o->arg[i].buf].dtype, o->arg[i].access);
-	finish(w, isa, threads);
+		w->call.arg[i].ld = p->buf[o->arg[i].buf].cols;
+	}
+	finish(w, isa, first, threads);
 	w->flop = cost.exec;
 	w->bytes = cost.bytes;
 	/* Rows are added to in every micro-batch; the first one clears the whole table before. */
-	if (o->kind == FO_OP_embed_bwd)
+	if (o->kind == FO_OP_embed_bwd && w->call.first & 4)
 		w->bytes += (double)w->call.arg[2].rows * (double)w->call.arg[2].cols *
 			    (double)fo_dtype_bytes(w->call.arg[2].dtype);
 }
 
 /* ---- memory ---- */
 
+/* Of numbers that are copied again and again. */
+#define NUMBERS_LEAST ((size_t)1 << 20)
 /* Numbers of the f64 region: the hyper buffer, a norm's scale, and room to be written. */
 enum { HYPER_AT = 0, SCALE_AT = 16, SCRATCH_AT = 32, F64_COUNT = 64 };
 
@@ -142,6 +147,8 @@ static int region_of(const struct fo_work *w, int i)
 	switch (w->call.arg[i].dtype) {
 	case FO_F32: return writes ? FO_WORK_WRITE_F32 : FO_WORK_READ_F32;
 	case FO_I16: /* any bits are a low half */
+	case FO_E4M3: /* or a small number, seldom NaN, which takes no longer */
+	case FO_E5M2:
 	case FO_BF16: return writes ? FO_WORK_WRITE_BF16 : FO_WORK_READ_BF16;
 	case FO_I32: return strcmp(name_of(w, i), "doc_start") ? FO_WORK_INDEX : FO_WORK_DOCS;
 	default: return FO_WORK_F64;
@@ -183,10 +190,10 @@ void fo_work_data_need(struct fo_work_data *d, const struct fo_work *w)
 	needs(w, need);
 	for (int r = 0; r < FO_WORK_REGIONS; r++)
 		d->bytes[r] = need[r] > d->bytes[r] ? need[r] : d->bytes[r];
-	/* What is updated in place is copied from the numbers to read. */
+	/* What is updated in place is copied from the numbers to read, some of them many times. */
 	for (int r = FO_WORK_WRITE_F32; r <= FO_WORK_WRITE_BF16; r++)
-		if (d->bytes[r - 2] < d->bytes[r])
-			d->bytes[r - 2] = d->bytes[r];
+		if (d->bytes[r] && d->bytes[r - 2] < NUMBERS_LEAST)
+			d->bytes[r - 2] = NUMBERS_LEAST;
 }
 
 fo_status fo_work_data_new(struct fo_work_data *d)
@@ -201,8 +208,7 @@ fo_status fo_work_data_new(struct fo_work_data *d)
 		d->at[r] = p;
 	}
 	/* The regions to write are touched as well: no page is to be found by a kernel's first run. */
-	int64_t singles = (int64_t)(d->bytes[FO_WORK_READ_F32] / 4),
-		halves = (int64_t)(d->bytes[FO_WORK_READ_BF16] / 2), rows = (int64_t)(d->bytes[FO_WORK_INDEX] / 4);
+	int64_t singles = (int64_t)(d->bytes[FO_WORK_READ_F32] / 4), halves = (int64_t)(d->bytes[FO_WORK_READ_BF16] / 2);
 #pragma omp parallel
 	{
 #pragma omp for nowait
@@ -216,8 +222,6 @@ fo_status fo_work_data_new(struct fo_work_data *d)
 	for (int r = FO_WORK_WRITE_F32; r <= FO_WORK_WRITE_BF16; r++)
 		if (d->bytes[r])
 			memset(d->at[r], 0, d->bytes[r]);
-	for (int64_t i = 0; i < rows; i++)
-		((int32_t *)d->at[FO_WORK_INDEX])[i] = (int32_t)i;
 	static const double hyper[FO_HYPER_COUNT] = {
 		[FO_HYPER_LR] = 1e-6,  [FO_HYPER_BETA1] = 0.9, [FO_HYPER_BETA2] = 0.95,
 		[FO_HYPER_EPS] = 1e-8, [FO_HYPER_DECAY] = .1,  [FO_HYPER_CORR1] = 1,
@@ -247,6 +251,27 @@ static void *f64_place(const struct fo_work *w, int i, double *f64)
 	return f64 + (!strcmp(name, "scale") && !fo_access_writes(w->access[i]) ? SCALE_AT : SCRATCH_AT);
 }
 
+/* Numbers to begin with, whatever their count. */
+static void copy_numbers(void *to, size_t bytes, const void *from, size_t have)
+{
+	for (size_t at = 0; at < bytes; at += have)
+		memcpy((unsigned char *)to + at, from, bytes - at < have ? bytes - at : have);
+}
+
+/* Indices lie below this. */
+static int64_t index_limit(const struct fo_work *w)
+{
+	const struct fo_tensor *a = w->call.arg;
+	switch (w->call.kind) {
+	case FO_OP_embed: return a[1].rows;
+	case FO_OP_embed_bwd:
+	case FO_OP_rope: return a[2].rows;
+	case FO_OP_xent:
+	case FO_OP_xent_fwd: return a[0].cols;
+	default: return 1;
+	}
+}
+
 /* Second moments are not negative. */
 static void make_positive(struct fo_tensor *t)
 {
@@ -269,17 +294,38 @@ void fo_work_bind(struct fo_work *w, const struct fo_work_data *d, int64_t docs)
 			continue;
 		}
 		t->data = d->at[r] + used[r];
+		/* Positions count up, tokens and targets come as they like. */
+		for (int64_t k = 0; r == FO_WORK_INDEX && k < t->rows; k++)
+			((int32_t *)t->data)[k] = (int32_t)(w->call.kind == FO_OP_rope ? k % index_limit(w)
+										       : (int64_t)(fo_rng_u64(4, (uint64_t)k) % (uint64_t)index_limit(w)));
 		if (r == FO_WORK_DOCS)
 			for (int64_t k = 0; k < t->rows; k++)
 				((int32_t *)t->data)[k] = (int32_t)document_start(k, t->rows, docs);
 		if (w->access[i] == FO_UPDATE && (r == FO_WORK_WRITE_F32 || r == FO_WORK_WRITE_BF16)) {
-			memcpy(t->data, d->at[r - 2] + used[r], operand_bytes(t));
+			copy_numbers(t->data, operand_bytes(t), d->at[r - 2], d->bytes[r - 2]);
 			if (fo_op_info(w->call.kind)->base == FO_OP_adamw && !strcmp(name_of(w, i), "v"))
 				make_positive(t);
 		}
 		used[r] += r == FO_WORK_INDEX || r == FO_WORK_DOCS ? 0 : operand_bytes(t);
 	}
 	w->call.ws = d->at[FO_WORK_SPACE];
+}
+
+bool fo_work_arrange(const struct fo_work *w, uint32_t cold, int64_t cache_bytes)
+{
+	for (int evict = 0; evict < 2; evict++)
+		for (int i = 0; i < w->call.n; i++) {
+			const struct fo_tensor *t = &w->call.arg[i];
+			size_t row = (size_t)t->cols * fo_dtype_bytes(t->dtype), stride = (size_t)t->ld * fo_dtype_bytes(t->dtype);
+			bool is_cold = cold >> i & 1;
+			if (is_cold != evict || row * (size_t)t->rows > 2 * (size_t)cache_bytes)
+				continue;
+			if (!evict)
+				fo_cache_fetch(t->data, (size_t)t->rows, row, stride, w->call.threads);
+			else if (!fo_cache_evict(t->data, (size_t)t->rows, row, stride, w->call.threads))
+				return false;
+		}
+	return true;
 }
 
 void fo_work_run(void *work)

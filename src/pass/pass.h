@@ -37,6 +37,10 @@ FO_CHECKED fo_status fo_passes_apply(struct fo_program *p);
 /* fo_program_lower and then fo_passes_apply: how programs are made everywhere. */
 FO_CHECKED fo_status fo_pass_build(struct fo_program *p, const struct fo_model *m, const struct fo_lowering *run);
 
+/* The training program of a run without running it: read from program.file, else lowered, with what is left open chosen for
+ * memory.budget (memory.limit; without either nothing is limited). */
+FO_CHECKED fo_status fo_pass_build_run(struct fo_program *p, const struct fo_run *r);
+
 /* ---- helpers that passes share (edit.c) ---- */
 
 /* One buffer instead of `n` (at least 2) of equal rows (by_rows: columns), data type, home and axes, in this order: every

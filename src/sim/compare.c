@@ -29,7 +29,6 @@ void fo_sim_table_init(struct fo_sim_table *t, const struct fo_sim *s, const str
 		}
 		struct fo_sim_line *l = &t->line[t->line_of[i] = line_at[at]];
 		l->times++;
-		t->recorded++;
 		l->predicted_s += s->seconds[i];
 		t->predicted_s += s->seconds[i];
 		l->sure = s->sure[i] > l->sure ? s->sure[i] : l->sure;
@@ -45,40 +44,43 @@ void fo_sim_table_fini(struct fo_sim_table *t)
 	*t = (struct fo_sim_table){ 0 };
 }
 
-/* Sums of each line in each step from `first` on. */
-static void sum_spans(const struct fo_sim_table *t, const struct fo_ring *ring, int32_t first, double *sum)
+/* Steps that a ring's compute spans are of, in order; *out is to be freed. Those timed otherwise (metered, repeated to find a
+ * fault) are not recorded, so numbers may be missing. */
+static fo_status steps_of(const struct fo_ring *r, const char *where, int32_t **out, int *n)
 {
-	for (uint64_t i = ring->n > ring->cap ? ring->n - ring->cap : 0; i < ring->n; i++) {
-		const struct fo_span *s = &ring->span[i % ring->cap];
-		if (s->step >= first && s->instance >= 0 && s->instance < t->instances && t->line_of[s->instance] >= 0)
-			sum[(size_t)(s->step - first) * (size_t)t->lines + (size_t)t->line_of[s->instance]] += (double)(s->end_ns - s->begin_ns) * 1e-9;
+	size_t cap = 0;
+	*out = NULL;
+	*n = 0;
+	for (uint64_t i = r->n > r->cap ? r->n - r->cap : 0; i < r->n; i++) {
+		int32_t step = r->span[i % r->cap].step;
+		if (*n && step == (*out)[*n - 1])
+			continue;
+		if (*n && step < (*out)[*n - 1]) {
+			free(*out);
+			return fo_fail(FO_EFORMAT, "'%s': its steps are out of order", where);
+		}
+		fo_array_room(out, &cap, (size_t)*n, sizeof **out);
+		(*out)[(*n)++] = step;
+	}
+	return FO_OK;
+}
+
+/* Sums of each line in each step but the first, which begins at span `at`. */
+static void sum_spans(const struct fo_sim_table *t, const struct fo_ring *r, const int32_t *step, double *sum)
+{
+	int k = 0;
+	for (uint64_t i = r->n > r->cap ? r->n - r->cap : 0; i < r->n; i++) {
+		const struct fo_span *s = &r->span[i % r->cap];
+		k += s->step != step[k];
+		if (k && s->instance >= 0 && s->instance < t->instances && t->line_of[s->instance] >= 0)
+			sum[(size_t)(k - 1) * (size_t)t->lines + (size_t)t->line_of[s->instance]] += (double)(s->end_ns - s->begin_ns) * 1e-9;
 	}
 }
 
-fo_status fo_sim_table_timeline(struct fo_sim_table *t, const struct fo_program *p, const struct fo_timeline_file *f, const char *where)
+/* sum: of `steps` steps, each line. */
+static void take_medians(struct fo_sim_table *t, const double *sum, int steps)
 {
-	const struct fo_ring *c = &f->t.lane[FO_LANE_COMPUTE];
-	uint64_t oldest = c->n > c->cap ? c->n - c->cap : 0;
-	if (f->program_hash != fo_program_hash(p))
-		return fo_fail(FO_EFORMAT, "'%s' was recorded with another program than the one it is compared with", where);
-	int32_t first = INT32_MAX, last = -1;
-	for (uint64_t i = oldest; i < c->n; i++) {
-		const struct fo_span *s = &c->span[i % c->cap];
-		if (s->step < 0 || s->step < last || s->step == INT32_MAX)
-			return fo_fail(FO_EFORMAT, "'%s': its steps are out of order", where);
-		first = i == oldest ? s->step + 1 : first;
-		last = s->step;
-	}
-	if (last < first)
-		return fo_hint(fo_fail(FO_EARG, "'%s' has no step behind its first: nothing to compare with", where),
-			       "train some steps more: the first touches fresh memory and does not count");
-	/* Every step but the last one was recorded whole. */
-	if ((uint64_t)(last - first) * (uint64_t)t->recorded > c->n)
-		return fo_fail(FO_EFORMAT, "'%s': steps are missing", where);
-	int steps = last - first + 1;
-	double *sum = fo_xmalloc(((size_t)steps * (size_t)t->lines + 1) * sizeof *sum), *v = fo_xmalloc((size_t)steps * sizeof *v),
-	       *all = fo_xmalloc((size_t)steps * sizeof *all);
-	sum_spans(t, c, first, sum);
+	double *v = fo_xmalloc(2 * (size_t)steps * sizeof *v), *all = v + steps;
 	for (int i = 0; i < t->lines; i++) {
 		for (int k = 0; k < steps; k++) {
 			v[k] = sum[(size_t)k * (size_t)t->lines + (size_t)i];
@@ -88,26 +90,87 @@ fo_status fo_sim_table_timeline(struct fo_sim_table *t, const struct fo_program 
 	}
 	t->measured_s = fo_stats_quantile(all, (size_t)steps, 0.5);
 	t->steps = steps;
-	free(sum);
 	free(v);
-	free(all);
-	return FO_OK;
 }
 
-void fo_sim_table_instances(struct fo_sim_table *t, const double *seconds, int steps)
+fo_status fo_sim_table_timeline(struct fo_sim_table *t, const struct fo_program *p, const struct fo_timeline_file *f, const char *where)
 {
-	for (int i = 0; i < t->lines; i++)
-		t->line[i].measured_s = 0;
-	for (int i = 0; i < t->instances; i++)
-		if (t->line_of[i] >= 0)
-			t->line[t->line_of[i]].measured_s += seconds[i];
+	int32_t *step;
+	int steps;
+	if (f->program_hash != fo_program_hash(p))
+		return fo_fail(FO_EFORMAT, "'%s' was recorded with another program than the one it is compared with", where);
+	FO_TRY(steps_of(&f->t.lane[FO_LANE_COMPUTE], where, &step, &steps));
+	fo_status st = FO_OK;
+	if (steps < 2) {
+		st = fo_hint(fo_fail(FO_EARG, "'%s' has no step behind its first: nothing to compare with", where),
+			     "train some steps more: the first touches fresh memory and does not count");
+	} else {
+		double *sum = fo_xmalloc((size_t)(steps - 1) * (size_t)(t->lines + 1) * sizeof *sum);
+		sum_spans(t, &f->t.lane[FO_LANE_COMPUTE], step, sum);
+		take_medians(t, sum, steps - 1);
+		free(sum);
+	}
+	free(step);
+	return st;
+}
+
+void fo_sim_table_composed(struct fo_sim_table *t, const struct fo_composed *c)
+{
 	t->measured_s = t->predicted_s = 0;
-	t->steps = steps;
-	for (int i = 0; i < t->lines; i++)
-		if (!isnan(t->line[i].measured_s)) {
-			t->measured_s += t->line[i].measured_s;
-			t->predicted_s += t->line[i].predicted_s;
-		}
+	t->steps = (int)c->steps;
+	for (int i = 0; i < t->lines; i++) {
+		struct fo_sim_line *l = &t->line[i];
+		l->measured_s = NAN;
+		for (int k = 0; k < c->ops; k++)
+			if (c->op[k].block == l->block && c->op[k].op == l->op && c->op[k].time.spans)
+				l->measured_s = c->op[k].seconds * l->times;
+		if (isnan(l->measured_s))
+			continue;
+		t->measured_s += l->measured_s;
+		t->predicted_s += l->predicted_s;
+	}
+}
+
+static double mean_of(const struct fo_record_steps *s, enum fo_step_field f)
+{
+	double sum = 0;
+	int64_t n = 0;
+	for (int64_t i = 0; i < s->n; i++) {
+		double v = fo_record_value(s, f, i);
+		sum += v >= 0 ? v : 0;
+		n += v >= 0;
+	}
+	return n ? sum / (double)n : NAN;
+}
+
+/* Mean over the steps that have both of a fraction of the peak times the step's seconds: FLOP / peak. */
+static double mean_work(const struct fo_record_steps *s, enum fo_step_field f)
+{
+	double sum = 0;
+	int64_t n = 0;
+	for (int64_t i = 0; i < s->n; i++) {
+		double work = fo_record_value(s, f, i) * fo_record_value(s, FO_STEP_SECONDS, i);
+		sum += work > 0 ? work : 0;
+		n += work > 0;
+	}
+	return n ? sum / (double)n : NAN;
+}
+
+struct fo_sim_load fo_sim_load_of_run(const struct fo_record *r)
+{
+	struct fo_sim_load load = { -1, NAN, mean_of(&r->step, FO_STEP_LOSS_TOKENS) };
+	const struct fo_program *p = &r->program;
+	const struct fo_record_start *start = fo_record_last_start(r);
+	double peak = start && start->peak_flop_s > 0 ? start->peak_flop_s : r->peak_flop_s, seq = (double)p->run.seq;
+	if (!p->nblock || !(peak > 0))
+		return load;
+	load.tokens = mean_work(&r->step, FO_STEP_MFU_6N) * peak / fo_model_flop_per_token(&p->model, p->run.seq).mfu_6n;
+	/* Executed FLOP grow by the same for each pair. */
+	double none = fo_program_cost(p, 0).exec, one = fo_program_cost(p, 1).exec, most = (double)p->run.rows * seq * (seq + 1) / 2;
+	double pairs = (mean_work(&r->step, FO_STEP_HFU) * peak - none) / (one - none);
+	if (pairs >= 0 && pairs <= 1.001 * most)
+		load.pairs = fmin(pairs, most);
+	return load;
 }
 
 static int worst_first(const void *a, const void *b)

@@ -3,6 +3,7 @@
 #ifndef FO_SIM_COMPARE_H
 #define FO_SIM_COMPARE_H
 
+#include "record/record.h"
 #include "sim/sim.h"
 
 struct fo_sim_line {
@@ -16,7 +17,7 @@ struct fo_sim_table {
 	int32_t *line_of;                 /* per instance; -1: on another lane */
 	double predicted_s, measured_s;   /* sums of the lines */
 	int steps;                        /* that were measured */
-	int instances, recorded;          /* of a step: all, and those of the compute lane */
+	int instances;                    /* of a step, on all lanes */
 };
 /* Ends with fo_sim_table_fini. */
 void fo_sim_table_init(struct fo_sim_table *t, const struct fo_sim *s, const struct fo_program *p, const struct fo_unrolled *u);
@@ -28,10 +29,18 @@ void fo_sim_table_fini(struct fo_sim_table *t);
  * is t->measured_s. */
 FO_CHECKED fo_status fo_sim_table_timeline(struct fo_sim_table *t, const struct fo_program *p, const struct fo_timeline_file *f,
 					   const char *where);
-/* measured_s from seconds per instance (metered steps); t->measured_s is their sum. An instance that is NaN makes its line NaN and does
- * not count in either sum. */
-void fo_sim_table_instances(struct fo_sim_table *t, const double *seconds, int steps);
+/* measured_s of each line: from metered steps, its operations at their quiet medians; of what was never quiet at the median of all
+ * spans. t->measured_s is their sum. An operation without any span makes its line NaN, which counts in neither sum. */
+void fo_sim_table_composed(struct fo_sim_table *t, const struct fo_composed *c);
 /* Sorts: the largest difference first, behind it what was not measured, the longest first. line_of is of no use then. */
 void fo_sim_table_sort(struct fo_sim_table *t);
+
+/* What the mean step of a run held, from its log: HFU tells what was executed, and so the attention pairs, the rule 6N how many
+ * tokens were no padding. NaN, and pairs < 0, where the log does not tell. The record was opened with its program. */
+struct fo_sim_load {
+	double pairs;               /* of a micro-batch, as in fo_op_cost */
+	double tokens, loss_tokens; /* of a step: without padding; that carry loss */
+};
+struct fo_sim_load fo_sim_load_of_run(const struct fo_record *r);
 
 #endif

@@ -41,6 +41,7 @@ static void time_instances(struct fo_sim *s, const struct fo_program *p, const s
 		struct fo_op_time t = time_of(w, r, p, fo_instance_op(p, u, i), &use);
 		s->seconds[i] = t.seconds;
 		s->sure[i] = (uint8_t)t.sure;
+		s->busy_s += fo_instance_op(p, u, i)->lane == FO_LANE_COMPUTE && !t.quiet ? t.seconds : 0;
 	}
 	for (int i = 0; i < ops; i++)
 		free(ways[i].way);

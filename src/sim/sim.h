@@ -18,6 +18,7 @@ struct fo_sim {
 	uint8_t *sure;               /* per instance: enum fo_sure */
 	int32_t *waited;             /* per instance: the instance of another lane that it had to wait for; -1: it did not */
 	double sure_s[FO_SURE_COUNT]; /* of the compute lane's kernels: how much of it is how sure */
+	double busy_s;               /* ... and how much of it comes from rows that had no quiet span */
 	int unknown;                 /* instances of which nothing is known: the step takes longer than step_s */
 };
 

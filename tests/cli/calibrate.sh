@@ -28,7 +28,7 @@ fi
 
 expect 3 "flatout calibrate' measures this machine" calibrate --show
 expect 3 "none.json" calibrate --show "$tmp/none.json"
-expect 2 "a profile is named only to be shown" calibrate "$good"
+expect 2 "two_cores.json" calibrate "$good"
 expect 2 "unexpected argument" calibrate --show "$good" "$good"
 expect 3 "cannot" calibrate --show "$good" --svg "$tmp/no/folder/x.svg"
 sed 's/"schema": 1/"schema": 7/' "$good" >"$tmp/bad.json"
@@ -56,5 +56,19 @@ expect 0 '"peak_kind": "measured"' mfu --params 1e6 --device this --devices 1 --
 expect 2 "no published dense peak for fp8" mfu --params 1e6 --device this --devices 1 --tokens-per-second 1 --dtype fp8
 expect 0 '"threads": 2' calibrate --seconds 1 --quick --threads 2 --out "$tmp/own.json" --json
 expect 0 "peak" calibrate --show "$tmp/own.json"
-expect 2 "'--threads' must be" calibrate --threads -1
+expect 2 "threads' must be" calibrate --threads -1
+
+# Of a run: its operations, added to what is there; the prediction then goes by nothing else.
+printf 'model:\n  layers: 2\n  hidden: 64\n  heads: 2\n  kv-heads: 1\n  head-dim: 32\n  ffn: 128\n  vocab: 300\ndata:\n  seq: 64\nrun:\n  threads: 1\n' >"$tmp/run.yaml"
+before=$(grep -c '"kind":"read"' "$tmp"/cache/machine-*.json)
+expect 0 '"key":"' calibrate "$tmp/run.yaml" --seconds 2 --json
+[ "$(grep -c '"kind":"read"' "$tmp"/cache/machine-*.json)" -ge "$before" ] || { printf 'FAILED: a run replaced what it did not measure\n'; failed=1; }
+expect 0 '"exact": 1,' predict "$tmp/run.yaml" --json
+# Options that are not those of the run's shapes change nothing; of its shapes they do.
+expect 0 '"exact": 1,' predict "$tmp/run.yaml" --optim.lr=1e-4 --json
+expect 0 '"exact": 0' predict "$tmp/run.yaml" --data.seq=32 --json
+# Documents: attention in rows of them was not measured, then it was.
+expect 0 '"interpolated": 0.0' predict "$tmp/run.yaml" --documents 10 --json
+expect 0 '"key":"' calibrate "$tmp/run.yaml" --seconds 2 --documents 10 --json
+expect 2 "unknown option '--data.sqe'" calibrate "$tmp/run.yaml" --show --data.sqe=5
 exit $failed

@@ -60,7 +60,7 @@ refused 3 "no times of products and memory with 3 threads" predict $tiny --run.t
 refused 2 "is not a machine profile" predict $tiny --profile="$0"
 refused 3 "nowhere" predict $tiny --profile=nowhere.json
 refused 2 "would say it twice" predict run.yaml --compare=run --profile=one.json
-refused "2|3" "program.txt" predict --compare=nowhere --profile=one.json
+refused "2|3" "nowhere" predict --compare=nowhere --profile=one.json
 # Without a peak there is no MFU, and the rest stands.
 sed 's/"dtype":"bf16","threads":1,"set":"ref","best/"dtype":"f32","threads":1,"set":"ref","best/' one.json >nopeak.json
 run 0 predict $tiny --profile=nopeak.json
@@ -73,8 +73,22 @@ valid out
 make_text text
 run 0 train $tiny --run.dir=run
 run 0 predict --compare=run --profile=one.json --all
-says "^compared " "the timeline, all spans" "medians" "^where it is off most" "adamw_master_many.optimizer"
+says "^compared " "of the timeline" "train.metered-every" "^where it is off most" "adamw_master_many.optimizer"
 run 0 predict --compare=run --profile=one.json --json
 valid out
-keys out compared with steps measured_seconds predicted_seconds
+keys out compared with steps measured_seconds predicted_seconds useful_tokens_per_second attention_pairs
+grep -q '"with": "timeline"' out || wrong "compared with something else than the timeline"
+# Documents of the run end its attention: fewer pairs than two rows of 32 tokens have.
+awk -v p="$(number attention_pairs out)" 'BEGIN { exit !(p > 0 && p < 1056) }' || wrong "$(number attention_pairs out) pairs in a micro-batch"
+# Metered steps are preferred.
+run 0 train $tiny --run.dir=metered --train.metered-every=2
+run 0 predict --compare=metered --profile=one.json --json
+grep -q '"with": "metered"' out || wrong "metered steps were not used"
+run 0 predict --compare=metered --profile=one.json
+says "metered step" "quiet spans"
+# A run folder without what is needed.
+rm run/timeline.fot
+refused 2 "neither metered steps nor a timeline" predict --compare=run --profile=one.json
+rm metered/program.txt
+refused 2 "no program.txt" predict --compare=metered --profile=one.json
 finish

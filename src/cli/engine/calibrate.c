@@ -81,9 +81,9 @@ static void record_state(struct screen *s, struct fo_limits_state *out)
 	memcpy(out->governor, now.governor, sizeof out->governor);
 }
 
-fo_status fo_cli_calibrate(const char *path, int threads, double seconds, bool quick, bool json)
+fo_status fo_cli_calibrate(const char *path, const struct fo_cli_calibration *c)
 {
-	struct screen s = { .live = isatty(STDERR_FILENO) && !json };
+	struct screen s = { .live = isatty(STDERR_FILENO) && c->live };
 	struct fo_limits m;
 	char cpu[80];
 	const char *term = getenv("TERM");
@@ -94,13 +94,17 @@ fo_status fo_cli_calibrate(const char *path, int threads, double seconds, bool q
 		m = (struct fo_limits){ 0 };
 		snprintf(m.cpu, sizeof m.cpu, "%s", cpu);
 	}
-	struct fo_ceilings_options o = { .threads = threads ? threads : fo_cpu_threads(),
-					 .seconds = seconds,
-					 .quick = quick,
+	struct fo_ceilings_options o = { .threads = c->threads ? c->threads : fo_cpu_threads(),
+					 .seconds = c->seconds,
+					 .quick = c->quick,
+					 .program = c->program,
+					 .pairs = c->pairs,
 					 .progress = progress,
 					 .ctx = &s };
-	if (!s.live)
-		fprintf(stderr, "calibrating: about %.0f s\n", seconds);
+	if (!s.live && c->seconds > 0)
+		fprintf(stderr, "calibrating: about %.0f s\n", c->seconds);
+	else if (!s.live)
+		fprintf(stderr, "calibrating: a minute or some\n");
 	fo_state_watch_start(&s.watch, "");
 	fo_status st = measure(&m, &o);
 	record_state(&s, &m.state);
