@@ -61,7 +61,9 @@ static void print_steps(struct fo_report *o, struct fo_table *t, struct fo_arena
 				      100 * o->mfu[k].high);
 	if (line.len) {
 		fo_table_row(t, "MFU", line.data);
-		fo_table_row(t, "peak", fo_arena_printf(a, "%s, %s", si(a, r->peak_flop_s, "FLOP/s"), r->peak_source));
+		if (r->peak_flop_s > 0)
+			fo_table_row(t, "peak",
+				     fo_arena_printf(a, "%s, %s", si(a, r->peak_flop_s, "FLOP/s"), r->peak_source));
 	}
 	fo_str_fini(&line);
 	if (isfinite(o->quiet_s))
