@@ -18,19 +18,6 @@ static bool stands(const struct fo_ladder_rung *r)
 	       r->verdict != FO_LADDER_UNMEASURED;
 }
 
-/* The rung with the most useful tokens per second among those whose time counts and whose losses hold; -1. */
-static int fastest(const struct fo_ladder *l)
-{
-	int best = -1;
-	for (int i = 0; i < l->rungs; i++) {
-		const struct fo_ladder_rung *r = &l->rung[i];
-		if (stands(r) && r->check != FO_LADDER_LEFT && r->tokens_s.median > 0 &&
-		    (best < 0 || r->tokens_s.median > l->rung[best].tokens_s.median))
-			best = i;
-	}
-	return best;
-}
-
 static int baseline(const struct fo_ladder *l)
 {
 	for (int i = 0; i < l->rungs; i++)
@@ -79,12 +66,15 @@ static char *gain_text(struct fo_arena *a, const struct fo_ladder_rung *r)
 static void summary(const struct fo_ladder *l, struct fo_arena *a, struct fo_str *out)
 {
 	char mfu[80], step[32];
-	int to = fastest(l), from = baseline(l);
+	int to = fo_ladder_best(l), from = baseline(l);
 	struct fo_draw_fact fact[5];
 	size_t n = 0;
 	if (to >= 0) {
 		const struct fo_ladder_rung *r = &l->rung[to];
-		fact[n++] = (struct fo_draw_fact){ "fastest rung", r->name, r->what };
+		fact[n++] = (struct fo_draw_fact){ "fastest rung", r->name,
+						   r->check == FO_LADDER_LEFT
+							   ? "its losses left the reference's: see below"
+							   : r->what };
 		snprintf(mfu, sizeof mfu, "%.1f %%", 100 * r->mfu[FO_LADDER_MFU].median);
 		fact[n++] = (struct fo_draw_fact){ "its MFU", mfu,
 						   fo_arena_printf(a, "rule mfu, %s; by mfu_causal %.1f %%",
@@ -210,7 +200,7 @@ static bool has_parts(const struct fo_ladder_rung *r)
 static void draw_profiles(const struct fo_ladder *l, struct fo_arena *a, struct fo_str *out)
 {
 	struct fo_draw_stack *stack = fo_arena_alloc(a, (size_t)(l->rungs + 2) * sizeof *stack);
-	int from = baseline(l), to = fastest(l);
+	int from = baseline(l), to = fo_ladder_best(l);
 	size_t n = 0, all = 0;
 	const int pair[] = { from, to };
 	char text[32];

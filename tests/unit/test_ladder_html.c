@@ -1,0 +1,176 @@
+/* ladder.html of a ladder with every kind of rung. `test_ladder_html FILE` writes the page there instead, for tests/cli/html.sh. */
+#include "ladder/ladder.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { STEPS = 120, RUNGS = 9 };
+
+static void spread(struct fo_ladder_spread *s, double v) { *s = (struct fo_ladder_spread){ v, v * 0.96, v * 1.02 }; }
+
+/* speed: times that of the baseline. */
+static void rung(struct fo_ladder_rung *r, const char *name, int from, enum fo_ladder_verdict verdict, double speed,
+		 double gain)
+{
+	static double loss[RUNGS][STEPS];
+	static const struct fo_ladder_change change = { "pass.merge-qkv", "yes", "no" };
+	static int n;
+	int k = n++ % RUNGS;
+	*r = (struct fo_ladder_rung){
+		.name = name,
+		.what = "one sentence on what this rung changes, long enough that it takes two lines on a telephone",
+		.from = from,
+		.change = from < 0 ? NULL : &change,
+		.changes = from >= 0,
+		.options = "--data.packing=padded --pass.merge-qkv=yes --pass.recompute=full",
+		.dir = "ladder/a",
+		.steps_done = STEPS,
+		.rounds_done = 5,
+		.peak_flop_s = 63e9,
+		.peak_dtype = "bf16",
+		.peak_source = "calibrated: avx2 loop, 2 threads, best of 400 bursts",
+		.timed_steps = 110,
+		.padding = from < 0 ? 0.31 : 0.002,
+		.quiet_s = 0.9 / speed,
+		.measured_bytes = 300 << 20,
+		.verdict = verdict,
+		.gain = gain,
+		.gain_low = gain - 0.03,
+		.gain_high = gain + 0.02,
+		.gain_level = 0.9375,
+		.predicted_gain = from < 0 ? NAN : gain * 1.01,
+		.val_loss = 4.5,
+		.reference = from < 0 ? k : 0,
+		.check = from < 0 ? FO_LADDER_REFERENCE : FO_LADDER_HELD,
+		.deviation = 3e-4,
+		.tolerance = 1e-2
+	};
+	for (int i = 0; i < FO_LADDER_RULES; i++) {
+		spread(&r->mfu[i], 0.12 * speed * (1 - 0.05 * i));
+		r->quiet_mfu[i] = 0.16 * speed;
+	}
+	spread(&r->step_s, 1 / speed);
+	spread(&r->tokens_s, 2048 * speed);
+	for (int p = 0; p < FO_PART_COUNT; p++)
+		r->part_s[p] = (p == FO_PART_MATMUL ? 0.6 : p == FO_PART_COMMUNICATION ? 0 : 0.057) / speed;
+	for (int i = 0; i < STEPS; i++)
+		loss[k][i] = 4 + 4.0 / (1 + i * 0.05) + 0.001 * k;
+	loss[k][STEPS - 1 - k] = NAN;
+	r->loss = loss[k];
+}
+
+static void sample(struct fo_ladder *l)
+{
+	static struct fo_ladder_rung r[RUNGS];
+	*l = (struct fo_ladder){ .dir = "ladder",
+				 .started = "2026-11-21T20:00:00Z",
+				 .version = "0.1.0",
+				 .model = "flatout-134m",
+				 .params = 134e6,
+				 .flop_per_token = 0.8e9,
+				 .seq = 512,
+				 .tokens_per_step = 4096,
+				 .cpu = "AMD EPYC (Zen 3)",
+				 .isa = "avx2",
+				 .threads = 2,
+				 .run_file = "run.yaml",
+				 .steps = STEPS,
+				 .rounds = 5,
+				 .seed = 7,
+				 .rung = r,
+				 .rungs = RUNGS };
+	rung(&r[0], "baseline", -1, FO_LADDER_BASELINE, 1, NAN);
+	rung(&r[1], "packing", 0, FO_LADDER_GAIN, 1.4, 1.4);
+	rung(&r[2], "merge-qkv", 1, FO_LADDER_UNRESOLVED, 1.41, 1.01);
+	rung(&r[3], "fuse-elementwise", 2, FO_LADDER_GAIN, 1.6, 1.12);
+	rung(&r[4], "no-recompute", 3, FO_LADDER_GAIN, 2, 1.25);
+	rung(&r[5], "fused-optimizer", 4, FO_LADDER_LOSS, 1.8, 0.91);
+	rung(&r[6], "fp8-emulated", 4, FO_LADDER_NUMERICS_ONLY, 0.5, NAN);
+	r[6].numerics_only = true;
+	rung(&r[7], "fp32", 4, FO_LADDER_FAILED, NAN, NAN);
+	r[7].reason = "no plan of this step fits into 1.00 MiB";
+	r[7].loss = NULL;
+	rung(&r[8], "eager-attention", 4, FO_LADDER_UNMEASURED, NAN, NAN);
+	r[8].check = FO_LADDER_UNCHECKED;
+}
+
+static bool has(const struct fo_str *s, const char *what)
+{
+	if (strstr(s->data, what))
+		return true;
+	print_error("the page does not say '%s'\n", what);
+	return false;
+}
+
+static void test_page(void **state)
+{
+	(void)state;
+	struct fo_ladder l;
+	struct fo_str out = { 0 };
+	sample(&l);
+	fo_ladder_html(&l, &out);
+	assert_true(has(&out, "not resolved: the interval contains zero (against packing)"));
+	assert_true(has(&out, "LOSS against no-recompute"));
+	assert_true(has(&out, "failed: no plan of this step fits"));
+	assert_true(has(&out, "not measured yet"));
+	assert_true(has(&out, "numerics only: its time says nothing"));
+	assert_true(has(&out, "before: baseline"));
+	assert_true(has(&out, "after: no-recompute")); /* the fastest that counts */
+	assert_true(has(&out, "2.00 x"));
+	assert_true(has(&out, "+25.0 % (+22.0 to +27.0); predicted +26."));
+	assert_true(has(&out, "100 %</span>")); /* the axis ends at peak */
+	assert_true(has(&out, "63.0 GFLOP/s, calibrated: avx2 loop"));
+	assert_true(has(&out, "flatout train run.yaml --data.packing=padded"));
+	assert_true(has(&out, "93.8 % interval"));
+	assert_null(strstr(out.data, "nan"));
+	fo_str_fini(&out);
+}
+
+/* A ladder that has only begun, and one of hostile strings. */
+static void test_bare(void **state)
+{
+	(void)state;
+	static const char evil[] = "</summary><script>alert(1)</script>";
+	struct fo_ladder l;
+	struct fo_str out = { 0 };
+	l = (struct fo_ladder){ .params = NAN, .flop_per_token = NAN };
+	fo_ladder_html(&l, &out);
+	assert_true(has(&out, "</html>"));
+	fo_str_fini(&out);
+	sample(&l);
+	l.model = l.cpu = l.isa = l.started = l.version = l.run_file = evil;
+	l.predict_hint = evil;
+	for (int i = 0; i < l.rungs; i++) {
+		struct fo_ladder_rung *r = &l.rung[i];
+		r->name = r->what = r->options = r->dir = r->peak_source = r->peak_dtype = r->reason = evil;
+		r->loss = NULL;
+		r->from = i % 3 ? 99 : -7;
+		r->reference = 1000;
+	}
+	fo_ladder_html(&l, &out);
+	assert_null(strstr(out.data, "<script"));
+	fo_str_fini(&out);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_page), cmocka_unit_test(test_bare) };
+	if (argc == 2) {
+		struct fo_ladder l;
+		struct fo_str out = { 0 };
+		FILE *f = fopen(argv[1], "w");
+		sample(&l);
+		fo_ladder_html(&l, &out);
+		bool written = f && fwrite(out.data, 1, out.len, f) == out.len;
+		fo_str_fini(&out);
+		return (f && fclose(f)) || !written;
+	}
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
