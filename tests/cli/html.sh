@@ -55,11 +55,11 @@ code=0
 # The looking itself: a page with a fault of each kind is told as such.
 cat >bad.html <<'END'
 <!DOCTYPE html><html><head><title>t</title></head><body style="background:#fff"><h1>h</h1><p style="color:#aaa">pale</p>
-<p style="width:2000px">wide</p><p style="position:absolute;top:5px">over</p><div style="overflow:hidden;width:20px;white-space:nowrap">cut off here</div>
+<p style="width:2000px">wide</p><p style="width:40px">a word and a word and a word and a word and a word and more</p><p style="position:absolute;top:5px">over</p><div style="overflow:hidden;width:20px;white-space:nowrap">cut off here</div>
 <img src="http://127.0.0.1:1/x.png"><figure><svg role="img" width="5" height="5"><path d="M0 nan"/></svg></figure></body></html>
 END
 "$python" "$source/tests/support/pages.py" "$browser" bad.html >seen && wrong "a bad page passed"
-for fault in 'px wide' 'contrast' 'overlap' 'cut off' 'asks for' 'a figure of' 'caption' 'a path with' 'one ground'; do
+for fault in 'px wide' 'contrast' 'overlap' 'cut off' 'squeezed' 'asks for' 'a figure of' 'caption' 'a path with' 'one ground'; do
 	grep -q "$fault" seen || wrong "the check does not see: $fault"
 done
 finish

@@ -47,6 +47,15 @@ LOOK = r"""
       if (w > 2 && h > least) faults.push('texts overlap: ' + name(pieces[i].e) + ' and ' + name(pieces[k].e));
     }
 
+  // Squeezed: many short lines where the page has room for fewer.
+  const lines = new Map();
+  for (const { e, r } of pieces) {
+    const l = lines.get(e) || { n: 0, w: 0 };
+    lines.set(e, { n: l.n + 1, w: Math.max(l.w, r.width) });
+  }
+  for (const [e, l] of lines)
+    if (l.n > 4 && l.w < 90) faults.push('text is squeezed into ' + l.n + ' lines: ' + name(e));
+
   // Contrast by WCAG 2.1: relative luminance of the text's colour against the first ground behind it.
   const parse = c => { const m = c.match(/rgba?\(([\d.]+),? ([\d.]+),? ([\d.]+)(?:[,/ ]+([\d.]+))?/); return m ? [+m[1], +m[2], +m[3], m[4] === undefined ? 1 : +m[4]] : null; };
   const lum = c => [0.2126, 0.7152, 0.0722].reduce((sum, k, i) => { const v = c[i] / 255; return sum + k * (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4); }, 0);
