@@ -238,12 +238,12 @@ static void print_lines(const struct report *r)
 	printf("\n");
 	fo_table_init(&t, r->compared ? "lrrrrl" : "lrrrl");
 	if (r->compared)
-		fo_table_row(&t, "where it is off most", "times", "measured", "predicted", "off", "");
+		fo_table_row(&t, "where it is off most", "times", "measured", "predicted", "off", "sure");
 	else
-		fo_table_row(&t, "operations", "times", "predicted", "of step", "");
+		fo_table_row(&t, "operations", "times", "predicted", "of step", "sure");
 	for (int i = 0; i < x->lines && (r->in.all || i < SHOWN); i++) {
 		const struct fo_sim_line *l = &x->line[i];
-		const char *count = fo_arena_printf(&t.arena, "%d", l->times), *sure = l->sure == FO_SURE_EXACT ? "" : fo_sure_name[l->sure];
+		const char *count = fo_arena_printf(&t.arena, "%d", l->times), *sure = fo_sure_name[l->sure];
 		if (r->compared)
 			fo_table_row(&t, op_text(&t.arena, r, l), count, isnan(l->measured_s) ? "-" : seconds(a, l->measured_s),
 				     seconds(b, l->predicted_s),

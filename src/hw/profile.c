@@ -435,45 +435,6 @@ done:
 
 /* ---- asking ---- */
 
-static double distance_of(const struct fo_limits_row *r, const struct fo_limits_ask *a)
-{
-	double d = 4 * fabs(log2((double)a->threads / r->threads));
-	if (strcmp(r->kind, a->kind) || (a->variant && strcmp(r->variant, a->variant)) ||
-	    (a->dtype && strcmp(r->dtype, a->dtype)))
-		return INFINITY;
-	for (int i = 0; i < FO_LIMITS_DIMS; i++) {
-		if (!r->dim[i] != !a->dim[i])
-			return INFINITY; /* another number of dimensions */
-		if (r->dim[i])
-			d += fabs(log2((double)a->dim[i] / (double)r->dim[i]));
-	}
-	return d;
-}
-
-const struct fo_limits_row *fo_limits_nearest(const struct fo_limits *m, const struct fo_limits_ask *ask,
-						double *distance)
-{
-	const struct fo_limits_row *best = NULL;
-	double least = INFINITY;
-	for (size_t i = 0; i < m->rows; i++) {
-		double d = distance_of(&m->row[i], ask);
-		if (d < least) {
-			least = d;
-			best = &m->row[i];
-		}
-	}
-	if (distance)
-		*distance = least;
-	return best;
-}
-
-const struct fo_limits_row *fo_limits_find(const struct fo_limits *m, const struct fo_limits_ask *ask)
-{
-	double d;
-	const struct fo_limits_row *r = fo_limits_nearest(m, ask, &d);
-	return d == 0 ? r : NULL;
-}
-
 double fo_limits_row_seconds(const struct fo_limits_row *r)
 {
 	return r->time.quiet >= FO_QUIET_ENOUGH ? r->time.quiet_median_s : r->time.median_s;

@@ -86,19 +86,6 @@ void fo_limits_peak_put(struct fo_limits *m, const struct fo_limits_peak *p);
 void fo_limits_peak_raise(struct fo_limits *m, const struct fo_limits_peak *p);
 void fo_limits_row_add(struct fo_limits *m, const struct fo_limits_row *r);
 
-/* A question: dtype NULL: any; dims as in the table above. */
-struct fo_limits_ask {
-	const char *kind, *variant, *dtype;
-	int threads;
-	int64_t dim[FO_LIMITS_DIMS];
-};
-/* The row of exactly this shape and number of threads; NULL: not measured. */
-const struct fo_limits_row *fo_limits_find(const struct fo_limits *m, const struct fo_limits_ask *ask);
-/* The nearest row of the same kind, variant and dtype; NULL: there is none. Nearest: the least sum over dimensions of
- * |log2(wanted / measured)|, where each doubling of threads counts as four doublings of a dimension; of equals the first in
- * the file. *distance (may be NULL) is that sum: 0 for an exact row, 1 where one dimension is off by a factor of 2. */
-const struct fo_limits_row *fo_limits_nearest(const struct fo_limits *m, const struct fo_limits_ask *ask,
-						double *distance);
 /* The time to go by: the quiet median where at least FO_QUIET_ENOUGH spans were quiet, else the median of all. */
 double fo_limits_row_seconds(const struct fo_limits_row *r);
 /* The highest measured bytes/s of a memory row (read, write or copy) of this many threads; 0: none. Of quiet spans where

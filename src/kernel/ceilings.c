@@ -112,14 +112,18 @@ static void visit(struct fo_grid *g, struct fo_grid_item *it, struct fo_meter *m
 	while ((double)(fo_now_ns() - begin) * 1e-9 < slice);
 }
 
-/* The cheapest product of this group, however late it is. */
-static void visit_one_product(struct fo_grid *g, int t)
+/* The cheapest product of this group and the copying of memory, however late it is: a prediction needs both. */
+static void visit_first(struct fo_grid *g, int t)
 {
-	for (size_t i = 0; i < g->n; i++)
-		if (g->item[i].row.threads == g->group[t] && is_product(&g->item[i])) {
-			visit(g, &g->item[i], &g->meter[t][g->item[i].dtype == FO_BF16], 0);
-			return;
-		}
+	bool product = false;
+	for (size_t i = 0; i < g->n; i++) {
+		struct fo_grid_item *it = &g->item[i];
+		bool copy = it->fn == fo_traffic_run && it->traffic.kind == FO_MEMORY_COPY, first = is_product(it) && !product;
+		if (it->row.threads != g->group[t] || (!copy && !first))
+			continue;
+		product |= first;
+		visit(g, it, &g->meter[t][it->dtype == FO_BF16], 0);
+	}
 }
 
 static void round_of(struct fo_grid *g, int round, size_t *order)
@@ -141,7 +145,7 @@ static void round_of(struct fo_grid *g, int round, size_t *order)
 		for (int d = 0; d < 2; d++)
 			fo_meter_attach(&g->meter[t][d]);
 		if (round == 0)
-			visit_one_product(g, t);
+			visit_first(g, t);
 		for (size_t i = 0; i < g->n && mine && spent(g) < end; i++) {
 			struct fo_grid_item *it = &g->item[order[i]];
 			if (it->row.threads != g->group[t])

@@ -2,6 +2,7 @@
 #include "support/fuzz_targets.h"
 #include "ckpt/ckpt.h"
 #include "data/data_int.h"
+#include "cost/cost.h"
 #include "hw/profile.h"
 #include "ladder/plan_int.h"
 #include "program/run.h"
@@ -359,8 +360,8 @@ static void profile(const void *bytes, size_t n)
 	struct fo_str s = { 0 };
 	fo_limits_json(&m, &s);
 	fo_str_fini(&s);
-	struct fo_limits_ask ask = { .kind = "matmul", .variant = "forward", .dtype = "bf16", .threads = 2, .dim = { 512, 768, 768 } };
-	fo_limits_nearest(&m, &ask, NULL);
+	struct fo_rates rates;
+	explained(fo_rates_init(&rates, &m, 2));
 	st = fo_roofline_init(&r, &m);
 	explained(st);
 	if (st == FO_OK) {

@@ -1,4 +1,4 @@
-/* The machine profile: what is written is read, nothing else is believed, the right row answers, quiet spans are told from
+/* The machine profile: what is written is read, nothing else is believed, what is derived from it is right, quiet spans are told from
  * others, and a picture of it carries no string out of its place. */
 #define _XOPEN_SOURCE 700 /* mkdtemp */
 #include "base/clock.h"
@@ -188,34 +188,8 @@ static void test_lookup(void **state)
 {
 	(void)state;
 	struct fo_limits m;
-	double d;
 	load(&m);
-	struct fo_limits_ask ask = { "matmul", "forward", "bf16", 2, { 512, 768, 768 } };
-	const struct fo_limits_row *r = fo_limits_find(&m, &ask);
-	assert_non_null(r);
-	assert_true(r->dim[0] == 512 && r->dim[1] == 768 && r->threads == 2 && !strcmp(r->variant, "forward"));
-	/* Half as many tokens: not measured; the nearest is one doubling away. */
-	ask.dim[0] = 256;
-	assert_null(fo_limits_find(&m, &ask));
-	assert_ptr_equal(fo_limits_nearest(&m, &ask, &d), r);
-	assert_true(fabs(d - 1) < 1e-12);
-	/* 1000 x 1200 x 768: log2 distances to 512 x 768 are 0.97 + 0.64, to 2048 x 768 1.03 + 0.64, to 512 x 2048 0.97 + 0.77,
-	 * to 2048 x 2048 1.03 + 0.77. */
-	ask.dim[0] = 1000, ask.dim[1] = 1200;
-	assert_ptr_equal(fo_limits_nearest(&m, &ask, &d), r);
-	assert_true(fabs(d - (log2(1000. / 512) + log2(1200. / 768))) < 1e-12);
-	/* Threads weigh four times as much: three threads are answered by two, four doublings x log2(1.5) away. */
-	ask = (struct fo_limits_ask){ "matmul", "forward", "bf16", 3, { 512, 768, 768 } };
-	assert_ptr_equal(fo_limits_nearest(&m, &ask, &d), r);
-	assert_true(fabs(d - 4 * log2(1.5)) < 1e-12);
-	/* Another type, kind, variant or number of dimensions never answers. */
-	ask.dtype = "f32";
-	assert_null(fo_limits_nearest(&m, &ask, &d));
-	assert_true(isinf(d));
-	ask = (struct fo_limits_ask){ "matmul", "sideways", NULL, 2, { 512, 768, 768 } };
-	assert_null(fo_limits_nearest(&m, &ask, NULL));
-	ask = (struct fo_limits_ask){ "matmul", NULL, NULL, 2, { 512, 768 } };
-	assert_null(fo_limits_nearest(&m, &ask, NULL));
+	const struct fo_limits_row *r = m.row;
 	/* Few quiet spans: the median of all is what counts. */
 	struct fo_limits_row few = *r;
 	assert_true(fo_limits_row_seconds(&few) == few.time.quiet_median_s);
@@ -398,9 +372,44 @@ static void test_text(void **state)
 	fo_limits_fini(&m);
 }
 
+/* Signature and share of cold bytes come back as they were; a row without them has none. */
+static void test_operation_rows(void **state)
+{
+	(void)state;
+	struct fo_limits m = { .cpu = "x", .isa = "ref" }, again;
+	struct fo_limits_row r = { .kind = "adamw_master_many", .variant = "-", .dtype = "bf16", .set = "ref", .threads = 2, .dim = { 768, 2048 },
+				   .bytes = 1e6, .key = UINT64_C(0x00fedcba98765432), .cold = 0.625, .time = { 3, 0, 1e-3, 2e-3, NAN, NAN } };
+	struct fo_str s = { 0 };
+	fo_limits_row_add(&m, &r);
+	r.key = 0;
+	r.cold = NAN;
+	fo_limits_row_add(&m, &r);
+	fo_limits_json(&m, &s);
+	if (fo_limits_parse(s.data, s.len, "text", &again) != FO_OK)
+		fail_msg("%s", fo_err_text());
+	assert_string_equal(again.row[0].kind, "adamw_master_many");
+	assert_true(again.row[0].key == UINT64_C(0x00fedcba98765432) && again.row[0].cold == 0.625);
+	assert_true(again.row[1].key == 0 && isnan(again.row[1].cold));
+	fo_limits_fini(&again);
+	/* Neither may be anything else. */
+	static const char *const wrong[][2] = { { "00fedcba98765432", "00fedcba9876543" }, { "00fedcba98765432", "00FEDCBA98765432" }, { "0.625", "1.625" } };
+	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+		struct fo_str bad = { 0 };
+		const char *at = strstr(s.data, wrong[i][0]);
+		assert_non_null(at);
+		fo_str_append(&bad, s.data, (size_t)(at - s.data));
+		fo_str_puts(&bad, wrong[i][1]);
+		fo_str_puts(&bad, at + strlen(wrong[i][0]));
+		assert_int_equal(fo_limits_parse(bad.data, bad.len, "text", &again), FO_EFORMAT);
+		fo_str_fini(&bad);
+	}
+	fo_str_fini(&s);
+	fo_limits_fini(&m);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_quiet),     cmocka_unit_test(test_round_trip), cmocka_unit_test(test_state),
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_quiet), cmocka_unit_test(test_operation_rows),     cmocka_unit_test(test_round_trip), cmocka_unit_test(test_state),
 					    cmocka_unit_test(test_refusals),  cmocka_unit_test(test_lookup),
 					    cmocka_unit_test(test_update),    cmocka_unit_test(test_svg),
 					    cmocka_unit_test(test_text),      cmocka_unit_test(test_raise) };
