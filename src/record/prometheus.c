@@ -1,6 +1,7 @@
 #include "record/prometheus.h"
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/json.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -80,7 +81,11 @@ static void sample(struct fo_str *out, const struct fo_prometheus *p, const char
 		fo_str_printf(out, ",%s=", label);
 		put_value(out, text);
 	}
-	fo_str_printf(out, "} %.17g\n", v);
+	struct fo_json j; /* its numbers have as many digits as they need */
+	fo_str_puts(out, "} ");
+	fo_json_begin(&j, out, false);
+	fo_json_real(&j, NULL, v);
+	fo_str_puts(out, "\n");
 }
 
 static void one(struct fo_str *out, const struct fo_prometheus *p, const char *name, const char *type, const char *help, double v)

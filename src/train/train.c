@@ -669,7 +669,8 @@ fo_status fo_train(const struct fo_run *r, const struct fo_train_hooks *h, struc
 			fo_session_publish_open(&s, &plan);
 		st = run_loop(&s, out);
 		summarise(&s, out);
-		if (st == FO_OK || st == FO_EINTERRUPT) {
+		/* A run that had nothing left to do keeps the timeline of its last steps. */
+		if ((st == FO_OK || st == FO_EINTERRUPT) && out->steps) {
 			fo_status wt = fo_timeline_write(fo_exec_timeline(s.exec), &s.program,
 							 fo_arena_printf(&s.arena, "%s/timeline.fot", r->dir));
 			st = st == FO_OK ? wt : st;

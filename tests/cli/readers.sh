@@ -42,8 +42,8 @@ else
 fi
 if [ -n "$engine" ]; then
 	readers=$((readers + 1))
-	# The measured timeline as a prediction of itself: two processes in one trace.
-	run 0 export r1 --trace both.json --predicted r1/timeline.fot
+	run 0 predict --compare r1 --profile "${FLATOUT_SOURCE:-.}/fuzz/corpus/profile/two_cores.json" --run.threads=2 --timeline p.fot
+	run 0 export r1 --trace both.json --predicted p.fot
 	for file in r1.json both.json; do
 		node "$here/trace_processor.js" "$engine" $file \
 			"select name, value from stats where severity = 'error' and value > 0" \
