@@ -40,7 +40,7 @@ struct spec {
 	const char *options, *machine;
 	int64_t other_from;       /* losses differ from this step on; 0: never */
 };
-enum { STEPS = 8, UNIT_NS = 1000 };
+enum { STEPS = 8, UNIT_NS = 1000, WAIT_NS = 500 };
 
 static int layers_ops; /* instances that backward repeats in the run that was made last */
 
@@ -68,6 +68,10 @@ static void make_run(const struct spec *c)
 			const char *block = p.block[p.slot[u.slot[i]].block].name;
 			int64_t ns = UNIT_NS + (strcmp(block, "head.f") ? 0 : c->slow_ns) + (i == 11 * step + 20 ? c->stall_ns : 0) +
 				     (step % 3 - 1) * c->jitter_ns;
+			if (i == u.n / 2) { /* a wait for the host lane's first operation */
+				fo_timeline_record(&t, FO_LANE_COMPUTE, step, ~0, at, at + WAIT_NS);
+				at += WAIT_NS;
+			}
 			layers_ops += step == 0 && o->phase == FO_RECOMPUTE;
 			fo_timeline_record(&t, o->lane, step, i, at, at + ns);
 			at += ns;
@@ -148,6 +152,8 @@ static void test_recompute(void **state)
 	assert_true(fabs(v.side[1].phase[FO_RECOMPUTE].median - layers_ops * UNIT_NS * 1e-9) < 1e-15);
 	snprintf(text, sizeof text, "B recomputes activations, A keeps them: %+.3f ms", layers_ops * UNIT_NS * 1e-6);
 	assert_true(says(&v, text));
+	for (int i = 0; i < 2; i++)
+		assert_true(fabs(v.side[i].part[FO_PART_DATA].median - WAIT_NS * 1e-9) < 1e-15);
 	/* What only one does is named, and is all of the difference. */
 	double sum = 0;
 	for (int64_t i = 0; i < v.ops; i++) {
