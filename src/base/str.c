@@ -169,3 +169,19 @@ void fo_str_xml(struct fo_str *out, const char *text)
 		left -= n ? n : 1;
 	}
 }
+
+void fo_str_shell(struct fo_str *out, const char *text)
+{
+	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:,+@%";
+	if (*text && strspn(text, plain) == strlen(text)) {
+		fo_str_puts(out, text);
+		return;
+	}
+	fo_str_puts(out, "'");
+	for (; *text; text++)
+		if (*text == '\'')
+			fo_str_puts(out, "'\\''");
+		else
+			fo_str_append(out, text, 1);
+	fo_str_puts(out, "'");
+}

@@ -35,5 +35,7 @@ char *fo_str_visible(char *buf, size_t size, const char *src);
 /* Appends text escaped for XML and HTML, as content or inside either kind of quotes: & < > " ' as references; unsafe
  * characters other than tab and newline, what XML 1.0 forbids, and broken UTF-8 become U+FFFD. */
 void fo_str_xml(struct fo_str *out, const char *text);
+/* Appends text as one word of a POSIX shell's command line, in quotes where it needs them. */
+void fo_str_shell(struct fo_str *out, const char *text);
 
 #endif

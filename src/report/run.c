@@ -172,23 +172,6 @@ static void look_at_metered(struct fo_report *o)
 	fo_err_clear();
 }
 
-/* Quoted for a POSIX shell where it must be. */
-static void quoted(struct fo_str *out, const char *text)
-{
-	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:,+@%";
-	if (*text && strspn(text, plain) == strlen(text)) {
-		fo_str_puts(out, text);
-		return;
-	}
-	fo_str_puts(out, "'");
-	for (; *text; text++)
-		if (*text == '\'')
-			fo_str_puts(out, "'\\''");
-		else
-			fo_str_append(out, text, 1);
-	fo_str_puts(out, "'");
-}
-
 static void write_command(struct fo_report *o)
 {
 	struct fo_str s = { 0 };
@@ -198,7 +181,7 @@ static void write_command(struct fo_report *o)
 		if (!strcmp(p->origin, "default"))
 			continue;
 		fo_str_printf(&s, " \\\n  --%s=", p->key);
-		quoted(&s, p->value);
+		fo_str_shell(&s, p->value);
 	}
 	o->command = o->r->options ? fo_arena_strdup(&o->arena, s.data) : NULL;
 	fo_str_fini(&s);

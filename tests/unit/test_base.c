@@ -316,10 +316,23 @@ static void test_statistics(void **state)
 	assert_true(fo_stats_quantile(one, 1, 0.9) == 7);
 }
 
+static void test_shell_word(void **state)
+{
+	(void)state;
+	static const char *const cases[][2] = { { "a/b-c_1.5,x:y+z@w%", "a/b-c_1.5,x:y+z@w%" }, { "", "''" }, { "two words", "'two words'" },
+						{ "it's", "'it'\\''s'" }, { "$(x)`y`\\n", "'$(x)`y`\\n'" } };
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct fo_str s = { 0 };
+		fo_str_shell(&s, cases[i][0]);
+		assert_string_equal(s.data, cases[i][1]);
+		fo_str_fini(&s);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_error_text), cmocka_unit_test(test_error_bounds), cmocka_unit_test(test_error_thread),
+		cmocka_unit_test(test_shell_word), cmocka_unit_test(test_error_text), cmocka_unit_test(test_error_bounds), cmocka_unit_test(test_error_thread),
 		cmocka_unit_test(test_error_codes), cmocka_unit_test(test_arena), cmocka_unit_test(test_pages),
 		cmocka_unit_test(test_sizes), cmocka_unit_test(test_string), cmocka_unit_test(test_distance),
 		cmocka_unit_test(test_units), cmocka_unit_test(test_visible),
