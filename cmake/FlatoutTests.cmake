@@ -139,5 +139,6 @@ if(TARGET flatout_static AND NOT CMAKE_CROSSCOMPILING)
 	set_tests_properties(install_api PROPERTIES FIXTURES_REQUIRED staged)
 endif()
 
+fo_test(tree_scripts tree sh "${CMAKE_CURRENT_SOURCE_DIR}/tools/check-scripts")
 fo_test(tree_floors tree sh "${CMAKE_CURRENT_SOURCE_DIR}/tools/check-floors")
 fo_test(tree_floors_refuses tree sh "${CMAKE_CURRENT_SOURCE_DIR}/tools/test-check-floors")

@@ -36,7 +36,7 @@ g++|command g++|a C++ compiler
 dpkg-dev|command dpkg-shlibdeps|dpkg-dev
 mandoc|command mandoc|mandoc
 nodejs|command node|Node.js
-python3-venv|package|Python's venv
+python3-venv|package|the venv module of Python
 zsh|command zsh|zsh
 fish|command fish|fish
 chromium|command chromium|Chromium, for the tests of HTML pages
