@@ -88,15 +88,23 @@ static fo_status read_all(int fd, const char *path, size_t guess, size_t cap, ch
 	return FO_OK;
 }
 
-fo_status fo_fs_read(struct fo_arena *a, const char *path, size_t cap, char **out, size_t *len)
+fo_status fo_fs_open_regular(const char *path, int *fd)
 {
-	int fd;
 	struct stat st;
-	FO_TRY(open_for_reading(path, true, &fd, &st));
+	FO_TRY(open_for_reading(path, false, fd, &st));
+	if (S_ISREG(st.st_mode))
+		return FO_OK;
+	close(*fd);
+	return fo_fail(FO_EIO, "cannot read '%s': not a regular file", path);
+}
+
+/* Closes fd. */
+static fo_status read_opened(struct fo_arena *a, int fd, const struct stat *st, const char *path, size_t cap, char **out, size_t *len)
+{
 	char *p = NULL;
 	size_t n = 0;
-	fo_status status = S_ISREG(st.st_mode) && (uintmax_t)st.st_size > cap
-		? too_large(path, cap) : read_all(fd, path, (size_t)st.st_size, cap, &p, &n);
+	fo_status status = S_ISREG(st->st_mode) && (uintmax_t)st->st_size > cap
+		? too_large(path, cap) : read_all(fd, path, (size_t)st->st_size, cap, &p, &n);
 	close(fd);
 	if (status != FO_OK)
 		return status;
@@ -105,6 +113,26 @@ fo_status fo_fs_read(struct fo_arena *a, const char *path, size_t cap, char **ou
 	*len = n;
 	free(p);
 	return FO_OK;
+}
+
+fo_status fo_fs_read(struct fo_arena *a, const char *path, size_t cap, char **out, size_t *len)
+{
+	int fd;
+	struct stat st;
+	FO_TRY(open_for_reading(path, true, &fd, &st));
+	return read_opened(a, fd, &st, path, cap, out, len);
+}
+
+fo_status fo_fs_read_regular(struct fo_arena *a, const char *path, size_t cap, char **out, size_t *len)
+{
+	int fd;
+	struct stat st;
+	FO_TRY(fo_fs_open_regular(path, &fd));
+	if (!fstat(fd, &st))
+		return read_opened(a, fd, &st, path, cap, out, len);
+	fo_status status = fo_fs_refuse("read", path, errno);
+	close(fd);
+	return status;
 }
 
 static int write_all(int fd, const char *p, size_t len)

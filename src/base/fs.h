@@ -13,6 +13,11 @@
 fo_status fo_fs_refuse(const char *verb, const char *path, int error);
 /* Whole file into arena memory, NUL behind it; a file over `cap` bytes is refused (hostile input). */
 FO_CHECKED fo_status fo_fs_read(struct fo_arena *a, const char *path, size_t cap, char **out, size_t *len);
+/* The same for files that a program wrote and a stranger may have changed: FO_EIO for what is no regular file, where a pipe would
+ * wait for its writer and a device never end. */
+FO_CHECKED fo_status fo_fs_read_regular(struct fo_arena *a, const char *path, size_t cap, char **out, size_t *len);
+/* Opened for reading, by the same rule; the caller closes *fd. */
+FO_CHECKED fo_status fo_fs_open_regular(const char *path, int *fd);
 /* Writes path.tmp, fsyncs, renames over path, fsyncs the directory: readers see the old or the new file. */
 FO_CHECKED fo_status fo_fs_write_atomic(const char *path, const void *bytes, size_t len);
 /* Writes and fsyncs a file where nobody looks yet (a folder that is renamed when it is whole, after fo_fs_sync_dir). */

@@ -329,7 +329,7 @@ static fo_status load_json(struct fo_arena *a, const char *dir, const char *file
 	char *path = fo_arena_printf(a, "%s/%s", dir, file), *text, seen[160];
 	size_t len;
 	json_error_t err;
-	FO_TRY(fo_fs_read(a, path, MAX_JSON, &text, &len));
+	FO_TRY(fo_fs_read_regular(a, path, MAX_JSON, &text, &len));
 	*root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &err);
 	if (!*root)
 		return fo_fail(FO_EFORMAT, "'%s' is not JSON: line %d: %s", path, err.line,

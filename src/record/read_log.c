@@ -163,7 +163,7 @@ static double *find_place(struct line *l, int *next, const char *key, size_t len
 	for (int k = 0; k < FO_STEP_FIELD_COUNT; k++) {
 		int f = (*next + k) % FO_STEP_FIELD_COUNT;
 		const char *name = fo_step_field_name[f];
-		if (!strncmp(name, key, len) && !name[len]) {
+		if (strlen(name) == len && !memcmp(name, key, len)) { /* a key may hold NUL bytes */
 			*next = f + 1;
 			return &l->value[f];
 		}

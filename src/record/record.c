@@ -3,7 +3,6 @@
 #include "base/fs.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -111,7 +110,7 @@ static fo_status read_run(struct fo_record *r, const char *path)
 	char *text;
 	size_t len;
 	json_error_t why;
-	FO_TRY(fo_fs_read(&r->arena, path, RUN_JSON_BYTES_MAX, &text, &len));
+	FO_TRY(fo_fs_read_regular(&r->arena, path, RUN_JSON_BYTES_MAX, &text, &len));
 	json_t *o = json_loadb(text, len, 0, &why);
 	if (!o)
 		return fo_fail(FO_EFORMAT, "'%s' is not JSON: line %d: %s", path, why.line, why.text);
@@ -134,9 +133,8 @@ const struct fo_record_option *fo_record_option(const struct fo_record *r, const
 
 static fo_status read_log(struct fo_record *r, const char *path)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return fo_fs_refuse("read", path, errno);
+	int fd;
+	FO_TRY(fo_fs_open_regular(path, &fd));
 	fo_status st = fo_record_read_log(r, fd, path);
 	close(fd);
 	if (st == FO_OK && r->bad_lines && r->bad_lines == r->lines)
@@ -149,7 +147,7 @@ static fo_status read_program(struct fo_record *r, const char *path)
 	struct fo_arena a = { 0 };
 	char *text;
 	size_t len;
-	fo_status st = fo_fs_read(&a, path, PROGRAM_BYTES_MAX, &text, &len);
+	fo_status st = fo_fs_read_regular(&a, path, PROGRAM_BYTES_MAX, &text, &len);
 	if (st == FO_OK)
 		st = fo_program_parse(&r->program, text, len, path);
 	if (st == FO_OK) {

@@ -242,7 +242,7 @@ static double logged_loss(struct session *s)
 	size_t len;
 	double found = NAN;
 	char *path = fo_arena_printf(&s->arena, "%s/log.jsonl", s->p->run_dir ? s->p->run_dir : "");
-	if (!s->p->run_dir || !fo_fs_exists(path) || fo_fs_read(&s->arena, path, MAX_LINE, &text, &len) != FO_OK) {
+	if (!s->p->run_dir || !fo_fs_exists(path) || fo_fs_read_regular(&s->arena, path, MAX_LINE, &text, &len) != FO_OK) {
 		fo_err_clear(); /* a run without a log can be evaluated all the same */
 		return NAN;
 	}

@@ -36,8 +36,8 @@ static void keep_choice(struct fo_session *s, struct fo_run *r)
 	/* Without a checkpoint there is nothing to keep to. */
 	if (!fo_fs_exists(fo_arena_printf(&s->arena, "%s/checkpoints", r->dir)))
 		return;
-	if ((!r->batch_rows && !r->state) || !fo_fs_exists(path) || fo_fs_read(&s->arena, path, (size_t)256 << 20, &text, &len) != FO_OK ||
-	    fo_program_parse(&p, text, len, path) != FO_OK)
+	if ((!r->batch_rows && !r->state) || !fo_fs_exists(path) ||
+	    fo_fs_read_regular(&s->arena, path, (size_t)256 << 20, &text, &len) != FO_OK || fo_program_parse(&p, text, len, path) != FO_OK)
 		return;
 	if (r->batch_rows && p.run.seq == r->seq && p.run.rows * p.run.micro_batches == r->batch_rows)
 		r->rows = p.run.rows, r->micro_batches = p.run.micro_batches, r->batch_rows = 0;

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -157,6 +158,34 @@ static void test_damage(void **state)
 	assert_int_equal(fo_metered_read(&m, "nowhere"), FO_EIO);
 }
 
+/* Headers of pieces, each of which would reach to the end: not all of them are summed. Without a bound it would be 24 GB here. */
+static void test_many_headers(void **state)
+{
+	(void)state;
+	enum { HEADERS = 1 << 16, HEADER = 24, SPAN = 72 };
+	struct fo_metered m;
+	write_steps(1, 1);
+	off_t one = size_of_file();
+	FILE *f = fopen(path, "a");
+	assert_non_null(f);
+	for (int i = 0; i < HEADERS; i++) {
+		uint32_t h[HEADER / 4] = { 0x50455453u, (uint32_t)(HEADERS - 1 - i) * HEADER / SPAN, 2, 0, 12345, 0 };
+		assert_int_equal(fwrite(h, 1, sizeof h, f), sizeof h);
+	}
+	fclose(f);
+	clock_t begin = clock();
+	assert_int_equal(fo_metered_read(&m, path), FO_EFORMAT);
+	assert_true((double)(clock() - begin) / CLOCKS_PER_SEC < 2);
+	char want[32];
+	snprintf(want, sizeof want, "byte %lld", (long long)one);
+	assert_non_null(strstr(fo_err_text(), want));
+	/* A few, as chance may have it, are not damage. */
+	assert_int_equal(truncate(path, one + 3 * HEADER), 0);
+	must(fo_metered_read(&m, path));
+	assert_true(m.torn && m.steps == 1);
+	fo_metered_fini(&m);
+}
+
 /* A file of another program, dtype or thread count says nothing about this one. */
 static void test_begun_anew(void **state)
 {
@@ -268,7 +297,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(test_file, fresh),	cmocka_unit_test_setup(test_torn, fresh),
 		cmocka_unit_test_setup(test_damage, fresh),	cmocka_unit_test_setup(test_begun_anew, fresh),
-		cmocka_unit_test_setup(test_composition, fresh),
+		cmocka_unit_test_setup(test_composition, fresh),	cmocka_unit_test_setup(test_many_headers, fresh),
 	};
 	return cmocka_run_group_tests(tests, set_up, tear_down);
 }

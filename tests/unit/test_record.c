@@ -214,6 +214,52 @@ static void test_directory(void **state)
 	fo_record_fini(&r);
 }
 
+/* A pipe without a writer, or a device without an end, where a file should be: refused at once. */
+static void test_no_regular_files(void **state)
+{
+	(void)state;
+	static const char *const name[FO_RECORD_FILES] = { "run.json", "log.jsonl", "program.txt", "timeline.fot", "metered.fom" };
+	struct fo_record r;
+	for (int kind = 0; kind < 2; kind++) {
+		for (int i = 0; i < FO_RECORD_FILES; i++) {
+			unlink(at(name[i]));
+			assert_int_equal(kind ? symlink("/dev/zero", at(name[i])) : mkfifo(at(name[i]), 0600), 0);
+		}
+		alarm(20); /* instead of waiting for ever */
+		assert_int_equal(fo_record_open(&r, dir, FO_RECORD_WITH_TIMELINE | FO_RECORD_WITH_METERED), FO_OK);
+		alarm(0);
+		for (int i = 0; i < FO_RECORD_FILES; i++) {
+			assert_int_equal(r.file[i].state, FO_RECORD_DAMAGED);
+			assert_non_null(strstr(r.file[i].why, i < FO_RECORD_TIMELINE ? "not a regular file" : "cannot be read without"));
+		}
+		fo_record_fini(&r);
+	}
+	for (int i = 0; i < FO_RECORD_FILES; i++)
+		unlink(at(name[i]));
+}
+
+/* A key of NUL bytes is no field's name, however it begins. */
+static void test_nul_in_keys(void **state)
+{
+	(void)state;
+	enum { NULS = 3000 };
+	static const char begin[] = "{\"event\":\"step\",\"step\":1,\"lr", end[] = "\":1}\n", two[] = "{\"event\":\"step\",\"step\":2,\"lr\0\":1}\n";
+	struct fo_record r = { 0 };
+	char text[sizeof begin + NULS + sizeof end] = { 0 };
+	memcpy(text, begin, sizeof begin - 1);
+	memcpy(text + sizeof begin - 1 + NULS, end, sizeof end - 1);
+	int fd = memfd_create("log", MFD_CLOEXEC);
+	size_t n = sizeof begin - 1 + NULS + sizeof end - 1;
+	assert_int_equal(write(fd, text, n), n);
+	assert_int_equal(write(fd, two, sizeof two - 1), sizeof two - 1);
+	lseek(fd, 0, SEEK_SET);
+	assert_int_equal(fo_record_read_log(&r, fd, "log"), FO_OK);
+	close(fd);
+	assert_int_equal(r.step.n, 2);
+	assert_null(r.step.value[FO_STEP_LR]);
+	fo_record_fini(&r);
+}
+
 static struct fo_program p;
 static struct fo_unrolled u;
 
@@ -287,6 +333,7 @@ int main(void)
 		cmocka_unit_test(test_fields),	 cmocka_unit_test(test_numbers),
 		cmocka_unit_test(test_newest_wins),	 cmocka_unit_test(test_damage),
 		cmocka_unit_test(test_events),	 cmocka_unit_test(test_metered_steps_are_no_figure),
+		cmocka_unit_test(test_nul_in_keys),	 cmocka_unit_test(test_no_regular_files),
 		cmocka_unit_test(test_directory),	 cmocka_unit_test(test_timeline),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);
