@@ -92,6 +92,11 @@ void fo_table_fini(struct fo_table *t);
 /* Prints `first` and behind it the text, wrapped at 80 columns; further lines stand behind `lead`. A figure and its
  * unit ("244 MiB", "5.0 % of") stay on one line. */
 void fo_cli_put(FILE *f, const char *first, const char *lead, const char *fmt, ...) FO_PRINTF(4, 5);
+struct fo_program;
+struct fo_run;
+/* A program that was read (program.file) says everything that an option could: FO_EARG unless those that were given in s say the
+ * same (program.c). */
+FO_CHECKED fo_status fo_cli_same_program(const struct fo_program *p, const struct fo_opt_set *s, const struct fo_run *r);
 static inline const char *fo_cli_plural(int64_t n, const char *one, const char *many) { return n == 1 ? one : many; }
 
 #endif

@@ -238,10 +238,10 @@ static void print_head(const struct fo_versus *v)
 {
 	for (int i = 0; i < 2; i++) {
 		const struct fo_record *r = v->side[i].record;
-		const struct fo_record_option *model = fo_record_option(r, "model.name");
+		const char *model = fo_record_model(r);
 		char dir[512], name[256];
 		fo_str_visible(dir, sizeof dir, r->dir);
-		fo_str_visible(name, sizeof name, model ? model->value : "model not known");
+		fo_str_visible(name, sizeof name, *model ? model : "model not known");
 		fo_cli_put(stdout, i ? "B  " : "A  ", "   ", "%s: %s, begun %s", dir, name, *r->started ? r->started : "at a time that is not known");
 	}
 	printf("\n");

@@ -257,7 +257,7 @@ static fo_status run(int argc, char **argv)
 	fo_json_object(&j, NULL);
 	fo_json_int(&j, "schema", 1);
 	if (dir) {
-		FO_TRY_OR(st, fo_record_open(&r, dir, *in.trace ? FO_RECORD_WITH_TIMELINE : 0), done);
+		FO_TRY_OR(st, fo_record_open(&r, dir, *in.trace ? FO_RECORD_WITH_TIMELINE : *in.prometheus ? FO_RECORD_WITH_PROGRAM : 0), done);
 		st = export_run(&in, &r, &j);
 		fo_record_fini(&r);
 	} else {

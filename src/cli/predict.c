@@ -32,6 +32,7 @@ __attribute__((constructor)) static void make_rows(void) { fo_run_options_with(r
 struct report {
 	struct fo_arena arena;
 	struct predict in;
+	const struct fo_opt_set *options; /* where `in` came from */
 	struct fo_limits limits;
 	struct fo_rates rates;
 	struct fo_program own; /* of the run file; with --compare the record's */
@@ -111,6 +112,8 @@ static fo_status load_program(struct report *r)
 		r->load = fo_sim_load_of_run(&r->record);
 	} else {
 		FO_TRY(fo_pass_build_run(&r->own, &r->in.run));
+		if (*r->in.run.program_file)
+			FO_TRY(fo_cli_same_program(&r->own, r->options, &r->in.run));
 		r->program = &r->own;
 		r->u = &r->own_u;
 		FO_TRY(fo_unroll(r->program, &r->own_u));
@@ -379,6 +382,7 @@ static fo_status run(int argc, char **argv)
 	struct report r = { 0 };
 	struct fo_opt_set s;
 	fo_status st;
+	r.options = &s;
 	FO_TRY_OR(st, fo_cli_options_file(&fo_cmd_predict, &s, &r.in, &argc, argv), done);
 	FO_TRY_OR(st, fo_cli_no_more_args(&fo_cmd_predict, argc, argv, 1), done);
 	if (*r.in.compare && argc > 1)

@@ -177,8 +177,7 @@ static void print_json(const struct fo_program *p, const struct fo_unrolled *u)
 	fo_str_fini(&out);
 }
 
-/* A program that was read says everything that an option could: those that were given must say the same. */
-static fo_status same_run(const struct fo_program *p, const struct fo_opt_set *s, const struct fo_run *r)
+fo_status fo_cli_same_program(const struct fo_program *p, const struct fo_opt_set *s, const struct fo_run *r)
 {
 	const struct fo_model *pm = &p->model;
 	const struct {
@@ -231,7 +230,7 @@ static fo_status same_run(const struct fo_program *p, const struct fo_opt_set *s
 static fo_status load(struct fo_program *p, const struct fo_opt_set *s, const struct fo_run *r)
 {
 	FO_TRY(fo_pass_build_run(p, r));
-	fo_status st = *r->program_file ? same_run(p, s, r) : FO_OK;
+	fo_status st = *r->program_file ? fo_cli_same_program(p, s, r) : FO_OK;
 	if (st != FO_OK)
 		fo_program_fini(p);
 	return st;

@@ -145,7 +145,10 @@ static void print_rest(struct fo_report *o, struct fo_table *t, struct fo_arena 
 	struct fo_str line = { 0 };
 	char text[512];
 	const char *why;
-	fo_str_printf(&line, "%s, %lld threads", *r->cpu ? r->cpu : "unknown processor", (long long)r->threads);
+	if (*r->cpu)
+		fo_str_printf(&line, ", %s", r->cpu);
+	if (r->threads > 0)
+		fo_str_printf(&line, ", %lld %s", (long long)r->threads, fo_cli_plural(r->threads, "thread", "threads"));
 	if (isfinite(u->clock_hz))
 		fo_str_printf(&line, ", %.2f GHz", u->clock_hz / 1e9);
 	if (isfinite(u->steal))
@@ -154,7 +157,8 @@ static void print_rest(struct fo_report *o, struct fo_table *t, struct fo_arena 
 		fo_str_printf(&line, ", held back %s", si(a, u->limited_s, "s"));
 	if (isfinite(u->load))
 		fo_str_printf(&line, ", load up to %.1f", u->load);
-	fo_table_row(t, "machine", line.data);
+	if (line.len)
+		fo_table_row(t, "machine", line.data + strlen(", "));
 	fo_str_fini(&line);
 	for (int64_t i = 0; i < r->guards && i < GUARDS_SHOWN; i++)
 		fo_table_row(t, i ? "" : "guards",

@@ -22,15 +22,6 @@ struct rung_read {
 static const enum fo_step_field rule_field[FO_LADDER_RULES] = { FO_STEP_MFU, FO_STEP_MFU_CAUSAL, FO_STEP_MFU_DOCUMENT, FO_STEP_MFU_6N,
 								FO_STEP_HFU };
 
-/* The newest process that did step `step`. */
-static const struct fo_record_start *start_of(const struct fo_record *r, int64_t step)
-{
-	for (int64_t i = r->starts - 1; i >= 0; i--)
-		if (r->start[i].step < step)
-			return &r->start[i];
-	return NULL;
-}
-
 static int round_of(const struct fo_ladder *l, int64_t step)
 {
 	int round = 0;
@@ -52,7 +43,7 @@ static void collect_steps(const struct fo_ladder *l, const struct fo_ladder_rung
 	v->round = fo_arena_alloc(a, most * sizeof *v->round);
 	for (int64_t i = 0; i < r->step.n; i++) {
 		int64_t step = r->step.step[i];
-		const struct fo_record_start *start = start_of(r, step);
+		const struct fo_record_start *start = fo_record_start_of(r, i);
 		double s = fo_record_value(&r->step, FO_STEP_SECONDS, i);
 		if (step < 1 || step > l->steps)
 			continue;
@@ -65,7 +56,7 @@ static void collect_steps(const struct fo_ladder *l, const struct fo_ladder_rung
 		v->tokens_s[v->n] = v->useful[v->n] / s;
 		/* MFU divides by the peak that its process knew; the work itself does not depend on that. */
 		for (int k = 0; k < FO_LADDER_RULES; k++)
-			v->flop[k][v->n] = fo_record_value(&r->step, rule_field[k], i) * s * start->peak_flop_s;
+			v->flop[k][v->n] = fo_record_value(&r->step, rule_field[k], i) * s * fo_record_peak_of(r, i);
 		v->round[v->n++] = round_of(l, step);
 	}
 }

@@ -189,7 +189,7 @@ fo_status fo_prometheus_write(const struct fo_prometheus *p, const char *path)
 
 void fo_prometheus_of(const struct fo_record *r, struct fo_prometheus *p)
 {
-	const struct fo_record_option *model = fo_record_option(r, "model.name"), *steps = fo_record_option(r, "train.steps");
+	const struct fo_record_option *steps = fo_record_option(r, "train.steps");
 	const struct fo_record_end *end = fo_record_last_end(r);
 	const struct fo_record_start *start = fo_record_last_start(r);
 	double value[FO_STEP_FIELD_COUNT];
@@ -197,7 +197,7 @@ void fo_prometheus_of(const struct fo_record *r, struct fo_prometheus *p)
 	p->run = r->dir;
 	p->version = r->version;
 	p->commit = r->commit;
-	p->model = model ? model->value : "";
+	p->model = fo_record_model(r);
 	p->cpu = r->cpu;
 	p->isa = r->isa;
 	p->dtype = start ? start->peak_dtype : "";

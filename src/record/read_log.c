@@ -232,6 +232,8 @@ static fo_status add_step(struct fo_record *r, const struct line *l)
 		return fo_fail(FO_EFORMAT, "more than 2^24 steps");
 	size_t i = (size_t)s->n, cap = s->cap;
 	fo_array_room(&s->step, &s->cap, i, sizeof *s->step);
+	if (s->cap != cap)
+		s->start = fo_xrealloc(s->start, s->cap * sizeof *s->start);
 	for (int f = 0; f < FO_STEP_FIELD_COUNT; f++) {
 		if (!s->value[f] && isnan(l->value[f]))
 			continue;
@@ -245,6 +247,7 @@ static fo_status add_step(struct fo_record *r, const struct line *l)
 		s->value[f][i] = l->value[f];
 	}
 	s->step[i] = (int64_t)l->step;
+	s->start[i] = (int32_t)(r->starts - 1); /* a process says that it begins before its first step */
 	s->n++;
 	return FO_OK;
 }

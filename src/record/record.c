@@ -44,6 +44,30 @@ double fo_record_quantile(const struct fo_record_steps *s, enum fo_step_field f,
 	return at;
 }
 
+const struct fo_record_start *fo_record_start_of(const struct fo_record *r, int64_t row)
+{
+	int32_t i = r->step.start ? r->step.start[row] : -1;
+	return i < 0 ? NULL : &r->start[i];
+}
+
+double fo_record_peak_of(const struct fo_record *r, int64_t row)
+{
+	const struct fo_record_start *s = fo_record_start_of(r, row);
+	return s && s->peak_flop_s > 0 ? s->peak_flop_s : r->peak_flop_s;
+}
+
+double fo_record_mean_flop(const struct fo_record *r, enum fo_step_field f)
+{
+	double sum = 0;
+	int64_t n = 0;
+	for (int64_t i = 0; i < r->step.n; i++) {
+		double flop = fo_record_value(&r->step, f, i) * fo_record_value(&r->step, FO_STEP_SECONDS, i) * fo_record_peak_of(r, i);
+		sum += flop > 0 ? flop : 0;
+		n += flop > 0;
+	}
+	return n ? sum / (double)n : NAN;
+}
+
 /* ---- run.json ---- */
 
 static const char *text_at(struct fo_record *r, const json_t *o, const char *key)
@@ -127,6 +151,14 @@ const struct fo_record_option *fo_record_option(const struct fo_record *r, const
 		if (!strcmp(r->option[i].key, key))
 			return &r->option[i];
 	return NULL;
+}
+
+const char *fo_record_model(const struct fo_record *r)
+{
+	const struct fo_record_option *o = fo_record_option(r, "model.name");
+	if (r->file[FO_RECORD_PROGRAM].state == FO_RECORD_WHOLE)
+		return *r->program.model.name ? r->program.model.name : "custom";
+	return o ? o->value : "";
 }
 
 /* ---- the other files ---- */
@@ -256,6 +288,7 @@ void fo_record_fini(struct fo_record *r)
 		fo_program_fini(&r->program);
 	}
 	free(r->step.step);
+	free(r->step.start);
 	for (int f = 0; f < FO_STEP_FIELD_COUNT; f++)
 		free(r->step.value[f]);
 	free(r->eval);

@@ -53,6 +53,7 @@ struct fo_record_steps {
 	int64_t n;
 	int64_t *step;                     /* ascending, from 1 */
 	double *value[FO_STEP_FIELD_COUNT]; /* n each, NAN where a line lacks it; NULL: no line has it */
+	int32_t *start;                    /* index of the process that did it, -1: the log does not say */
 	size_t cap;
 };
 /* Field f of row i (0 <= i < n); NAN. */
@@ -168,6 +169,18 @@ enum { FO_RECORD_WITH_PROGRAM = 1, FO_RECORD_WITH_TIMELINE = 2, FO_RECORD_WITH_M
 FO_CHECKED fo_status fo_record_open(struct fo_record *r, const char *dir, unsigned with);
 void fo_record_fini(struct fo_record *r);
 
+/* The process that did the step of row `row` (0 <= row < step.n); NULL: the log does not say. */
+const struct fo_record_start *fo_record_start_of(const struct fo_record *r, int64_t row);
+/* FLOP/s that the MFU of that row was divided by: each process knew its own peak, which a later one may have measured anew. Where
+ * the log does not say, run.json's; NAN. */
+double fo_record_peak_of(const struct fo_record *r, int64_t row);
+/* FLOP of a step by rule f (FO_STEP_MFU to FO_STEP_HFU): the mean over the rows that tell it of MFU x seconds x that peak; NAN where
+ * none does. A mean of products: padding, and so the work of a step, differs from step to step. */
+double fo_record_mean_flop(const struct fo_record *r, enum fo_step_field f);
+
+/* What the run trained: its program's model ("custom" where options changed a named one), or, of a record without a program, what
+ * option model.name asked for; "" where nothing tells. */
+const char *fo_record_model(const struct fo_record *r);
 /* NULL: no such option in run.json. */
 const struct fo_record_option *fo_record_option(const struct fo_record *r, const char *key);
 /* Sums the profile events (of steps that counted) into *out. Without any, and with a timeline, its whole steps, from the first to

@@ -156,8 +156,10 @@ static fo_status compose(struct fo_report *o, const struct fo_metered *m)
 	o->metered_steps = c.steps;
 	o->quiet_s = c.seconds;
 	o->quiet_share = c.quiet_share;
-	/* The same tokens in the quiet time. */
-	o->quiet_mfu = o->mfu[0].median * o->step_s.median / c.seconds;
+	/* The same work in the quiet time, of the peak as the newest process knew it. */
+	const struct fo_record_start *start = fo_record_last_start(o->r);
+	double peak = start && start->peak_flop_s > 0 ? start->peak_flop_s : o->r->peak_flop_s;
+	o->quiet_mfu = fo_record_mean_flop(o->r, FO_STEP_MFU) / c.seconds / peak;
 	fo_composed_fini(&c);
 	return FO_OK;
 }

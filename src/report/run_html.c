@@ -412,9 +412,10 @@ static void draw_machine(struct page *p)
 		clock[i] = m->clock_hz / 1e9;
 	}
 	fo_draw_heading(p->out, "Machine");
-	fo_draw_text(p->out, "%s, %lld thread%s, kernels up to %s%s%s.", *r->cpu ? r->cpu : "unknown processor",
-		     (long long)r->threads, r->threads == 1 ? "" : "s", *r->isa ? r->isa : "?",
-		     *r->governor ? ", governor " : "", r->governor);
+	const char *threads = r->threads > 0 ? fo_arena_printf(p->a, ", %lld thread%s", (long long)r->threads, r->threads == 1 ? "" : "s") : "";
+	if (*r->cpu || *threads || *r->isa)
+		fo_draw_text(p->out, "%s%s%s%s%s%s.", *r->cpu ? r->cpu : "Processor not known", threads, *r->isa ? ", kernels up to " : "",
+			     r->isa, *r->governor ? ", governor " : "", r->governor);
 	if (!n) {
 		fo_draw_text(p->out, "The log has no samples of its state.");
 		return;

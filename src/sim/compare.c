@@ -143,31 +143,17 @@ static double mean_of(const struct fo_record_steps *s, enum fo_step_field f)
 	return n ? sum / (double)n : NAN;
 }
 
-/* Mean over the steps that have both of a fraction of the peak times the step's seconds: FLOP / peak. */
-static double mean_work(const struct fo_record_steps *s, enum fo_step_field f)
-{
-	double sum = 0;
-	int64_t n = 0;
-	for (int64_t i = 0; i < s->n; i++) {
-		double work = fo_record_value(s, f, i) * fo_record_value(s, FO_STEP_SECONDS, i);
-		sum += work > 0 ? work : 0;
-		n += work > 0;
-	}
-	return n ? sum / (double)n : NAN;
-}
-
 struct fo_sim_load fo_sim_load_of_run(const struct fo_record *r)
 {
 	struct fo_sim_load load = { -1, NAN, mean_of(&r->step, FO_STEP_LOSS_TOKENS) };
 	const struct fo_program *p = &r->program;
-	const struct fo_record_start *start = fo_record_last_start(r);
-	double peak = start && start->peak_flop_s > 0 ? start->peak_flop_s : r->peak_flop_s, seq = (double)p->run.seq;
-	if (!p->nblock || !(peak > 0))
+	double seq = (double)p->run.seq;
+	if (!p->nblock)
 		return load;
-	load.tokens = mean_work(&r->step, FO_STEP_MFU_6N) * peak / fo_model_flop_per_token(&p->model, p->run.seq).mfu_6n;
+	load.tokens = fo_record_mean_flop(r, FO_STEP_MFU_6N) / fo_model_flop_per_token(&p->model, p->run.seq).mfu_6n;
 	/* Executed FLOP grow by the same for each pair. */
 	double none = fo_program_cost(p, 0).exec, one = fo_program_cost(p, 1).exec, most = (double)p->run.rows * seq * (seq + 1) / 2;
-	double pairs = (mean_work(&r->step, FO_STEP_HFU) * peak - none) / (one - none);
+	double pairs = (fo_record_mean_flop(r, FO_STEP_HFU) - none) / (one - none);
 	if (pairs >= 0 && pairs <= 1.001 * most)
 		load.pairs = fmin(pairs, most);
 	return load;

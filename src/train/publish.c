@@ -55,7 +55,7 @@ void fo_session_publish_open(struct fo_session *s, const struct fo_train_plan *p
 	fo_prometheus_init(&p->figures);
 	p->figures.run = s->r->dir;
 	p->figures.version = s->h->version;
-	p->figures.model = s->r->model;
+	p->figures.model = *s->program.model.name ? s->program.model.name : "custom"; /* as it is, not as it was named */
 	fo_cpu_name(p->cpu, sizeof p->cpu);
 	p->figures.cpu = p->cpu;
 	p->figures.isa = fo_isa_name[s->options.isa];

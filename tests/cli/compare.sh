@@ -13,7 +13,7 @@ run 0 compare a b
 fits
 says '^step time, median' '^MFU, rule mfu' '^memory measured' '^training data .*the same' 'layer.b .*recompute  *none' \
 	'pass.recompute  auto  *full' 'optim.lr' 'B recomputes activations, A keeps them: +' 'B executes 1\.[0-9]* times the FLOP' \
-	'common steps, the first 1 with the same bits'
+	'common steps, the first 1 with the same bits' '^A  a: custom, begun ' '^B  b: custom, begun '
 run 0 compare a b --all
 fits
 ! grep -q -e '--all' out || wrong "--all leaves something out"

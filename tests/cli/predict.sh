@@ -61,6 +61,12 @@ refused 2 "is not a machine profile" predict $tiny --profile="$0"
 refused 3 "nowhere" predict $tiny --profile=nowhere.json
 refused 2 "would say it twice" predict run.yaml --compare=run --profile=one.json
 refused "2|3" "nowhere" predict --compare=nowhere --profile=one.json
+# Options beside a program that was made otherwise.
+run 0 program $tiny --pass.recompute=full --dump=full.txt
+run 0 predict --program.file=full.txt --profile=one.json
+refused 2 "contradict the program in 'full.txt': pass.recompute is full there, not none" predict --program.file=full.txt \
+	--pass.recompute=none --profile=one.json
+refused 2 "contradict .*model.layers is 1 there, not 7" predict --program.file=full.txt --model.layers=7 --profile=one.json
 # Without a peak there is no MFU, and the rest stands.
 sed 's/"dtype":"bf16","threads":1,"set":"ref","best/"dtype":"f32","threads":1,"set":"ref","best/' one.json >nopeak.json
 run 0 predict $tiny --profile=nopeak.json

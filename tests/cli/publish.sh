@@ -17,6 +17,7 @@ run 0 train $tiny --run.dir=r --report.tensorboard=yes --report.prometheus=r.pro
 [ ! -e r.prom.tmp ] || wrong "a half-made file is left"
 awk '/^# HELP / { help = $3; next } /^# TYPE / { if ($3 != help || $4 != "gauge") exit 1; type = $3; next }
 	{ n = $1; sub(/[{].*/, "", n); if (n != type || NF < 2) exit 1 }' r.prom || wrong "r.prom is not in the text format"
+grep -q '^flatout_[a-z_]*{.*model="custom"' r.prom || wrong "r.prom names another model than what was trained: $(grep model= r.prom)"
 # Nothing of it changes the run.
 run 0 train $tiny --run.dir=plain
 losses r >lr
@@ -35,6 +36,7 @@ says "^warning.*nothing is written for TensorBoard: cannot " "^warning.*cannot w
 run 0 export r --tensorboard boards/r --prometheus e.prom --trace t.json
 says '^wrote boards/r/events.out.tfevents.*: 8 steps' '^wrote e.prom: as of step 8' '^wrote t.json: '
 [ "$(metric e.prom tokens_per_second)" != "" ] && [ "$(metric e.prom step)" = 8 ] || wrong "e.prom lacks figures"
+grep -q 'model="custom"' e.prom || wrong "e.prom names another model than what was trained: $(grep model= e.prom)"
 valid t.json
 keys t.json traceEvents ph ts dur operands model_flop micro_batch # of the last steps, though the last command had none to do
 run 0 export r --trace t.json --json

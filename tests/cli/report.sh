@@ -57,7 +57,13 @@ says 'lines of the log cannot be read, the first is line 50' 'damaged: .*run.jso
 log alone 100
 rm alone/run.json
 run 0 report alone
-says 'missing  *there is no run.json'
+says 'missing  *there is no run.json' '^machine  *2.40 GHz'
+! grep -q 'unknown\|-1\|?' out || wrong "what is not known is told as a figure"
+log one 10
+sed -i 's/"threads": 2/"threads": 1/' one/run.json
+run 0 report one
+says '^machine  *a <cpu>, 1 thread'
+! grep -q '1 threads' out || wrong "1 threads"
 log settings 10
 rm settings/log.jsonl
 run 0 report settings

@@ -170,6 +170,29 @@ static void test_events(void **state)
 	fo_record_fini(&r);
 }
 
+/* Two processes that knew different peaks, a rewind, and a third that knew none: each step's work is of its own process. */
+static void test_peak_of_each_process(void **state)
+{
+	(void)state;
+	struct fo_record r;
+#define WORK(n, mfu) "{\"event\":\"step\",\"step\":" #n ",\"seconds\":2,\"mfu\":" #mfu "}\n"
+	read_text(&r, WORK(1, 0.5) "{\"event\":\"start\",\"step\":1,\"peak_flop_s\":100}\n" WORK(2, 0.5) WORK(3, 0.5)
+		      "{\"event\":\"start\",\"step\":3,\"peak_flop_s\":200}\n" WORK(4, 0.25) WORK(5, 0.25)
+		      "{\"event\":\"spike\",\"step\":6,\"action\":\"rewind\",\"back_to\":2}\n" WORK(3, 0.25)
+		      "{\"event\":\"start\",\"step\":3,\"peak_flop_s\":null}\n" WORK(4, null));
+	assert_int_equal(r.step.n, 4);
+	r.peak_flop_s = NAN;
+	assert_null(fo_record_start_of(&r, 0));
+	assert_true(isnan(fo_record_peak_of(&r, 0)));
+	assert_true(fo_record_peak_of(&r, 1) == 100);
+	/* Step 3 was done again by the second process, which began behind 3. */
+	assert_true(fo_record_start_of(&r, 2) == &r.start[1] && fo_record_peak_of(&r, 2) == 200);
+	assert_true(fo_record_start_of(&r, 3) == &r.start[2]);
+	assert_true(fo_record_mean_flop(&r, FO_STEP_MFU) == 100);
+	assert_true(isnan(fo_record_mean_flop(&r, FO_STEP_HFU)));
+	fo_record_fini(&r);
+}
+
 static void test_metered_steps_are_no_figure(void **state)
 {
 	(void)state;
@@ -333,6 +356,7 @@ int main(void)
 		cmocka_unit_test(test_fields),	 cmocka_unit_test(test_numbers),
 		cmocka_unit_test(test_newest_wins),	 cmocka_unit_test(test_damage),
 		cmocka_unit_test(test_events),	 cmocka_unit_test(test_metered_steps_are_no_figure),
+		cmocka_unit_test(test_peak_of_each_process),
 		cmocka_unit_test(test_nul_in_keys),	 cmocka_unit_test(test_no_regular_files),
 		cmocka_unit_test(test_directory),	 cmocka_unit_test(test_timeline),
 	};

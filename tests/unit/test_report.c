@@ -173,6 +173,51 @@ static void test_memory(void **state)
 	unlink(at("program.txt"));
 }
 
+/* Two processes that knew different peaks, and steps whose rows are full or padded: the work of the mean step in the quiet time. */
+static void test_quiet_mfu(void **state)
+{
+	(void)state;
+	struct fo_model m = { .family = FO_FAMILY_LLAMA, .layers = 2, .hidden = 32, .heads = 4, .kv_heads = 2, .head_dim = 8,
+			      .ffn = 48, .vocab = 64, .gated = true, .norm_eps = 1e-5, .rope = { .theta = 10000 } };
+	struct fo_lowering low = { .seq = 16, .rows = 2, .micro_batches = 1, .precision = FO_PRECISION_F32, .mode = FO_MODE_TRAIN };
+	struct fo_program p;
+	struct fo_unrolled u;
+	struct fo_str text = { 0 };
+	struct fo_metered spans;
+	struct fo_metered_out out;
+	struct fo_record r;
+	struct fo_report o;
+	assert_int_equal(fo_program_lower(&p, &m, &low), FO_OK);
+	assert_int_equal(fo_unroll(&p, &u), FO_OK);
+	fo_program_dump(&p, &text);
+	assert_int_equal(fo_fs_write_atomic(at("program.txt"), text.data, text.len), FO_OK);
+	fo_metered_init(&spans, &p, "f32", 1);
+	assert_int_equal(fo_metered_open(&out, at("metered.fom"), &spans), FO_OK);
+	for (int i = 0; i < u.n; i++)
+		if (fo_op_info(fo_instance_op(&p, &u, i)->kind)->cls != FO_CLASS_HOST)
+			fo_metered_add(&spans, 1, i, &(struct fo_quiet_span){ 0.5, 0, { 1, 1, 1 }, { 1, 1, 1 } });
+	double quiet_s = 0.5 * (double)spans.n;
+	assert_int_equal(fo_metered_write(&out, &spans), FO_OK);
+	fo_metered_close(&out);
+	fo_metered_fini(&spans);
+	/* 60, 60 and 600 FLOP: the median step is not the mean one. */
+	static const char log[] = "{\"event\":\"start\",\"step\":0,\"peak_flop_s\":100}\n"
+				  "{\"event\":\"step\",\"step\":1,\"seconds\":1,\"mfu\":0.6}\n{\"event\":\"step\",\"step\":2,\"seconds\":1,\"mfu\":0.6}\n"
+				  "{\"event\":\"start\",\"step\":2,\"peak_flop_s\":1000}\n{\"event\":\"step\",\"step\":3,\"seconds\":1,\"mfu\":0.6}\n";
+	assert_int_equal(fo_fs_write_atomic(at("log.jsonl"), log, sizeof log - 1), FO_OK);
+	assert_int_equal(fo_record_open(&r, dir, FO_RECORD_WITH_METERED), FO_OK);
+	fo_report_make(&o, &r);
+	assert_true(fabs(o.quiet_s - quiet_s) < 1e-9);
+	assert_true(fabs(o.quiet_mfu - 240 / quiet_s / 1000) < 1e-12);
+	fo_report_fini(&o);
+	fo_record_fini(&r);
+	fo_str_fini(&text);
+	fo_unrolled_fini(&u);
+	fo_program_fini(&p);
+	unlink(at("program.txt"));
+	unlink(at("metered.fom"));
+}
+
 /* A log alone, one without any finite number, one whose every step is a phase of its own. */
 static void test_bare(void **state)
 {
@@ -261,6 +306,6 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(test_running_median), cmocka_unit_test(test_phases),
 					    cmocka_unit_test(test_memory), cmocka_unit_test(test_bare),
-					    cmocka_unit_test(test_long) };
+					    cmocka_unit_test(test_long), cmocka_unit_test(test_quiet_mfu) };
 	return cmocka_run_group_tests(tests, begin, end);
 }

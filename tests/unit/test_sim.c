@@ -342,11 +342,38 @@ static void test_compare(void **state)
 	rmdir(dir);
 }
 
+/* A run that was gone on with after its peak was measured anew: 6N of all tokens, half of a row's pairs, whoever did the step. */
+static void test_load(void **state)
+{
+	(void)state;
+	struct fo_model m = { .family = FO_FAMILY_LLAMA, .layers = 2, .hidden = 32, .heads = 4, .kv_heads = 2, .head_dim = 8,
+			      .ffn = 48, .vocab = 64, .gated = true, .norm_eps = 1e-5, .rope = { .theta = 10000 } };
+	struct fo_lowering low = { .seq = 16, .rows = 2, .micro_batches = 1, .precision = FO_PRECISION_F32, .mode = FO_MODE_TRAIN };
+	struct fo_record r = { .peak_flop_s = 4e6 };
+	must(fo_program_lower(&r.program, &m, &low));
+	double pairs = 16 * 17 / 2, tokens = 30, seconds[] = { 0.5, 2 }, value[2][2];
+	struct fo_record_start start[] = { { .step = 0, .peak_flop_s = 1e6 }, { .step = 1, .peak_flop_s = 4e6 } };
+	int64_t step[] = { 1, 2 };
+	int32_t by[] = { 0, 1 };
+	for (int i = 0; i < 2; i++) {
+		value[0][i] = tokens * fo_model_flop_per_token(&m, 16).mfu_6n / seconds[i] / start[i].peak_flop_s;
+		value[1][i] = fo_program_cost(&r.program, pairs).exec / seconds[i] / start[i].peak_flop_s;
+	}
+	r.start = start;
+	r.starts = 2;
+	r.step = (struct fo_record_steps){ .n = 2, .step = step, .start = by,
+					   .value = { [FO_STEP_SECONDS] = seconds, [FO_STEP_MFU_6N] = value[0], [FO_STEP_HFU] = value[1] } };
+	struct fo_sim_load load = fo_sim_load_of_run(&r);
+	near(load.tokens, tokens);
+	near(load.pairs, pairs);
+	fo_program_fini(&r.program);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_lanes), cmocka_unit_test(test_overhead), cmocka_unit_test(test_step),
-		cmocka_unit_test(test_pairs), cmocka_unit_test(test_compare),
+		cmocka_unit_test(test_pairs), cmocka_unit_test(test_compare), cmocka_unit_test(test_load),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
