@@ -17,6 +17,8 @@ static const struct fo_opt extra[] = {
 static struct fo_opt rows[FO_RUN_ROWS_MAX];
 __attribute__((constructor)) static void make_rows(void) { fo_run_options_with(rows, extra); }
 
+static const char lead[] = "           "; /* below the words in front */
+
 /* ---- tables ---- */
 
 static const char *percent(struct fo_arena *a, double v) { return isfinite(v) ? fo_arena_printf(a, "%.1f", 100 * v) : "-"; }
@@ -121,12 +123,12 @@ static void print_parts(const struct fo_ladder *l, struct fo_arena *a, FILE *f)
 
 static void print_rungs(const struct fo_ladder *l, FILE *f)
 {
-	char lead[FO_LADDER_NAME_MAX + 3], first[FO_LADDER_NAME_MAX + 3];
+	char below[FO_LADDER_NAME_MAX + 3], first[FO_LADDER_NAME_MAX + 3];
 	fputc('\n', f);
 	size_t wide = 0;
 	for (int i = 0; i < l->rungs; i++)
 		wide = strlen(l->rung[i].name) > wide ? strlen(l->rung[i].name) : wide;
-	snprintf(lead, sizeof lead, "%*s", (int)wide + 2, "");
+	snprintf(below, sizeof below, "%*s", (int)wide + 2, "");
 	for (int i = 0; i < l->rungs; i++) {
 		const struct fo_ladder_rung *g = &l->rung[i];
 		struct fo_str s = { 0 };
@@ -137,31 +139,71 @@ static void print_rungs(const struct fo_ladder *l, FILE *f)
 			fo_str_printf(&s, " --%s=%s", g->change[k].key, g->change[k].value);
 		if (*g->what)
 			fo_str_printf(&s, " (%s)", g->what);
-		fo_cli_put(f, first, lead, "%s", fo_str_visible(shown, sizeof shown, s.data));
+		fo_cli_put(f, first, below, "%s", fo_str_visible(shown, sizeof shown, s.data));
 		if (g->reason)
-			fo_cli_put(f, lead, lead, "failed: %s", fo_str_visible(shown, sizeof shown, g->reason));
+			fo_cli_put(f, below, below, "failed: %s", fo_str_visible(shown, sizeof shown, g->reason));
 		fo_str_fini(&s);
 	}
 }
 
+/* Each once: rungs of one precision share theirs. */
+static void print_peaks(const struct fo_ladder *l, FILE *f)
+{
+	char peak[32], shown[300];
+	for (int i = 0; i < l->rungs; i++) {
+		const struct fo_ladder_rung *g = &l->rung[i];
+		bool told = !(g->peak_flop_s > 0);
+		for (int k = 0; k < i && !told; k++)
+			told = l->rung[k].peak_flop_s == g->peak_flop_s && !strcmp(l->rung[k].peak_dtype, g->peak_dtype);
+		if (!told)
+			fo_cli_put(f, "peak       ", lead, "%s/s %s (%s)", fo_str_si(peak, g->peak_flop_s, "FLOP"), g->peak_dtype,
+				   fo_str_visible(shown, sizeof shown, g->peak_source));
+	}
+}
+
+static void print_gain_note(const struct fo_ladder *l, FILE *f)
+{
+	double level = 0;
+	int compared = 0;
+	for (int i = 0; i < l->rungs; i++)
+		if (l->rung[i].gain_level > 0) {
+			level = l->rung[i].gain_level;
+			compared += !l->rung[i].numerics_only;
+		}
+	if (!compared) {
+		fo_cli_put(f, "gain       ", lead, "not before a rung and the one it starts from have done all rounds");
+		return;
+	}
+	fo_cli_put(f, "gain       ", lead, "tok/s over those of the rung it starts from, paired by round; interval of level %.1f %% from %d rounds: one rung "
+		   "in %.0f that does nothing is still called a gain or a loss; of ladders with %d such rungs, %.0f %% call one or more so",
+		   100 * level, l->rounds, level < 1 ? 1 / (1 - level) : INFINITY, compared, 100 * (1 - pow(level, compared)));
+}
+
+/* How sure predictions are: of the rung of which the profile knows least. */
+static void print_prediction_note(const struct fo_ladder *l, FILE *f)
+{
+	const struct fo_ladder_rung *worst = NULL;
+	char shown[600];
+	if (l->predict_hint)
+		fo_cli_put(f, "predicted  ", lead, "%s", fo_str_visible(shown, sizeof shown, l->predict_hint));
+	for (int i = 0; i < l->rungs; i++)
+		if (isfinite(l->rung[i].sure[FO_SURE_EXACT]) && (!worst || l->rung[i].sure[FO_SURE_EXACT] < worst->sure[FO_SURE_EXACT]))
+			worst = &l->rung[i];
+	if (worst)
+		fo_cli_put(f, "predicted  ", lead, "least sure of '%s': %.0f %% of its time is of operations measured as they are, %.0f %% interpolated, %.0f %% "
+			   "guessed; 'flatout calibrate --for %s' measures them", worst->name, 100 * worst->sure[FO_SURE_EXACT],
+			   100 * worst->sure[FO_SURE_NEAR], 100 * worst->sure[FO_SURE_GUESS], fo_str_visible(shown, sizeof shown, worst->dir));
+}
+
 static void print_notes(const struct fo_ladder *l, FILE *f)
 {
-	const struct fo_ladder_rung *b = &l->rung[0];
-	char peak[32], shown[300];
-	double level = 0;
-	for (int i = 0; i < l->rungs; i++)
-		level = l->rung[i].gain_level > level ? l->rung[i].gain_level : level;
 	fputc('\n', f);
-	if (b->peak_flop_s > 0)
-		fo_cli_put(f, "MFU        ", "           ", "rule mfu, of %s/s %s (%s); median and quartiles of all timed steps, unfiltered; quiet: of the step "
-			   "composed from undisturbed spans", fo_str_si(peak, b->peak_flop_s, "FLOP"), b->peak_dtype,
-			   fo_str_visible(shown, sizeof shown, b->peak_source));
-	fo_cli_put(f, "tok/s      ", "           ", "useful ones: padding does not count");
-	fo_cli_put(f, "gain       ", "           ", "tok/s over those of the rung it starts from, paired by round; interval of level %.1f %% from %d rounds: one rung "
-		   "in %.0f that does nothing is still called a gain or a loss", 100 * level, l->rounds, level < 1 ? 1 / (1 - level) : INFINITY);
-	if (l->predict_hint)
-		fo_cli_put(f, "predicted  ", "           ", "%s", fo_str_visible(shown, sizeof shown, l->predict_hint));
-	fo_cli_put(f, "losses     ", "           ", "largest distance from the reference's over tenths of the run; compare new data by held-out loss");
+	fo_cli_put(f, "MFU        ", lead, "rule mfu; median and quartiles of all timed steps, unfiltered; quiet: of the step composed from undisturbed spans");
+	print_peaks(l, f);
+	fo_cli_put(f, "tok/s      ", lead, "useful ones: padding does not count");
+	print_gain_note(l, f);
+	print_prediction_note(l, f);
+	fo_cli_put(f, "losses     ", lead, "largest distance from the reference's over tenths of the run; compare new data by held-out loss");
 }
 
 void fo_cli_ladder_print(const struct fo_ladder *l, FILE *f)
@@ -212,23 +254,37 @@ static fo_status conclude(const struct fo_ladder *l)
 					       l->rung[i].name, l->rung[l->rung[i].reference].name, 100 * l->rung[i].deviation,
 					       100 * l->rung[i].tolerance),
 				       "a change that only makes steps faster keeps the losses: look at what the rung changes");
+	int failed = 0;
+	for (int i = 1; i < l->rungs; i++)
+		failed += l->rung[i].reason != NULL;
+	/* Then no gain was measured. */
+	if (l->rung[0].reason || (l->rungs > 1 && failed == l->rungs - 1))
+		return fo_fail(FO_EIO, l->rung[0].reason ? "rung '%s', the baseline, failed" : "every rung but '%s' failed", l->rung[0].name);
 	return FO_OK;
 }
 
-fo_status fo_cli_ladder_report(const char *dir, bool json)
+fo_status fo_cli_ladder_report(const char *dir, bool json, bool keeps)
 {
 	struct fo_ladder l;
+	char shown[600];
 	FO_TRY(fo_ladder_read(&l, dir));
-	fo_status st = fo_cli_ladder_write(&l);
-	if (st == FO_OK && json) {
+	if (json) {
 		struct fo_str s = { 0 };
 		fo_ladder_json(&l, &s);
 		fputs(s.data, stdout);
 		fo_str_fini(&s);
-	} else if (st == FO_OK) {
-		char shown[600];
+	} else {
 		fo_cli_ladder_print(&l, stdout);
+	}
+	/* Hours of turns were printed before anything could fail. */
+	fflush(stdout);
+	fo_status st = fo_cli_ladder_write(&l);
+	if (st == FO_OK && !json)
 		printf("pictures   %s/ladder.html\n", fo_str_visible(shown, sizeof shown, dir));
+	if (st != FO_OK && !keeps) {
+		fprintf(stderr, "warning: %s\n", fo_str_visible(shown, sizeof shown, fo_err_text()));
+		fo_err_clear();
+		st = FO_OK;
 	}
 	if (st == FO_OK)
 		st = conclude(&l);
@@ -244,8 +300,13 @@ static fo_status show(int argc, char **argv)
 	fo_status st = fo_opt_finish(&s);
 	if (st == FO_OK)
 		st = fo_cli_no_more_args(&fo_cmd_ladder, argc, argv, 1);
+	/* What is shown is what was measured: an option that would change it would be ignored. */
+	for (int i = 0; st == FO_OK && rows[i].key; i++)
+		if (s.origin[i].from == FO_ORIGIN_FLAG && strncmp(rows[i].key, "cli.", 4) && (argc > 1 || strcmp(rows[i].key, "run.dir")))
+			st = fo_hint(fo_fail(FO_EARG, "'--%s' says nothing to --show, which runs nothing", rows[i].key),
+				     "flatout ladder DIR --show prints the ladder in DIR as it was measured");
 	if (st == FO_OK)
-		st = fo_cli_ladder_report(argc > 1 ? argv[1] : in.run.dir, in.json);
+		st = fo_cli_ladder_report(argc > 1 ? argv[1] : in.run.dir, in.json, false);
 	fo_opt_fini(&s);
 	return st;
 }

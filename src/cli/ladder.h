@@ -15,9 +15,10 @@ struct fo_cli_ladder {
 void fo_cli_ladder_print(const struct fo_ladder *l, FILE *f);
 /* Writes DIR/ladder.json and DIR/ladder.html. */
 FO_CHECKED fo_status fo_cli_ladder_write(const struct fo_ladder *l);
-/* Reads DIR, writes both files and prints; FO_ENUMERIC when a rung's losses left those they are compared with, the failure of a
- * rung when it was not memory that it lacked. */
-FO_CHECKED fo_status fo_cli_ladder_report(const char *dir, bool json);
+/* Reads DIR, prints, and writes both files. FO_ENUMERIC when a rung's losses left those they are compared with; FO_EIO when the
+ * baseline failed, or every rung that starts from another. Files that cannot be written are an error, behind what was printed; a
+ * warning where `keeps` is false. */
+FO_CHECKED fo_status fo_cli_ladder_report(const char *dir, bool json, bool keeps);
 #ifndef FO_NO_ENGINE
 /* Runs what is missing (engine/ladder.c). */
 FO_CHECKED fo_status fo_cli_ladder_run(const struct fo_cli_ladder *in, struct fo_ladder_plan *p);

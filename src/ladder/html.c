@@ -72,9 +72,7 @@ static void summary(const struct fo_ladder *l, struct fo_arena *a, struct fo_str
 	if (to >= 0) {
 		const struct fo_ladder_rung *r = &l->rung[to];
 		fact[n++] = (struct fo_draw_fact){ "fastest rung", r->name,
-						   r->check == FO_LADDER_LEFT
-							   ? "its losses left the reference's: see below"
-							   : r->what };
+						   r->what };
 		snprintf(mfu, sizeof mfu, "%.1f %%", 100 * r->mfu[FO_LADDER_MFU].median);
 		fact[n++] = (struct fo_draw_fact){ "its MFU", mfu,
 						   fo_arena_printf(a, "rule mfu, %s; by mfu_causal %.1f %%",
@@ -154,7 +152,7 @@ static void draw_gains(const struct fo_ladder *l, struct fo_arena *a, struct fo_
 		if (r->from < 0)
 			continue;
 		const char *text = gain_text(a, r);
-		level = isfinite(r->gain_level) ? r->gain_level : level;
+		level = r->gain_level > 0 ? r->gain_level : level;
 		if (isfinite(r->predicted_gain)) {
 			text = fo_arena_printf(a, "%s; predicted %+.1f %%", text, 100 * (r->predicted_gain - 1));
 			predicted = true;
@@ -381,8 +379,17 @@ static void draw_configurations(const struct fo_ladder *l, struct fo_arena *a, s
 									     r->change[k].was });
 			fo_draw_table_end(&t);
 		}
-		fo_draw_code(out, fo_arena_printf(a, "flatout train %s %s", l->run_file ? l->run_file : "run.yaml",
-						  r->options ? r->options : ""));
+		struct fo_str command = { 0 };
+		fo_str_puts(&command, "flatout train ");
+		/* A ladder need not have a run file. */
+		if (l->run_file && *l->run_file) {
+			fo_str_shell(&command, l->run_file);
+			fo_str_puts(&command, " ");
+		}
+		/* Not the rung's own folder: there is nothing left to do in it. */
+		fo_str_printf(&command, "--run.dir=%s %s", r->name, r->options ? r->options : "");
+		fo_draw_code(out, command.data);
+		fo_str_fini(&command);
 		fo_draw_details_end(out);
 	}
 }

@@ -30,6 +30,7 @@ static void time_json(struct fo_json *j, const struct fo_ladder *l, const struct
 	fo_json_real(j, "peak_flop_s", g->peak_flop_s);
 	fo_json_text(j, "peak_dtype", g->peak_dtype);
 	fo_json_text(j, "peak_source", g->peak_source);
+	fo_json_real(j, "useful_tokens_per_step", g->step_tokens);
 	fo_json_real(j, "padding", g->padding);
 	reals_json(j, "round_step_seconds", g->round_step_s, l->rounds);
 	reals_json(j, "round_tokens_per_second", g->round_tokens_s, l->rounds);
@@ -58,6 +59,10 @@ static void gain_json(struct fo_json *j, const struct fo_ladder_rung *g)
 	fo_json_real(j, "predicted", g->predicted_gain);
 	fo_json_close(j);
 	fo_json_real(j, "predicted_step_seconds", g->predicted_step_s);
+	fo_json_object(j, "predicted_from");
+	for (int k = 0; k < FO_SURE_COUNT; k++)
+		fo_json_real(j, fo_sure_name[k], g->sure[k]);
+	fo_json_close(j);
 }
 
 static void losses_json(struct fo_json *j, const struct fo_ladder *l, const struct fo_ladder_rung *g)

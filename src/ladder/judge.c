@@ -9,22 +9,23 @@ static void judge_gain(struct fo_ladder *l, struct fo_ladder_rung *g)
 	if (g->from < 0)
 		return;
 	const struct fo_ladder_rung *from = &l->rung[g->from];
-	g->predicted_gain = (g->tokens_s.median * g->step_s.median / g->predicted_step_s) /
-		     (from->tokens_s.median * from->step_s.median / from->predicted_step_s);
+	/* Means, for what a padded step holds differs from step to step. */
+	g->predicted_gain = (g->step_tokens / g->predicted_step_s) / (from->step_tokens / from->predicted_step_s);
 	double *ratio = fo_arena_alloc(&l->arena, (size_t)l->rounds * sizeof *ratio);
 	for (int i = 0; i < l->rounds; i++) {
 		double r = g->round_tokens_s[i] / from->round_tokens_s[i];
 		if (isfinite(r) && r > 0)
 			ratio[n++] = r;
 	}
+	/* Of fewer rounds the interval is of too low a level to say anything. */
+	if (n < l->rounds)
+		return;
 	struct fo_ladder_interval v = fo_ladder_interval(ratio, n, FO_LADDER_LEVEL);
 	g->gain = v.estimate;
 	g->gain_low = v.low;
 	g->gain_high = v.high;
 	g->gain_level = v.level;
-	/* While rounds are missing the interval is of too low a level to decide anything. */
-	if (n == l->rounds)
-		g->verdict = v.low > 1 ? FO_LADDER_GAIN : v.high < 1 ? FO_LADDER_LOSS : FO_LADDER_UNRESOLVED;
+	g->verdict = v.low > 1 ? FO_LADDER_GAIN : v.high < 1 ? FO_LADDER_LOSS : FO_LADDER_UNRESOLVED;
 }
 
 /* docs/metrics.md tells how these were measured. */
@@ -65,9 +66,11 @@ void fo_ladder_judge(struct fo_ladder *l)
 int fo_ladder_best(const struct fo_ladder *l)
 {
 	int best = -1;
-	for (int i = 0; i < l->rungs; i++)
-		if (!l->rung[i].numerics_only && isfinite(l->rung[i].tokens_s.median) &&
-		    (best < 0 || l->rung[i].tokens_s.median > l->rung[best].tokens_s.median))
+	for (int i = 0; i < l->rungs; i++) {
+		const struct fo_ladder_rung *g = &l->rung[i];
+		if (!g->numerics_only && !g->reason && g->rounds_done == l->rounds && g->check != FO_LADDER_LEFT && isfinite(g->tokens_s.median) &&
+		    (best < 0 || g->tokens_s.median > l->rung[best].tokens_s.median))
 			best = i;
+	}
 	return best;
 }

@@ -68,7 +68,8 @@ static fo_status differs(const char *dir, const char *subject, const json_t *was
 	json_object_foreach((json_t *)now, key, value)
 	{
 		json_t *old = json_object_get(was, key);
-		if (json_is_object(value) || json_is_array(value) || json_equal(old, value))
+		/* A rung's options follow from the base and its changes, which are told apart one by one. */
+		if (json_is_object(value) || json_is_array(value) || !strcmp(key, "options") || json_equal(old, value))
 			continue;
 		char *a = old ? json_dumps(old, JSON_ENCODE_ANY) : NULL, *b = json_dumps(value, JSON_ENCODE_ANY), shown[2][600];
 		fo_status st = fo_fail(FO_EARG, "'%s' holds a ladder with another configuration: %s%s was %s, is %s now", dir, subject, key,
@@ -97,6 +98,10 @@ static fo_status compare_rungs(const char *dir, const json_t *was, const json_t 
 			snprintf(subject, sizeof subject, "rung '%.40s', change %zu: ", json_string_value(json_object_get(rung, "name")), k + 1);
 			FO_TRY(differs(dir, subject, json_array_get(of_old, k), change));
 		}
+		if (json_array_size(of_old) != k)
+			return fo_hint(fo_fail(FO_EARG, "'%s' holds a ladder with another configuration: rung '%.40s' changed %zu options, changes %zu now", dir,
+					       json_string_value(json_object_get(rung, "name")), json_array_size(of_old), k),
+				       "choose another --run.dir");
 	}
 	if (json_array_size(was) != json_array_size(now))
 		return fo_hint(fo_fail(FO_EARG, "'%s' holds a ladder of %zu rungs, this one has %zu", dir, json_array_size(was),
@@ -158,12 +163,6 @@ static bool count_of(const json_t *o, const char *key, int64_t lo, int64_t hi, i
 	return *out >= lo && *out <= hi;
 }
 
-/* A name becomes a folder's: as fo_ladder_plan_text checks it. */
-static bool name_ok(const char *name)
-{
-	return *name && *name != '.' && strlen(name) <= FO_LADDER_NAME_MAX && !strchr(name, '/');
-}
-
 static bool parse_rung(struct fo_ladder *l, int i, const json_t *o)
 {
 	struct fo_ladder_rung *g = &l->rung[i];
@@ -174,7 +173,7 @@ static bool parse_rung(struct fo_ladder *l, int i, const json_t *o)
 				      .what = text_of(l, o, "what"),
 				      .options = text_of(l, o, "options"),
 				      .numerics_only = json_is_true(json_object_get(o, "numerics_only")) };
-	if (!name_ok(g->name) || n > FO_LADDER_MAX_CHANGES || !count_of(o, "from", -1, i - 1, &from) || !count_of(o, "reference", 0, i, &reference))
+	if (!fo_ladder_name_ok(g->name) || n > FO_LADDER_MAX_CHANGES || !count_of(o, "from", -1, i - 1, &from) || !count_of(o, "reference", 0, i, &reference))
 		return false;
 	struct fo_ladder_change *c = fo_arena_alloc(&l->arena, (n + 1) * sizeof *c);
 	for (size_t k = 0; k < n; k++) {

@@ -11,6 +11,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "cost/cost.h"
 #include "program/run.h"
 #include "timeline/timeline.h"
 
@@ -55,7 +56,7 @@ struct fo_ladder_rung {
 	int from;                /* index of an earlier rung; -1: baseline */
 	const struct fo_ladder_change *change; /* against `from` */
 	int changes;
-	const char *options;     /* behind `flatout train RUN.yaml`: what makes this rung of the run file; to copy */
+	const char *options;     /* behind `flatout train RUN.yaml`: what makes this rung of the run file, but for run.dir; for a shell */
 	const char *dir;         /* its run directory */
 	bool numerics_only;
 
@@ -70,6 +71,7 @@ struct fo_ladder_rung {
 	double *round_step_s;    /* per round: median step time; NaN: not done */
 	double *round_tokens_s;  /* per round: mean useful tokens of a step over that time */
 	struct fo_ladder_spread step_s, tokens_s; /* useful tokens */
+	double step_tokens;      /* mean useful tokens of a timed step */
 	struct fo_ladder_spread mfu[FO_LADDER_RULES]; /* fractions of the peak */
 	double padding;          /* share of processed tokens that carry no loss */
 
@@ -81,12 +83,13 @@ struct fo_ladder_rung {
 	double part_s[FO_PART_COUNT]; /* mean over timed steps; sums to the mean step time */
 	int64_t planned_bytes, measured_bytes; /* largest over the turns; 0: unknown */
 
-	/* Gain: useful tokens/s over those of `from`, by pairs of one round (fo_ladder_interval). */
+	/* Gain: useful tokens/s over those of `from`, by pairs of one round (fo_ladder_interval); NaN until both have all rounds. */
 	enum fo_ladder_verdict verdict;
 	double gain, gain_low, gain_high, gain_level; /* 1.10 is ten percent more; level: of the interval, 0.9375 with five rounds */
 	double predicted_step_s, predicted_gain;      /* NaN: no machine profile */
+	double sure[FO_SURE_COUNT]; /* shares of the predicted operations' time: how it is known */
 
-	/* Numbers. loss[i]: training loss of step i + 1, NaN where the step is not done. */
+	/* Numbers. loss[i]: training loss of step i + 1, NaN where the step is not done, INFINITY where it is and its loss is none. */
 	double *loss;
 	double val_loss;         /* held out, after the last step */
 	int reference;           /* rung whose losses these are compared with; itself: none */
@@ -162,7 +165,8 @@ FO_CHECKED fo_status fo_ladder_plan_keep(const struct fo_ladder_plan *p);
 FO_CHECKED fo_status fo_ladder_read(struct fo_ladder *l, const char *dir);
 void fo_ladder_fini(struct fo_ladder *l);
 
-/* The rung of the most useful tokens/s that says something about time: what the baseline is set beside; -1: none. */
+/* The rung of the most useful tokens/s of those whose time says something, that did all rounds and kept their losses: what the
+ * baseline is set beside; -1: none. */
 int fo_ladder_best(const struct fo_ladder *l);
 /* ladder.json (docs/formats.md). */
 void fo_ladder_json(const struct fo_ladder *l, struct fo_str *out);
@@ -184,7 +188,8 @@ struct fo_ladder_interval fo_ladder_interval(const double *ratio, int n, double 
 /* Median and quartiles; v is sorted. NaN without values. */
 struct fo_ladder_spread fo_ladder_spread(double *v, size_t n);
 /* How far losses are from a reference's: the largest |mean(a) - mean(b)| / mean(b) over `windows` equal stretches of the steps
- * that both have (fewer where there are fewer steps). NaN without common steps; INFINITY where a is not finite. */
+ * that both have (fewer where there are fewer steps; NaN: a step that is not done). NaN without common steps; INFINITY where a loss of
+ * either is infinite. */
 double fo_ladder_deviation(const double *a, const double *b, int64_t n, int windows);
 enum { FO_LADDER_WINDOWS = 10 };
 /* What the deviation may be, by the precision of both runs and for emulated fp8: docs/metrics.md tells how these were measured. */

@@ -169,19 +169,26 @@ static bool same_batches(const struct fo_ladder_plan *p, int a, int b)
 	       !strcmp(fo_ladder_value(p, a, "data.seq"), fo_ladder_value(p, b, "data.seq"));
 }
 
-/* Cumulative: what `flatout train RUN.yaml` needs behind it. */
+/* What `flatout train RUN.yaml` needs behind it to be this rung, but for the folder: of the command line, of this rung and those that it
+ * builds on, and the ladder's own. */
 static void options_text(const struct fo_ladder_plan *p, int i, struct fo_str *out)
 {
-	for (int k = i; k >= 0; k = p->rung[k].from)
-		for (int c = 0; c < p->rung[k].changes; c++) {
-			const char *key = p->rung[k].change[c].key;
-			bool later = false; /* a rung nearer to i has said it again */
-			for (int n = i; n != k; n = p->rung[n].from)
-				for (int d = 0; d < p->rung[n].changes; d++)
-					later |= !strcmp(p->rung[n].change[d].key, key);
-			if (!later)
-				fo_str_printf(out, "%s--%s=%s", out->len ? " " : "", key, p->rung[k].change[c].value);
-		}
+	struct fo_opt_set s;
+	struct fo_run r;
+	/* A run that cannot be is refused by fo_ladder_plan_check, in better words. */
+	if (fo_ladder_plan_run(p, i, NULL, &s, &r) != FO_OK)
+		fo_err_clear();
+	for (int k = 0; fo_run_options[k].key; k++) {
+		const char *key = fo_run_options[k].key, *value = fo_opt_value_text(&s, k);
+		/* A flag may stand before a line of the run file that says otherwise; a default of which nobody spoke goes without saying. */
+		bool named = p->base->origin[k].from != FO_ORIGIN_DEFAULT;
+		if (!strcmp(key, "run.dir") || s.origin[k].from == FO_ORIGIN_DEFAULT || s.origin[k].from == FO_ORIGIN_FILE ||
+		    (!named && fo_run_options[k].dfl && !strcmp(value, fo_run_options[k].dfl)))
+			continue;
+		fo_str_printf(out, "%s--%s=", out->len ? " " : "", key);
+		fo_str_shell(out, value);
+	}
+	fo_opt_fini(&s);
 }
 
 void fo_ladder_plan_derive(struct fo_ladder_plan *p, int i)

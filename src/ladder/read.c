@@ -47,7 +47,9 @@ static void collect_steps(const struct fo_ladder *l, const struct fo_ladder_rung
 		double s = fo_record_value(&r->step, FO_STEP_SECONDS, i);
 		if (step < 1 || step > l->steps)
 			continue;
-		g->loss[step - 1] = fo_record_value(&r->step, FO_STEP_LOSS, i);
+		double loss = fo_record_value(&r->step, FO_STEP_LOSS, i);
+		/* A step that is done and has no loss is no gap: it is as far away as can be. */
+		g->loss[step - 1] = isfinite(loss) ? loss : INFINITY;
 		if (!start || step == start->step + 1 || fo_record_value(&r->step, FO_STEP_METERED, i) == 1 || !(s > 0))
 			continue;
 		v->step_s[v->n] = s;
@@ -118,6 +120,7 @@ static void fill_rung(const struct fo_ladder *l, struct fo_ladder_rung *g, struc
 	fill_rounds(l, g, v, scratch);
 	g->timed_steps = (int64_t)v->n;
 	double useful = mean(v->useful, v->n), processed = mean(v->processed, v->n);
+	g->step_tokens = useful;
 	g->padding = 1 - useful / processed;
 	memcpy(scratch, v->step_s, v->n * sizeof *scratch);
 	g->step_s = fo_ladder_spread(scratch, v->n);
@@ -148,6 +151,11 @@ static void predict(struct fo_ladder_rung *g, struct rung_read *v, const struct 
 	fo_prune_waits(&r->program, &r->unrolled);
 	fo_sim_step(&sim, &r->program, &r->unrolled, rates, isfinite(pairs) && pairs > 0 ? pairs : -1);
 	g->predicted_step_s = sim.unknown ? NAN : sim.step_s;
+	double all = 0;
+	for (int k = 0; k < FO_SURE_COUNT; k++)
+		all += sim.sure_s[k];
+	for (int k = 0; k < FO_SURE_COUNT && !sim.unknown; k++)
+		g->sure[k] = sim.sure_s[k] / all;
 	fo_sim_fini(&sim);
 }
 
@@ -242,8 +250,10 @@ static void blank(struct fo_ladder *l, struct fo_ladder_rung *g)
 	}
 	for (int k = 0; k < FO_PART_COUNT; k++)
 		g->part_s[k] = NAN;
-	g->padding = g->quiet_s = g->quiet_share = g->enough_share = g->quiet_spans_share = NAN;
-	g->gain = g->gain_low = g->gain_high = g->predicted_step_s = g->predicted_gain = NAN;
+	for (int k = 0; k < FO_SURE_COUNT; k++)
+		g->sure[k] = NAN;
+	g->step_tokens = g->padding = g->quiet_s = g->quiet_share = g->enough_share = g->quiet_spans_share = NAN;
+	g->gain = g->gain_low = g->gain_high = g->gain_level = g->predicted_step_s = g->predicted_gain = NAN;
 	g->val_loss = g->deviation = g->tolerance = g->peak_flop_s = NAN;
 	g->peak_dtype = g->peak_source = "";
 	g->verdict = FO_LADDER_UNMEASURED;

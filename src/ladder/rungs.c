@@ -43,20 +43,24 @@ static int find(const struct fo_ladder_plan *p, const char *name)
 	return -1;
 }
 
-static bool name_ok(const char *name)
+bool fo_ladder_name_ok(const char *name)
 {
+	static const char *const ours[] = { "data", "lock", FO_LADDER_PLAN_FILE, "ladder.json", "ladder.html" };
 	size_t n = strlen(name);
 	for (size_t i = 0; i < n; i++)
 		if (!isalnum((unsigned char)name[i]) && (!i || !strchr("-_.", name[i])))
 			return false;
-	return n && n <= FO_LADDER_NAME_MAX && strcmp(name, "data");
+	for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
+		if (!strcmp(name, ours[i]))
+			return false;
+	return n && n <= FO_LADDER_NAME_MAX;
 }
 
 static void begin_rung(struct reader *r, int line)
 {
 	struct fo_ladder_plan *p = r->p;
-	if (!name_ok(r->key))
-		WRONG(r, line, "'%s' cannot be a rung's name: 1 to %d letters, digits, '-', '_' and '.', not 'data'", shown(r, r->key),
+	if (!fo_ladder_name_ok(r->key))
+		WRONG(r, line, "'%s' cannot be a rung's name: 1 to %d letters, digits, '-', '_' and '.', no file of the ladder's own (data, lock, ...)", shown(r, r->key),
 		      FO_LADDER_NAME_MAX);
 	else if (find(p, r->key) >= 0)
 		WRONG(r, line, "there is a rung '%s' already", r->key);

@@ -56,14 +56,33 @@ sed -n '/^ladder /,$p' one.txt >then
 same out then
 run 0 ladder one --show --json
 valid out
+# The turn of a ladder that was killed just now holds the lock a moment longer: that is waited for, a ladder that runs is not.
+mkfifo held
+flock one/lock sh -c 'echo >held; sleep 0.5' &
+read -r _ <held
 run 0 ladder $base --run.dir=one --json
 valid out
+wait
 [ "$(grep -c '^turn' err)" = 0 ] || wrong "a finished ladder runs turns"
 losses one/merged | sort -n >again
 same merged again
 
+# What contradicts --show is refused; a folder that cannot be written to is shown all the same, and told of.
+refused 2 "'--train.steps' says nothing to --show" ladder one --show --steps=5
+refused 2 "'--run.dir' says nothing to --show" ladder one --show --run.dir=zz
+run 0 ladder --show --run.dir=one
+rm one/ladder.json
+mkdir one/ladder.json
+run 0 ladder one --show
+says "15 of 15 turns done" "^warning: .*ladder.json"
+run 3 ladder $base --run.dir=one
+says "15 of 15 turns done" "ladder.json"
+rmdir one/ladder.json
+mkdir -p locked/lock
+refused 3 "locked/lock" ladder $base --run.dir=locked
+
 # Killed at any moment and gone on with: the same losses.
-for lines in 2 9 14; do
+for lines in 2 13; do
 	rm -f kill.txt
 	"$bin" ladder $base --run.dir=two >kill.txt 2>err </dev/null &
 	pid=$!
@@ -97,7 +116,7 @@ same then now
 refused 2 "option optim.lr was" ladder $base --run.dir=one --optim.lr=1e-3
 refused 2 "steps was 20, is 40 now" ladder $base --run.dir=one --train.steps=40
 sed 's/fuse-loss: 16/fuse-loss: 8/' mine.yaml >other.yaml
-refused 2 "rung 3: options was" ladder $tiny --train.steps=20 --rungs=other.yaml --run.dir=one
+refused 2 "rung 'loss', change 1: value was" ladder $tiny --train.steps=20 --rungs=other.yaml --run.dir=one
 
 # A rung that cannot be trained fails; the others go on.
 cat >bad.yaml <<'END'
@@ -117,6 +136,13 @@ grep -q '"verdict": "failed"' bad/ladder.json || wrong "the failure is not in la
 printf 'plain: {pass.fuse-loss: 0}\nfaster: {optim.lr: 0.1}\n' >left.yaml
 run 1 ladder $tiny --train.steps=20 --rungs=left.yaml --run.dir=left
 says "the losses of rung 'faster' left those of 'plain'" "LEFT"
+
+# Nothing was measured: neither a gain nor a level is spoken of, and the end is no success.
+printf 'plain: {program.file: nowhere.txt}\nmerged: {pass.merge-qkv: no}\n' >none.yaml
+run 3 ladder $tiny --train.steps=20 --rungs=none.yaml --run.dir=none
+says "^plain .*FAILED" "the baseline, failed" "not before a rung"
+! grep -q "interval of level" out || wrong "a level without an interval"
+rm none.yaml
 
 # Mistakes, all at once, each with its line.
 printf 'a:\n  pass.fuse-los: 3\nb:\n  from: c\n  train.rows: none\n  run.dir: x\n' >wrong.yaml

@@ -1,6 +1,6 @@
 /* A ladder without the engine: its statistics, its plans from anywhere, and what is read from directories that were written by
  * hand. */
-#include "ladder/ladder.h"
+#include "ladder/plan_int.h"
 #include "base/fs.h"
 #include "base/str.h"
 
@@ -163,10 +163,9 @@ static void test_built_in(void **state)
 		/* One change at a time; what is left of the list has the batches of `packing`. */
 		assert_true(g[i].changes >= 1 && g[i].changes <= 2 && g[i].reference == 1 && g[i].from < i);
 		if (!strcmp(g[i].name, "fp8"))
-			fp8 = g[i].numerics_only && strstr(g[i].options, "--pass.fp8=current") && strstr(g[i].options, "--pass.merge-qkv=yes") &&
-			      !strstr(g[i].options, "--pass.merge-qkv=no");
+			fp8 = g[i].numerics_only && strstr(g[i].options, "--pass.fp8=current") && !strstr(g[i].options, "--pass.merge-qkv");
 		if (!strcmp(g[i].name, "micro-batch"))
-			micro = strstr(g[i].options, "--train.micro-batches=2") && strstr(g[i].options, "--train.rows=2");
+			micro = strstr(g[i].options, " --train.micro-batches=2 ") && strstr(g[i].options, " --train.rows=2 ");
 		fp32 |= !strcmp(g[i].name, "fp32");
 	}
 	assert_true(fp8 && micro && fp32);
@@ -200,6 +199,48 @@ static void test_built_in(void **state)
 	end(&p);
 }
 
+/* The command that is told makes the same run of the run file: whatever the ladder's command line and the ladder itself set. */
+static void test_options(void **state)
+{
+	(void)state;
+	struct planned p;
+	begin(&p, 20);
+	static const struct {
+		const char *key, *value;
+		enum fo_opt_origin from;
+	} base[] = { { "data.path", "it's text", FO_ORIGIN_FLAG }, { "model.layers", "3", FO_ORIGIN_FLAG },
+		     /* over a line of the run file, back to the default */
+		     { "pass.fuse-elementwise", "no", FO_ORIGIN_FILE }, { "pass.fuse-elementwise", "yes", FO_ORIGIN_FLAG },
+		     { "optim.lr", "0.002", FO_ORIGIN_FILE }, { "optim.warmup", "100", FO_ORIGIN_FILE }, { "train.rows", "2", FO_ORIGIN_FILE } };
+	for (size_t i = 0; i < sizeof base / sizeof *base; i++)
+		fo_opt_set_text(&p.base, base[i].key, base[i].value, base[i].from, "");
+	must(parse(&p, "a: {pass.merge-qkv: no}\nb: {pass.merge-qkv: yes, train.rows: 4}\nc: {pass.fuse-loss: 64}\n"));
+	for (int i = 0; i < p.plan.rungs; i++) {
+		struct fo_opt_set told, want;
+		struct fo_run r, w;
+		must(fo_ladder_plan_run(&p.plan, i, NULL, &want, &w));
+		fo_opt_init(&told, fo_run_options, &r);
+		for (size_t k = 0; k < sizeof base / sizeof *base; k++)
+			if (base[k].from == FO_ORIGIN_FILE)
+				fo_opt_set_text(&told, base[k].key, base[k].value, FO_ORIGIN_FILE, "");
+		assert_non_null(strstr(p.plan.rung[i].options, "--data.path='it'\\''s text' "));
+		fo_opt_set_text(&told, "data.path", "it's text", FO_ORIGIN_FLAG, "");
+		char *copy = fo_arena_strdup(&p.plan.arena, p.plan.rung[i].options), *value;
+		for (char *key = strtok(copy, " "); key; key = strtok(NULL, " "))
+			if (!strncmp(key, "--", 2) && (value = strchr(key, '=')) && value[1] != '\'') {
+				*value = 0;
+				fo_opt_set_text(&told, key + 2, value + 1, FO_ORIGIN_FLAG, "");
+			}
+		for (int k = 0; fo_run_options[k].key; k++)
+			if (strcmp(fo_run_options[k].key, "run.dir") && strcmp(fo_opt_value_text(&told, k), fo_opt_value_text(&want, k)))
+				fail_msg("rung %d, %s: told '%s', is '%s'", i, fo_run_options[k].key, fo_opt_value_text(&told, k),
+					 fo_opt_value_text(&want, k));
+		fo_opt_fini(&told);
+		fo_opt_fini(&want);
+	}
+	end(&p);
+}
+
 static void test_own_rungs(void **state)
 {
 	(void)state;
@@ -211,8 +252,8 @@ static void test_own_rungs(void **state)
 		       "rough:\n  from: loss\n  numerics-only: yes\n  pass:\n    fp8: current\n"));
 	const struct fo_ladder_rung *g = p.plan.rung;
 	assert_int_equal(p.plan.rungs, 4);
-	assert_string_equal(g[0].options, "--pass.fuse-loss=0 --pass.merge-qkv=no");
-	assert_string_equal(g[1].options, "--pass.fuse-loss=256 --pass.merge-qkv=no");
+	assert_true(strstr(g[0].options, " --pass.fuse-loss=0") && strstr(g[0].options, " --pass.merge-qkv=no"));
+	assert_true(strstr(g[1].options, " --pass.fuse-loss=256") && strstr(g[1].options, " --pass.merge-qkv=no"));
 	assert_string_equal(g[1].what, "by chunks");
 	assert_string_equal(g[1].change[0].was, "0");
 	assert_true(g[1].from == 0 && g[2].from == 0 && g[3].from == 1 && g[3].numerics_only && !g[1].numerics_only);
@@ -238,6 +279,10 @@ static void test_mistakes(void **state)
 		{ "a: {run.dir: x, model: {layers: 3}}\n", { "'run.dir' is the same for all rungs", "'model.layers' is the same" } },
 		{ "../a: {train.rows: 2}\n", { "cannot be a rung's name" } },
 		{ "data: {train.rows: 2}\n", { "cannot be a rung's name" } },
+		{ "lock: {train.rows: 2}\n", { "cannot be a rung's name" } },
+		{ "plan.json: {train.rows: 2}\n", { "cannot be a rung's name" } },
+		{ "ladder.json: {train.rows: 2}\n", { "cannot be a rung's name" } },
+		{ "ladder.html: {train.rows: 2}\n", { "cannot be a rung's name" } },
 		{ "a: 3\n", { "takes a mapping" } },
 		{ "- a\n", { "lists are not allowed" } },
 		{ "a: &x {train.rows: 2}\nb: *x\n", { "anchors" } },
@@ -263,7 +308,8 @@ static void test_mistakes(void **state)
 
 static const char mine[] = "base: {pass.merge-qkv: no}\nfast: {pass.merge-qkv: yes}\nslow: {from: base, pass.fuse-loss: 0}\n"
 			   "same: {from: base, pass.fuse-loss: 64}\nrough: {from: base, numerics-only: yes, pass.fp8: current}\n"
-			   "other: {from: base, data.packing: padded}\nbroken: {from: base, pass.fuse-loss: 32}\nlate: {from: base, pass.fuse-loss: 16}\n";
+			   "other: {from: base, data.packing: padded}\nbroken: {from: base, pass.fuse-loss: 32}\nlate: {from: base, pass.fuse-loss: 16}\n"
+			   "skewed: {from: base, data.packing: padded, pass.fuse-loss: 8}\nlost: {from: base, pass.fuse-loss: 4}\n";
 
 /* Four steps a round: a cold one that takes ten times as long, two timed ones, a metered one. The peak that the second process
  * knew is higher than the first's. */
@@ -276,8 +322,10 @@ static void write_log(const char *rung, const double factor[5], int rounds, doub
 		fo_str_printf(&s, "{\"event\":\"start\",\"step\":%d,\"peak_dtype\":\"bf16\",\"peak_flop_s\":%g}\n", 4 * round, peak);
 		for (int k = 1; k <= 4; k++) {
 			double seconds = (k == 1 ? 10 : k == 4 ? 30 : 1) / factor[round], loss = (5 - 0.1 * (4 * round + k)) * loss_factor;
-			fo_str_printf(&s, "{\"event\":\"step\",\"step\":%d,\"loss\":%.17g,\"seconds\":%.17g,\"tokens\":100,\"loss_tokens\":80,", 4 * round + k, loss,
-				      seconds);
+			char text[32];
+			snprintf(text, sizeof text, "%.17g", loss);
+			fo_str_printf(&s, "{\"event\":\"step\",\"step\":%d,\"loss\":%s,\"seconds\":%.17g,\"tokens\":100,\"loss_tokens\":%d,", 4 * round + k,
+				      isnan(loss) ? "null" : text, seconds, k == 2 && !strcmp(rung, "skewed") ? 20 : 80);
 			/* 5e11 FLOP a step by every rule. */
 			fo_str_printf(&s, "\"mfu\":%.17g,\"mfu_causal\":%.17g%s}\n", 5e11 / seconds / peak, 5e11 / seconds / peak, k == 4 ? ",\"metered\":true" : "");
 		}
@@ -303,6 +351,40 @@ static const struct fo_ladder_rung *rung(const struct fo_ladder *l, const char *
 	return NULL;
 }
 
+/* What is fastest is so of those that were measured to the end and compute what they should. */
+static void test_best(const struct fo_ladder *l)
+{
+	assert_true(rung(l, "broken")->tokens_s.median > 0 && rung(l, "late")->tokens_s.median > 0);
+	assert_string_equal(l->rung[fo_ladder_best(l)].name, "fast");
+	struct fo_ladder_rung *fast = (struct fo_ladder_rung *)rung(l, "fast");
+	const struct fo_ladder_rung kept = *fast;
+	static const struct {
+		const char *reason;
+		int rounds;
+		enum fo_ladder_check check;
+	} row[] = { { "killed", 5, FO_LADDER_HELD }, { NULL, 4, FO_LADDER_HELD }, { NULL, 5, FO_LADDER_LEFT } };
+	for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+		fast->reason = row[i].reason;
+		fast->rounds_done = row[i].rounds;
+		fast->check = row[i].check;
+		assert_true(strcmp(l->rung[fo_ladder_best(l)].name, "fast"));
+		*fast = kept;
+	}
+}
+
+/* Steps of 20 and of 80 useful tokens by turns hold 50 on average, whatever the median of their rates says. */
+static void test_predicted(struct fo_ladder *l)
+{
+	struct fo_ladder_rung *base = (struct fo_ladder_rung *)rung(l, "base"), *g = (struct fo_ladder_rung *)rung(l, "skewed");
+	near(base->step_tokens, 80);
+	near(g->step_tokens, 50);
+	base->predicted_step_s = 2;
+	g->predicted_step_s = 1;
+	g->tokens_s.median = 1e9;
+	fo_ladder_judge(l);
+	near(g->predicted_gain, 1.25);
+}
+
 static void test_result(void **state)
 {
 	(void)state;
@@ -323,10 +405,12 @@ static void test_result(void **state)
 	write_log("other", up, 5, 2);
 	write_log("broken", up, 2, 1);
 	write_log("late", up, 4, 1);
+	write_log("skewed", one, 5, 1);
+	write_log("lost", one, 5, NAN);
 	snprintf(path, sizeof path, "%s/broken/failed.txt", dir);
 	must(fo_fs_write_atomic(path, "no memory\n", 10));
 	must(fo_ladder_read(&l, dir));
-	assert_int_equal(l.rungs, 8);
+	assert_int_equal(l.rungs, 10);
 	assert_true(l.rounds == 5 && l.steps == 20 && l.threads == 2 && l.seed == 4);
 	const struct fo_ladder_rung *b = rung(&l, "base"), *g = rung(&l, "fast");
 	assert_int_equal(b->verdict, FO_LADDER_BASELINE);
@@ -358,8 +442,13 @@ static void test_result(void **state)
 	assert_int_equal(rung(&l, "late")->verdict, FO_LADDER_UNMEASURED);
 	assert_int_equal(rung(&l, "late")->rounds_done, 4);
 	assert_true(isnan(rung(&l, "late")->round_step_s[4]) && isfinite(rung(&l, "late")->round_step_s[3]));
-	int best = fo_ladder_best(&l);
-	assert_true(best >= 0 && !l.rung[best].numerics_only);
+	/* No gain, interval or level before all rounds. */
+	assert_true(isnan(rung(&l, "late")->gain) && isnan(rung(&l, "late")->gain_low) && isnan(rung(&l, "late")->gain_level));
+	/* Steps that are done and have no loss are no gap. */
+	assert_int_equal(rung(&l, "lost")->check, FO_LADDER_LEFT);
+	assert_true(isinf(rung(&l, "lost")->deviation));
+	test_best(&l);
+	test_predicted(&l);
 	struct fo_str s = { 0 };
 	fo_ladder_json(&l, &s);
 	assert_non_null(strstr(s.data, "\"verdict\": \"not resolved\""));
@@ -378,8 +467,9 @@ static void test_other_configuration(void **state)
 	} row[] = {
 		{ "optim.lr", "1e-3", mine, "option optim.lr was \"0.0006\", is", 20 },
 		{ NULL, NULL, mine, "steps was 20, is 40 now", 40 },
-		{ NULL, NULL, "base: {pass.merge-qkv: no}\nfast: {pass.fuse-loss: 9}\n", "rung 2: options was", 20 },
-		{ NULL, NULL, "base: {pass.merge-qkv: no}\n", "a ladder of 8 rungs, this one has 1", 20 },
+		{ NULL, NULL, "base: {pass.merge-qkv: no}\nfast: {pass.fuse-loss: 9}\n", "rung 'fast', change 1: key was", 20 },
+		{ NULL, NULL, "base:\nfast: {pass.merge-qkv: yes}\n", "rung 'base' changed 1 options, changes 0 now", 20 },
+		{ NULL, NULL, "base: {pass.merge-qkv: no}\n", "a ladder of 10 rungs, this one has 1", 20 },
 	};
 	for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
 		struct planned p;
@@ -394,6 +484,21 @@ static void test_other_configuration(void **state)
 	}
 	struct fo_ladder l;
 	assert_int_equal(fo_ladder_read(&l, "nowhere"), FO_EIO);
+}
+
+/* A plan that somebody else wrote: its names are folders, and are shown on a terminal. */
+static void test_foreign_plan(void **state)
+{
+	(void)state;
+	static const char *const name[] = { "fine", "\\u001b[2J", "a b", "..", "a/b", "lock", "plan.json", "data", "" };
+	for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
+		struct fo_ladder l = { .dir = "x" };
+		char text[300];
+		snprintf(text, sizeof text, "{\"schema\":1,\"threads\":1,\"steps\":20,\"rounds\":5,\"seed\":1,\"rungs\":[{\"name\":\"%s\",\"from\":-1,"
+			 "\"reference\":0}]}", name[i]);
+		assert_int_equal(fo_ladder_plan_parse(&l, text, strlen(text), "p"), i ? FO_EFORMAT : FO_OK);
+		fo_ladder_fini(&l);
+	}
 }
 
 static int set_up(void **state)
@@ -413,7 +518,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_interval),   cmocka_unit_test(test_coverage), cmocka_unit_test(test_deviation),
 		cmocka_unit_test(test_order),      cmocka_unit_test(test_built_in), cmocka_unit_test(test_own_rungs),
-		cmocka_unit_test(test_mistakes),   cmocka_unit_test(test_result),   cmocka_unit_test(test_other_configuration),
+		cmocka_unit_test(test_mistakes),   cmocka_unit_test(test_options),   cmocka_unit_test(test_foreign_plan),   cmocka_unit_test(test_result),   cmocka_unit_test(test_other_configuration),
 	};
 	return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -127,7 +127,7 @@ static void test_page(void **state)
 	assert_true(has(&out, "+25.0 % (+22.0 to +27.0); predicted +26."));
 	assert_true(has(&out, "100 %</span>")); /* the axis ends at peak */
 	assert_true(has(&out, "63.0 GFLOP/s, calibrated: avx2 loop"));
-	assert_true(has(&out, "flatout train run.yaml --data.packing=padded"));
+	assert_true(has(&out, "flatout train run.yaml --run.dir=packing --data.packing=padded"));
 	assert_true(has(&out, "93.8 % interval"));
 	assert_null(strstr(out.data, "nan"));
 	fo_str_fini(&out);

@@ -6,10 +6,12 @@
 #include "base/fs.h"
 #include "ladder/engine/turns.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <time.h>
 #include <unistd.h>
 
 struct watch {
@@ -95,9 +97,20 @@ static fo_status lock_folder(const char *dir, int *lock)
 {
 	struct fo_arena a = { 0 };
 	FO_TRY(fo_fs_mkdirs(dir));
-	*lock = open(fo_arena_printf(&a, "%s/lock", dir), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+	const char *path = fo_arena_printf(&a, "%s/lock", dir);
+	*lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+	fo_status st = *lock < 0 ? fo_fs_refuse("open", path, errno) : FO_OK;
 	fo_arena_fini(&a);
-	if (*lock >= 0 && flock(*lock, LOCK_EX | LOCK_NB))
+	FO_TRY(st);
+	/* The turn of a ladder that was killed this moment holds it until the kernel has ended it, too. */
+	const struct timespec pause = { .tv_nsec = 100000000 };
+	bool ours = false;
+	for (int i = 0; i < 20 && !ours; i++) {
+		if (i)
+			nanosleep(&pause, NULL);
+		ours = !flock(*lock, LOCK_EX | LOCK_NB);
+	}
+	if (!ours)
 		return fo_hint(fo_fail(FO_EIO, "another process is running a ladder in '%s'", dir), "stop that one or choose another --run.dir");
 	return FO_OK;
 }
@@ -119,7 +132,7 @@ fo_status fo_cli_ladder_run(const struct fo_cli_ladder *in, struct fo_ladder_pla
 	if (st == FO_OK || st == FO_EINTERRUPT) {
 		struct fo_err why;
 		fo_err_save(&why, st);
-		fo_status shown = fo_cli_ladder_report(p->dir, in->json);
+		fo_status shown = fo_cli_ladder_report(p->dir, in->json, true);
 		st = st == FO_OK ? shown : fo_err_raise(&why);
 	}
 	if (lock >= 0)
