@@ -144,6 +144,18 @@ says "^plain .*FAILED" "the baseline, failed" "not before a rung"
 ! grep -q "interval of level" out || wrong "a level without an interval"
 rm none.yaml
 
+# What is held out depends on neither packing nor rows: the same weights (none is moved) have the same loss.
+held_out() {
+	run 0 train $tiny --train.steps=3 --optim.lr=0 --checkpoint.every=0 --run.dir="$@"
+	sed -n 's/.*"event":"eval","step":3,"loss":\([^,]*\),.*/\1/p' "$1/log.jsonl" >"$1.loss"
+	[ -s "$1.loss" ] || wrong "no held-out loss in '$1'"
+}
+held_out even --eval.packing=packed
+held_out cut --data.packing=padded --train.rows=4 --eval.batches=1 --eval.packing=packed
+held_out other --data.packing=padded
+same even.loss cut.loss
+differ even.loss other.loss
+
 # Mistakes, all at once, each with its line.
 printf 'a:\n  pass.fuse-los: 3\nb:\n  from: c\n  train.rows: none\n  run.dir: x\n' >wrong.yaml
 run 2 ladder $tiny --train.steps=20 --rungs=wrong.yaml --run.dir=w

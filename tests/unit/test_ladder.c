@@ -241,6 +241,28 @@ static void test_options(void **state)
 	end(&p);
 }
 
+/* As many held-out rows, of the same kind, for every rung: whatever it trains on. */
+static void test_held_out(void **state)
+{
+	(void)state;
+	struct planned p;
+	begin(&p, 20);
+	fo_opt_set_text(&p.base, "train.rows", "2", FO_ORIGIN_FLAG, "");
+	fo_opt_set_text(&p.base, "eval.batches", "8", FO_ORIGIN_FLAG, "");
+	must(parse(&p, "a: {data.packing: padded}\nb: {data.packing: packed}\nc: {train.rows: 4}\nd: {train.rows: 1}\n"));
+	for (int i = 0; i < p.plan.rungs; i++) {
+		struct fo_opt_set s;
+		struct fo_run r;
+		must(fo_ladder_plan_run(&p.plan, i, NULL, &s, &r));
+		assert_true(r.rows * r.eval_batches == 16 && r.eval_every == 20);
+		for (int k = 0; fo_run_options[k].key; k++)
+			if (!strcmp(fo_run_options[k].key, "eval.packing"))
+				assert_string_equal(fo_opt_value_text(&s, k), "packed");
+		fo_opt_fini(&s);
+	}
+	end(&p);
+}
+
 static void test_own_rungs(void **state)
 {
 	(void)state;
@@ -518,7 +540,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_interval),   cmocka_unit_test(test_coverage), cmocka_unit_test(test_deviation),
 		cmocka_unit_test(test_order),      cmocka_unit_test(test_built_in), cmocka_unit_test(test_own_rungs),
-		cmocka_unit_test(test_mistakes),   cmocka_unit_test(test_options),   cmocka_unit_test(test_foreign_plan),   cmocka_unit_test(test_result),   cmocka_unit_test(test_other_configuration),
+		cmocka_unit_test(test_mistakes),   cmocka_unit_test(test_options),   cmocka_unit_test(test_held_out),   cmocka_unit_test(test_foreign_plan),   cmocka_unit_test(test_result),   cmocka_unit_test(test_other_configuration),
 	};
 	return cmocka_run_group_tests(tests, set_up, tear_down);
 }
