@@ -54,6 +54,29 @@ void fo_limits_row_add(struct fo_limits *m, const struct fo_limits_row *r)
 	m->row[m->rows++] = *r;
 }
 
+/* The cold share is one of bytes: what differs by less than this is rounding of another path to the same state. */
+#define COLD_ALIKE 0.01
+
+static bool same_work(const struct fo_limits_row *a, const struct fo_limits_row *b)
+{
+	bool cold = isnan(a->cold) ? isnan(b->cold) : fabs(a->cold - b->cold) < COLD_ALIKE;
+	return cold && a->threads == b->threads && a->key == b->key && a->flop == b->flop && !strcmp(a->kind, b->kind) &&
+	       !strcmp(a->variant, b->variant) && !strcmp(a->dtype, b->dtype) && !memcmp(a->dim, b->dim, sizeof a->dim);
+}
+
+const struct fo_limits_row *fo_limits_row_find(const struct fo_limits *m, const struct fo_limits_row *r)
+{
+	for (size_t i = 0; i < m->rows; i++)
+		if (same_work(&m->row[i], r))
+			return &m->row[i];
+	return NULL;
+}
+
+const struct fo_limits_row *fo_limits_row_keep(const struct fo_limits_row *old, const struct fo_limits_row *newer)
+{
+	return old && old->time.quiet && !newer->time.quiet && !strcmp(old->set, newer->set) ? old : newer;
+}
+
 struct fo_limits_peak *fo_limits_peak(const struct fo_limits *m, const char *dtype, int threads)
 {
 	for (size_t i = 0; i < m->peaks; i++)

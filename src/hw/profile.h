@@ -85,6 +85,11 @@ void fo_limits_peak_put(struct fo_limits *m, const struct fo_limits_peak *p);
 /* The same, but a higher peak by the same method stays: a rate that was reached once can be reached. Bursts count from either. */
 void fo_limits_peak_raise(struct fo_limits *m, const struct fo_limits_peak *p);
 void fo_limits_row_add(struct fo_limits *m, const struct fo_limits_row *r);
+/* The row of the same work (kind, variant, shape, type, signature, state of the caches, threads); NULL: none. */
+const struct fo_limits_row *fo_limits_row_find(const struct fo_limits *m, const struct fo_limits_row *r);
+/* Which of two rows of the same work a profile keeps: the newer, but one without a quiet span takes the place of none that had some,
+ * unless other kernels ran. old may be NULL. */
+const struct fo_limits_row *fo_limits_row_keep(const struct fo_limits_row *old, const struct fo_limits_row *newer);
 
 /* The time to go by: the quiet median where at least FO_QUIET_ENOUGH spans were quiet, else the median of all. */
 double fo_limits_row_seconds(const struct fo_limits_row *r);

@@ -234,32 +234,18 @@ static fo_status measure_peaks(struct fo_grid *g, struct fo_limits *m)
 
 /* ---- the result ---- */
 
-static bool is_replaced(const struct fo_grid *g, const struct fo_limits_row *old)
+/* Of a calibration in general every row of its numbers of threads goes, of a run's what was measured again. */
+static bool is_replaced(const struct fo_grid *g, const struct fo_limits *new, const struct fo_limits_row *old)
 {
 	for (int t = 0; !g->o->program && t < g->groups; t++)
 		if (old->threads == g->group[t])
 			return true;
-	for (size_t i = 0; g->o->program && i < g->n; i++) {
-		const struct fo_limits_row *r = &g->item[i].row;
-		bool cold = isnan(r->cold) ? isnan(old->cold) : fabs(r->cold - old->cold) < 0.01;
-		if (g->item[i].n && r->threads == old->threads && r->key == old->key && cold && r->flop == old->flop && !strcmp(r->kind, old->kind) &&
-		    !strcmp(r->variant, old->variant) && !strcmp(r->dtype, old->dtype) && !memcmp(r->dim, old->dim, sizeof r->dim))
-			return true;
-	}
-	return false;
+	return g->o->program && fo_limits_row_find(new, old);
 }
 
-static void result_of(struct fo_grid *g, struct fo_limits *m, struct fo_ceilings_result *r)
+/* What was measured becomes rows, in place of those of the same work: but a row that had quiet spans stays where the new one has none. */
+static void rows_of(struct fo_grid *g, const struct fo_limits *m, struct fo_limits *new, struct fo_ceilings_result *r)
 {
-	size_t kept = 0;
-	for (size_t i = 0; i < m->rows; i++)
-		if (!is_replaced(g, &m->row[i]))
-			m->row[kept++] = m->row[i];
-	m->rows = kept;
-	fo_clock_utc(m->date);
-	snprintf(m->method, sizeof m->method, "%s", METHOD);
-	snprintf(m->isa, sizeof m->isa, "%s", fo_isa_name[g->o->isa]);
-	m->cache_bytes = g->cache_bytes;
 	for (size_t i = 0; i < g->n; i++) {
 		struct fo_grid_item *it = &g->item[i];
 		int t = 0;
@@ -271,11 +257,31 @@ static void result_of(struct fo_grid *g, struct fo_limits *m, struct fo_ceilings
 		}
 		it->row.time = fo_quiet_stats(it->span, it->n, &g->meter[t][it->dtype == FO_BF16].best);
 		memcpy(it->row.date, m->date, sizeof it->row.date);
-		fo_limits_row_add(m, &it->row);
+		const struct fo_limits_row *keep = fo_limits_row_keep(fo_limits_row_find(m, &it->row), &it->row);
+		fo_limits_row_add(new, keep);
+		r->kept += keep != &it->row;
 		r->rows++;
 		r->spans += it->row.time.spans;
 		r->quiet += it->row.time.quiet;
 	}
+}
+
+static void result_of(struct fo_grid *g, struct fo_limits *m, struct fo_ceilings_result *r)
+{
+	struct fo_limits new = { 0 };
+	size_t kept = 0;
+	fo_clock_utc(m->date);
+	snprintf(m->method, sizeof m->method, "%s", METHOD);
+	snprintf(m->isa, sizeof m->isa, "%s", fo_isa_name[g->o->isa]);
+	m->cache_bytes = g->cache_bytes;
+	rows_of(g, m, &new, r);
+	for (size_t i = 0; i < m->rows; i++)
+		if (!is_replaced(g, &new, &m->row[i]))
+			m->row[kept++] = m->row[i];
+	m->rows = kept;
+	for (size_t i = 0; i < new.rows; i++)
+		fo_limits_row_add(m, &new.row[i]);
+	fo_limits_fini(&new);
 	r->left_out = g->left_out;
 	r->seconds = spent(g);
 }
@@ -320,7 +326,7 @@ fo_status fo_ceilings_measure(const struct fo_ceilings_options *o, struct fo_lim
 			      struct fo_ceilings_result *result)
 {
 	struct fo_grid *g = fo_xmalloc(sizeof *g);
-	*g = (struct fo_grid){ .o = o, .begin = fo_now_ns(), .cache_bytes = fo_cache_bytes(), .seconds = o->seconds > 0 ? o->seconds : USUAL_SECONDS };
+	*g = (struct fo_grid){ .o = o, .have = m, .begin = fo_now_ns(), .cache_bytes = fo_cache_bytes(), .seconds = o->seconds > 0 ? o->seconds : USUAL_SECONDS };
 	*result = (struct fo_ceilings_result){ 0 };
 	fo_status st = run(g, m);
 	if (st == FO_OK) {

@@ -25,7 +25,7 @@ struct fo_ceilings_options {
 	int threads;      /* 1 thread and this many are measured; memory by powers of two between, too */
 	double seconds;   /* in all, peaks included; the last visit may run over. 0: a minute, or what the rounds take at least */
 	bool quick;       /* a smaller grid of shapes */
-	/* Not NULL: the operations of this program and nothing else, with o->threads, in the states of the caches that they meet in its
+	/* Not NULL: the operations of this program, and memory and extras only where the profile lacks them, with o->threads, in the states of the caches that they meet in its
 	 * step (cost/reuse.h); pairs as in fo_op_cost: attention in documents too, unless < 0. */
 	const struct fo_program *program;
 	double pairs;
@@ -36,12 +36,13 @@ struct fo_ceilings_options {
 };
 struct fo_ceilings_result {
 	int rows, left_out; /* rows measured; shapes that the time did not suffice for */
+	int kept;           /* of the rows measured: had no quiet span, so that the quiet row before them stays */
 	int64_t spans, quiet;
 	double seconds;
 };
 /* Measures peaks (fo_calibrate_peak: kept in the user's profile as always) and rows, and puts them into *m. All rows of the same
  * numbers of threads are dropped before; with a program only those that it replaces: of the same work, shape, signature, state of the
- * caches and threads. */
+ * caches and threads. In either case a row without a quiet span leaves one of the same work that had some (fo_limits_row_keep). */
 FO_CHECKED fo_status fo_ceilings_measure(const struct fo_ceilings_options *o, struct fo_limits *m,
 					 struct fo_ceilings_result *result);
 

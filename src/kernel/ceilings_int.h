@@ -24,6 +24,7 @@ struct fo_grid_item {
 };
 struct fo_grid {
 	const struct fo_ceilings_options *o;
+	const struct fo_limits *have; /* the profile before */
 	struct fo_grid_item *item;
 	size_t n, cap;
 	double peak[2]; /* one thread: f32, bf16 */

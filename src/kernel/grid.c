@@ -208,6 +208,13 @@ static fo_status add_models(struct fo_grid *g, int dtype, int threads)
 	return FO_OK;
 }
 
+/* A run's calibration measures its operations; of what serves every run it only fills what the profile lacks. */
+static void drop_had(struct fo_grid *g)
+{
+	if (g->o->program && fo_limits_row_find(g->have, &g->item[g->n - 1].row))
+		g->n--;
+}
+
 static void add_traffic(struct fo_grid *g, int threads)
 {
 	for (int k = 0; k < FO_MEMORY_KINDS; k++)
@@ -224,6 +231,7 @@ static void add_traffic(struct fo_grid *g, int threads)
 			it->row.dim[0] = (int64_t)it->row.bytes;
 			snprintf(it->row.set, sizeof it->row.set, "-");
 			guess(g, it);
+			drop_had(g);
 		}
 }
 
@@ -237,6 +245,7 @@ static void add_extras(struct fo_grid *g)
 		it->fn = e->fn;
 		it->arg = e->arg;
 		it->units = e->units;
+		drop_had(g);
 	}
 }
 

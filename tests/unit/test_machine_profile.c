@@ -407,11 +407,43 @@ static void test_operation_rows(void **state)
 	fo_limits_fini(&m);
 }
 
+/* A row with quiet spans gives way to a quiet one and to other kernels, not to one without any; and only to one of its own work. */
+static void test_keep(void **state)
+{
+	(void)state;
+	struct fo_limits m = { .cpu = "x", .isa = "ref" };
+	struct fo_limits_row quiet = { .kind = "copy", .variant = "plain", .dtype = "-", .set = "-", .threads = 2, .dim = { 1 << 20 }, .bytes = 1 << 20,
+				       .cold = NAN, .time = { 9, 5, 1e-3, 2e-3, 1e-3, 1.5e-3 } }, busy = quiet, other;
+	busy.time = (struct fo_quiet_stats){ 9, 0, 3e-3, 4e-3, NAN, NAN };
+	fo_limits_row_add(&m, &quiet);
+	const struct fo_limits_row *old = fo_limits_row_find(&m, &busy);
+	assert_ptr_equal(old, m.row);
+	assert_ptr_equal(fo_limits_row_keep(old, &busy), old);
+	assert_ptr_equal(fo_limits_row_keep(old, &quiet), &quiet);
+	assert_ptr_equal(fo_limits_row_keep(&busy, &quiet), &quiet);
+	assert_ptr_equal(fo_limits_row_keep(&busy, &busy), &busy);
+	assert_ptr_equal(fo_limits_row_keep(NULL, &busy), &busy);
+	other = busy;
+	snprintf(other.set, sizeof other.set, "avx2");
+	assert_ptr_equal(fo_limits_row_keep(old, &other), &other);
+	other = quiet, other.threads = 1;
+	assert_null(fo_limits_row_find(&m, &other));
+	other = quiet, other.dim[0]++;
+	assert_null(fo_limits_row_find(&m, &other));
+	other = quiet, other.key = 1;
+	assert_null(fo_limits_row_find(&m, &other));
+	other = quiet, other.cold = 0.5;
+	assert_null(fo_limits_row_find(&m, &other));
+	other = quiet, other.variant[0] = 'n';
+	assert_null(fo_limits_row_find(&m, &other));
+	fo_limits_fini(&m);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(test_quiet), cmocka_unit_test(test_operation_rows),     cmocka_unit_test(test_round_trip), cmocka_unit_test(test_state),
 					    cmocka_unit_test(test_refusals),  cmocka_unit_test(test_lookup),
 					    cmocka_unit_test(test_update),    cmocka_unit_test(test_svg),
-					    cmocka_unit_test(test_text),      cmocka_unit_test(test_raise) };
+					    cmocka_unit_test(test_text),      cmocka_unit_test(test_raise), cmocka_unit_test(test_keep) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -67,6 +67,8 @@ static fo_status measure(struct fo_limits *m, struct fo_ceilings_options *o)
 		return st;
 	fprintf(stderr, "measured %d lines in %.0f s, %.0f %% of the time quiet\n", r.rows, r.seconds,
 		r.spans ? 100.0 * (double)r.quiet / (double)r.spans : 0);
+	if (r.kept)
+		fprintf(stderr, "kept %d older lines: these had quiet spans before and none now\n", r.kept);
 	if (r.left_out)
 		fprintf(stderr, "left out %d shapes: too little time or memory\n", r.left_out);
 	return FO_OK;
