@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <string.h>
+#include <sys/stat.h>
 
 struct compare {
 	bool all, json;
@@ -17,6 +18,13 @@ static const struct fo_opt rows[] = {
 
 enum { OPERATIONS = 10, OPTIONS = 12 }; /* that a screen shows */
 #define UNRESOLVED "not resolved"
+
+/* One folder, under one name or two. */
+static bool is_same_run(const struct fo_versus *v)
+{
+	struct stat a, b;
+	return !stat(v->side[0].record->dir, &a) && !stat(v->side[1].record->dir, &b) && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
 
 /* ---- text ---- */
 
@@ -47,8 +55,31 @@ static char *change(struct fo_arena *a, double x, double y, bool apart)
 {
 	if (isnan(x) || isnan(y) || x == 0)
 		return fo_arena_strdup(a, "");
+	if (x == y)
+		return fo_arena_strdup(a, "the same");
 	return fo_arena_printf(a, "%+.1f %%%s", 100 * (y / x - 1), apart ? "" : ", " UNRESOLVED);
 }
+
+static bool step_resolved(const struct fo_versus *v)
+{
+	return fo_spread_apart(&v->side[0].figure[FO_VERSUS_STEP_SECONDS], &v->side[1].figure[FO_VERSUS_STEP_SECONDS]);
+}
+
+/* Parts and operations are of the newest steps only, which may differ where all steps do not: of a difference that the whole run
+ * does not show, none explains any. Where the step times are not known the parts stand for themselves. */
+static bool parts_resolved(const struct fo_versus *v)
+{
+	bool known = v->side[0].figure[FO_VERSUS_STEP_SECONDS].n && v->side[1].figure[FO_VERSUS_STEP_SECONDS].n;
+	return !known || step_resolved(v);
+}
+
+/* What only one run does is there or not, whatever the step. */
+static bool op_resolved(const struct fo_versus *v, const struct fo_versus_op *o)
+{
+	return o->apart && (parts_resolved(v) || !o->in[0] || !o->in[1]);
+}
+
+static const char *mark(double difference, bool resolved) { return difference == 0 ? "the same" : resolved ? "" : UNRESOLVED; }
 
 static void figure_row(struct fo_versus *v, struct fo_table *t, const char *name, enum fo_versus_figure_id id,
 		       char *(*text)(struct fo_arena *, double), bool quartiles)
@@ -121,6 +152,11 @@ static void print_parts(struct fo_versus *v)
 		       (long long)s[1].covered.n);
 	else
 		printf("\nWhere a step's time goes: means (no timeline of both runs, so no spread)\n\n");
+	bool resolved = parts_resolved(v), same = is_same_run(v);
+	if (!resolved && !same) {
+		fo_cli_put(stdout, "", "", "The step times are not resolved, so no difference of parts or operations is.");
+		printf("\n");
+	}
 	fo_table_init(&t, "lrrrl");
 	fo_table_row(&t, "part", "A", "B", "B - A", "");
 	for (int p = 0; p < FO_PART_COUNT; p++) {
@@ -129,7 +165,7 @@ static void print_parts(struct fo_versus *v)
 			continue;
 		total += y - x;
 		fo_table_row(&t, fo_part_name[p], ms(a, x), ms(a, y), fo_arena_printf(a, "%+.3f ms", (y - x) * 1e3),
-			     spans && !fo_spread_apart(&s[0].part[p], &s[1].part[p]) ? UNRESOLVED : "");
+			     mark(y - x, resolved && (!spans || fo_spread_apart(&s[0].part[p], &s[1].part[p]))));
 	}
 	if (spans)
 		fo_table_row(&t, "beyond medians", ms(a, s[0].beyond_s), ms(a, s[1].beyond_s),
@@ -137,7 +173,7 @@ static void print_parts(struct fo_versus *v)
 	if (spans)
 		fo_table_row(&t, "whole step", ms(a, s[0].covered.median), ms(a, s[1].covered.median),
 			     fo_arena_printf(a, "%+.3f ms", (s[1].covered.median - s[0].covered.median) * 1e3),
-			     fo_spread_apart(&s[0].covered, &s[1].covered) ? "" : UNRESOLVED);
+			     mark(s[1].covered.median - s[0].covered.median, resolved && fo_spread_apart(&s[0].covered, &s[1].covered)));
 	else
 		fo_table_row(&t, "sum", "", "", fo_arena_printf(a, "%+.3f ms", total * 1e3), "");
 	fo_table_print(&t, stdout, "  ", true);
@@ -165,7 +201,7 @@ static void print_operations(struct fo_versus *v, bool all)
 		fo_table_row(&t, o->block, fo_op_info((enum fo_op_kind)o->kind)->name, fo_phase_name[o->phase],
 			     o->in[0] ? fo_arena_printf(a, "%.3f", o->time[0].median * 1e3) : "none",
 			     o->in[1] ? fo_arena_printf(a, "%.3f", o->time[1].median * 1e3) : "none",
-			     fo_arena_printf(a, "%+.3f", o->difference * 1e3), o->apart ? "" : UNRESOLVED);
+			     fo_arena_printf(a, "%+.3f", o->difference * 1e3), mark(o->difference, op_resolved(v, o)));
 	}
 	if (left)
 		fo_table_row(&t, fo_arena_printf(a, "%lld more", (long long)left), "", "", "", "", fo_arena_printf(a, "%+.3f", rest * 1e3),
@@ -220,18 +256,20 @@ static void print_losses(struct fo_versus *v)
 static void print_verdict(struct fo_versus *v)
 {
 	const struct fo_spread *x = &v->side[0].figure[FO_VERSUS_STEP_SECONDS], *y = &v->side[1].figure[FO_VERSUS_STEP_SECONDS];
-	printf("\n");
-	if (!x->n || !y->n)
+	if (is_same_run(v))
+		fo_cli_put(stdout, "", "", "A and B are the same run: nothing differs.");
+	else if (!x->n || !y->n)
 		fo_cli_put(stdout, "", "", "Step times are not known of both runs.");
 	else if (!fo_spread_apart(x, y))
 		fo_cli_put(stdout, "", "", "Step time: not resolved. The quartiles of both runs overlap: the machine varied by as much as "
 					   "they differ.");
 	else
 		fo_cli_put(stdout, "", "", "B's step takes %.3f times as long as A's; the quartiles of both are apart.", y->median / x->median);
-	for (int64_t i = 0; i < v->causes; i++) {
+	for (int64_t i = 0; i < v->causes && !is_same_run(v); i++) {
 		char shown[2048];
 		fo_cli_put(stdout, "- ", "  ", "%s", fo_str_visible(shown, sizeof shown, v->cause[i]));
 	}
+	printf("\n");
 }
 
 static void print_head(const struct fo_versus *v)
@@ -245,13 +283,17 @@ static void print_head(const struct fo_versus *v)
 		fo_cli_put(stdout, i ? "B  " : "A  ", "   ", "%s: %s, begun %s", dir, name, *r->started ? r->started : "at a time that is not known");
 	}
 	printf("\n");
+	bool damaged = false;
 	for (int i = 0; i < 2; i++)
 		for (int f = 0; f < FO_RECORD_FILES; f++)
 			if (v->side[i].record->file[f].state == FO_RECORD_DAMAGED) {
 				char shown[1024];
+				damaged = true;
 				fo_cli_put(stdout, "left out: ", "          ", "%s",
 					   fo_str_visible(shown, sizeof shown, v->side[i].record->file[f].why));
 			}
+	if (damaged)
+		printf("\n");
 }
 
 /* ---- JSON ---- */
@@ -316,7 +358,7 @@ static void json_operations(const struct fo_versus *v, struct fo_json *j)
 		fo_json_real(j, "a_seconds", o->in[0] ? o->time[0].median : NAN);
 		fo_json_real(j, "b_seconds", o->in[1] ? o->time[1].median : NAN);
 		fo_json_real(j, "difference_seconds", o->difference);
-		fo_json_bool(j, "resolved", o->apart);
+		fo_json_bool(j, "resolved", op_resolved(v, o));
 		fo_json_close(j);
 	}
 	fo_json_close(j);
@@ -331,8 +373,8 @@ static void print_json(const struct fo_versus *v)
 	fo_json_int(&j, "schema", 1);
 	json_side(&j, "a", &v->side[0]);
 	json_side(&j, "b", &v->side[1]);
-	fo_json_bool(&j, "step_time_resolved",
-		     fo_spread_apart(&v->side[0].figure[FO_VERSUS_STEP_SECONDS], &v->side[1].figure[FO_VERSUS_STEP_SECONDS]));
+	fo_json_bool(&j, "step_time_resolved", step_resolved(v));
+	fo_json_bool(&j, "same_run", is_same_run(v));
 	fo_json_bool(&j, "same_program", v->same_program);
 	fo_json_bool(&j, "same_data", v->same_data);
 	fo_json_array(&j, "options");
@@ -387,12 +429,12 @@ static fo_status run(int argc, char **argv)
 		print_json(&v);
 	} else {
 		print_head(&v);
+		print_verdict(&v);
 		print_figures(&v);
 		print_parts(&v);
 		print_operations(&v, in.all);
 		print_options(&v, in.all);
 		print_losses(&v);
-		print_verdict(&v);
 	}
 	fo_versus_fini(&v);
 	fo_record_fini(&b);

@@ -1,4 +1,5 @@
 /* flatout export: a run for other tools: TensorBoard, Perfetto, Prometheus. */
+#define _GNU_SOURCE /* flock */
 #include "cli/cli.h"
 
 #include "base/fs.h"
@@ -7,10 +8,14 @@
 #include "record/trace_events.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #ifdef FO_HAVE_ZLIB
 #include <zlib.h>
 #endif
@@ -41,13 +46,11 @@ struct out {
 #endif
 	const char *path;
 	struct fo_str beside; /* where it grows */
-	int64_t bytes;        /* before compression */
 };
 
 static fo_status out_write(void *ctx, const void *bytes, size_t n)
 {
 	struct out *o = ctx;
-	o->bytes += (int64_t)n;
 #ifdef FO_HAVE_ZLIB
 	if (o->gz)
 		return gzwrite(o->gz, bytes, (unsigned)n) == (int)n ? FO_OK : fo_fs_refuse("write", o->path, errno ? errno : ENOSPC);
@@ -110,18 +113,68 @@ static fo_status write_trace(const char *path, const struct fo_trace_source *sou
 	if (st == FO_OK)
 		st = fo_trace_events_write(source, n, &(struct fo_trace_sink){ &o, out_write });
 	st = out_close(&o, st);
-	*bytes = o.bytes;
+	struct stat file;
+	*bytes = st == FO_OK && !stat(path, &file) ? file.st_size : 0; /* as it lies there, compressed or not */
 	return st;
 }
 
+/* A training process holds the lock of its folder. We ask for a share of it and give it back at once; where locks are not to be had
+ * nobody is known to train. */
+static bool still_training(const char *dir)
+{
+	struct fo_arena a = { 0 };
+	int fd = open(fo_arena_printf(&a, "%s/lock", dir), O_RDONLY | O_CLOEXEC);
+	bool held = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) && errno == EWOULDBLOCK;
+	if (fd >= 0)
+		close(fd);
+	fo_arena_fini(&a);
+	return held;
+}
+
 /* Why a part of the run is not there, as an error. */
-static fo_status want_file(const struct fo_record_file *f)
+static fo_status want_file(const struct fo_record *r, const struct fo_record_file *f)
 {
 	if (f->state == FO_RECORD_WHOLE)
 		return FO_OK;
-	return f->state == FO_RECORD_ABSENT
-		       ? fo_hint(fo_fail(FO_EARG, "there is no '%s'", f->path), "training writes it at its end; was the run killed?")
-		       : fo_fail(FO_EFORMAT, "%s", f->why);
+	if (f->state != FO_RECORD_ABSENT)
+		return fo_fail(FO_EFORMAT, "%s", f->why);
+	if (still_training(r->dir))
+		return fo_hint(fo_fail(FO_EARG, "there is no '%s' yet: the run is still training", f->path), "training writes it at its end");
+	return fo_hint(fo_fail(FO_EARG, "there is no '%s'", f->path), "training writes it at its end; was the run killed?");
+}
+
+/* Could a file be made there? */
+static fo_status want_place(const char *path)
+{
+	struct fo_arena a = { 0 };
+	char *dir = fo_arena_strdup(&a, path), *slash = strrchr(dir, '/');
+	if (slash)
+		slash[slash == dir] = 0;
+	int error = access(slash ? dir : ".", W_OK | X_OK) ? errno : 0;
+	if (!error && fo_fs_is_dir(path))
+		error = EISDIR;
+	fo_arena_fini(&a);
+	return error ? fo_fs_refuse("write", path, error) : FO_OK;
+}
+
+/* Everything that was asked for, before anything is written: a command that fails leaves no half of its work. */
+static fo_status want_all(const struct export *in, const struct fo_record *r)
+{
+	/* Without a log there is no figure; a log that is damaged is told, one that is merely cut is not. */
+	if (*in->tensorboard || *in->prometheus)
+		FO_TRY(want_file(r, &r->file[FO_RECORD_LOG]));
+	if (*in->prometheus)
+		FO_TRY(want_place(in->prometheus));
+	if (!*in->trace)
+		return FO_OK;
+	FO_TRY(want_file(r, &r->file[FO_RECORD_PROGRAM]));
+	FO_TRY(want_file(r, &r->file[FO_RECORD_TIMELINE]));
+	if (*in->predicted) {
+		struct fo_timeline_file predicted;
+		FO_TRY(read_predicted(in->predicted, &r->program, r->file[FO_RECORD_PROGRAM].path, &predicted));
+		fo_timeline_fini(&predicted.t);
+	}
+	return want_place(in->trace);
 }
 
 static fo_status trace_of_run(const struct export *in, const struct fo_record *r, int64_t *bytes)
@@ -129,8 +182,6 @@ static fo_status trace_of_run(const struct export *in, const struct fo_record *r
 	struct fo_timeline_file predicted = { 0 };
 	struct fo_arena a = { 0 };
 	int n = 1;
-	FO_TRY(want_file(&r->file[FO_RECORD_PROGRAM]));
-	FO_TRY(want_file(&r->file[FO_RECORD_TIMELINE]));
 	struct fo_trace_source source[2] = { { .name = fo_arena_printf(&a, "measured: %s", r->dir),
 					       .program = &r->program,
 					       .unrolled = &r->unrolled,
@@ -203,9 +254,7 @@ static fo_status export_run(const struct export *in, const struct fo_record *r, 
 {
 	int64_t bytes = 0;
 	char *path, size[32];
-	/* Without a log there is no figure; a log that is damaged is told, one that is merely cut is not. */
-	if (*in->tensorboard || *in->prometheus)
-		FO_TRY(want_file(&r->file[FO_RECORD_LOG]));
+	FO_TRY(want_all(in, r));
 	if (*in->tensorboard) {
 		FO_TRY(fo_tensorboard_export(r, in->tensorboard, &path));
 		say(in, j, "tensorboard", path, "%lld steps, %lld evaluations", (long long)r->step.n, (long long)r->evals);
@@ -219,7 +268,7 @@ static fo_status export_run(const struct export *in, const struct fo_record *r, 
 	}
 	if (*in->trace) {
 		FO_TRY(trace_of_run(in, r, &bytes));
-		say(in, j, "trace", in->trace, "%s of trace events; open it in ui.perfetto.dev", fo_str_bytes(size, (double)bytes));
+		say(in, j, "trace", in->trace, "%s; open it in ui.perfetto.dev", fo_str_bytes(size, (double)bytes));
 	}
 	return FO_OK;
 }
@@ -263,7 +312,7 @@ static fo_status run(int argc, char **argv)
 	} else {
 		st = trace_of_prediction(&in, &bytes);
 		if (st == FO_OK)
-			say(&in, &j, "trace", in.trace, "%s of trace events; open it in ui.perfetto.dev", fo_str_bytes(size, (double)bytes));
+			say(&in, &j, "trace", in.trace, "%s; open it in ui.perfetto.dev", fo_str_bytes(size, (double)bytes));
 	}
 	fo_json_close(&j);
 	if (st == FO_OK && in.json)

@@ -33,6 +33,7 @@ struct report {
 	struct fo_arena arena;
 	struct predict in;
 	const struct fo_opt_set *options; /* where `in` came from */
+	const char *file; /* the run file; NULL: none was given */
 	struct fo_limits limits;
 	struct fo_rates rates;
 	struct fo_program own; /* of the run file; with --compare the record's */
@@ -167,12 +168,29 @@ static double share_of(const struct report *r, double part_s)
 }
 static double share(const struct report *r, enum fo_sure s) { return share_of(r, r->sim.sure_s[s]); }
 
+/* A step time that is mostly guessed is marked and said to be so before anything else. */
+static bool mostly_guessed(const struct report *r) { return share(r, FO_SURE_GUESS) > 0.5; }
+
+/* "'flatout calibrate run.yaml' measures what this run needs", with what was named here. */
+static const char *how_to_measure(const struct report *r, char buf[600])
+{
+	char shown[400];
+	if (*r->in.compare)
+		snprintf(buf, 600, "'flatout calibrate --for %s' measures what that run needs", fo_str_visible(shown, sizeof shown, r->in.compare));
+	else if (r->file)
+		snprintf(buf, 600, "'flatout calibrate %s' measures what this run needs", fo_str_visible(shown, sizeof shown, r->file));
+	else
+		snprintf(buf, 600, "'flatout calibrate' with a run file, or with the options given here, measures what the run needs");
+	return buf;
+}
+
 static void print_sure(const struct report *r, const char *lead)
 {
+	char how[600];
 	fo_cli_put(stdout, "sure     ", lead, "%.0f %% of the time is of operations that were measured as they are, %.0f %% interpolated, %.0f %% guessed",
 		   100 * share(r, FO_SURE_EXACT), 100 * share(r, FO_SURE_NEAR), 100 * share(r, FO_SURE_GUESS));
-	if (share(r, FO_SURE_GUESS) > 0.05)
-		fo_cli_put(stdout, lead, lead, "nothing near to some of this was measured: 'flatout calibrate RUN.YAML' measures what a run needs");
+	if (share(r, FO_SURE_GUESS) > 0.05 && !mostly_guessed(r))
+		fo_cli_put(stdout, lead, lead, "nothing near to some of this was measured: %s", how_to_measure(r, how));
 	if (share_of(r, r->sim.busy_s) > 0.05)
 		fo_cli_put(stdout, lead, lead, "%.0f %% comes from rows without one quiet span: the machine was busy when it was calibrated",
 			   100 * share_of(r, r->sim.busy_s));
@@ -184,17 +202,21 @@ static void print_head(const struct report *r)
 {
 	const struct fo_program *p = r->program;
 	const char *lead = "         ";
-	char a[32], b[32], c[32], shown[400];
+	char a[32], b[32], c[32], shown[400], how[600];
+	const char *about = mostly_guessed(r) ? "~" : "";
 	struct fo_mfu f = mfu(r);
+	if (mostly_guessed(r))
+		fo_cli_put(stdout, "guessed  ", lead, "%.0f %% of the step time: nothing near to it was measured; %s", 100 * share(r, FO_SURE_GUESS),
+			   how_to_measure(r, how));
 	fo_cli_put(stdout, "predict  ", lead, "%s: %lld %s x %lld %s x %lld tokens, %s", fo_str_visible(shown, sizeof shown, p->model.name),
 		   (long long)p->run.micro_batches, fo_cli_plural(p->run.micro_batches, "micro-batch", "micro-batches"), (long long)p->run.rows,
 		   fo_cli_plural(p->run.rows, "row", "rows"), (long long)p->run.seq, fo_numerics_name[p->run.precision]);
 	fo_cli_put(stdout, "machine  ", lead, "%s, %d %s, calibrated %s", fo_str_visible(shown, sizeof shown, r->limits.cpu), r->rates.threads,
 		   fo_cli_plural(r->rates.threads, "thread", "threads"), r->limits.date);
 	if (isnan(r->load.loss_tokens))
-		fo_cli_put(stdout, "step     ", lead, "%s, %s", seconds(a, r->sim.step_s), fo_str_si(b, tokens(r) / r->sim.step_s, "tok/s"));
+		fo_cli_put(stdout, "step     ", lead, "%s%s, %s", about, seconds(a, r->sim.step_s), fo_str_si(b, tokens(r) / r->sim.step_s, "tok/s"));
 	else
-		fo_cli_put(stdout, "step     ", lead, "%s, %s, %s with loss as in that run", seconds(a, r->sim.step_s),
+		fo_cli_put(stdout, "step     ", lead, "%s%s, %s, %s with loss as in that run", about, seconds(a, r->sim.step_s),
 			   fo_str_si(b, tokens(r) / r->sim.step_s, "tok/s"), fo_str_si(c, r->load.loss_tokens / r->sim.step_s, "tok/s"));
 	if (r->peak)
 		fo_cli_put(stdout, "MFU      ", lead, "%.1f %% mfu, %.1f %% mfu_causal, %.1f %% mfu_document, %.1f %% mfu_6n, HFU %.1f %%, of %s/s (%s)",
@@ -203,11 +225,16 @@ static void print_head(const struct report *r)
 	else
 		fo_cli_put(stdout, "MFU      ", lead, "not known: the profile has no peak of this type with %d %s", r->rates.threads,
 			   fo_cli_plural(r->rates.threads, "thread", "threads"));
-	fo_cli_put(stdout, "memory   ", lead, "%s: activations and gradients %s, weights and optimizer state %s",
+	fo_cli_put(stdout, "memory   ", lead, "%s of the step alone: activations and gradients %s, weights and optimizer state %s",
 		   fo_str_bytes(a, (double)(r->u->arena_bytes + r->u->persistent_bytes)), fo_str_bytes(b, (double)r->u->arena_bytes),
 		   fo_str_bytes(c, (double)r->u->persistent_bytes));
+	fo_cli_put(stdout, lead, lead, "a process needs more: workspace of the kernels, loader, evaluation, recorder, the checkpoint's copy; "
+				       "'flatout train --dry-run' with the same run plans all of it");
 	print_sure(r, lead);
 }
+
+/* Less is "0.0 %": without --all there is no row of it. */
+#define SHOWN_SHARE 0.0005
 
 static void print_parts(const struct report *r)
 {
@@ -217,18 +244,42 @@ static void print_parts(const struct report *r)
 	fo_table_init(&t, "lrr");
 	fo_table_row(&t, "of the step", "", "");
 	for (int i = 0; i < FO_PART_COUNT; i++)
-		if (r->sim.part_s[i] > 0)
+		if (r->in.all ? r->sim.part_s[i] > 0 : r->sim.part_s[i] >= SHOWN_SHARE * r->sim.step_s)
 			fo_table_row(&t, fo_part_name[i], seconds(a, r->sim.part_s[i]),
 				     fo_arena_printf(&t.arena, "%.1f %%", 100 * r->sim.part_s[i] / r->sim.step_s));
 	fo_table_print(&t, stdout, "", true);
 	fo_table_fini(&t);
 }
 
+static const struct fo_op *op_of(const struct report *r, const struct fo_sim_line *l) { return &r->program->block[l->block].op[l->op]; }
+
+/* What tells an operation from others of its kind: the weight it reads, else what it writes. NULL: neither. */
+static const char *operand_of(const struct report *r, const struct fo_sim_line *l)
+{
+	const struct fo_op *o = op_of(r, l);
+	const struct fo_buffer *written = NULL;
+	for (int i = 0; i < o->n; i++) {
+		const struct fo_buffer *b = &r->program->buf[o->arg[i].buf];
+		if (b->home == FO_HOME_PARAM)
+			return b->name;
+		if (!written && fo_access_writes(o->arg[i].access))
+			written = b;
+	}
+	return written ? written->name : NULL;
+}
+
 static const char *op_text(struct fo_arena *a, const struct report *r, const struct fo_sim_line *l)
 {
-	const struct fo_block *b = &r->program->block[l->block];
-	const struct fo_op *o = &b->op[l->op];
-	return fo_arena_printf(a, "%s %s.%s", b->name, fo_op_info(o->kind)->name, fo_phase_name[o->phase]);
+	const struct fo_op *o = op_of(r, l);
+	const char *block = r->program->block[l->block].name, *kind = fo_op_info(o->kind)->name, *phase = fo_phase_name[o->phase];
+	int alike = 0;
+	for (int i = 0; i < r->table.lines; i++)
+		alike += r->table.line[i].block == l->block && op_of(r, &r->table.line[i])->kind == o->kind &&
+			 op_of(r, &r->table.line[i])->phase == o->phase;
+	const char *operand = alike > 1 ? operand_of(r, l) : NULL;
+	if (operand && o->phase == FO_OPTIMIZER) /* their names are long, and they have no other phase */
+		return fo_arena_printf(a, "%s %s %s", block, kind, operand);
+	return operand ? fo_arena_printf(a, "%s %s.%s %s", block, kind, phase, operand) : fo_arena_printf(a, "%s %s.%s", block, kind, phase);
 }
 
 /* Operations, the longest first, or where predicted and measured are furthest apart. */
@@ -239,18 +290,20 @@ static void print_lines(const struct report *r)
 	struct fo_table t;
 	char a[32], b[32];
 	printf("\n");
-	fo_table_init(&t, r->compared ? "lrrrrl" : "lrrrl");
+	/* Side by side there is no room for how often. */
+	fo_table_init(&t, "lrrrl");
 	if (r->compared)
-		fo_table_row(&t, "where it is off most", "times", "measured", "predicted", "off", "sure");
+		fo_table_row(&t, "where it is off most", "measured", "predicted", "off, %", "sure");
 	else
 		fo_table_row(&t, "operations", "times", "predicted", "of step", "sure");
 	for (int i = 0; i < x->lines && (r->in.all || i < SHOWN); i++) {
 		const struct fo_sim_line *l = &x->line[i];
+		if (!r->in.all && !r->compared && l->predicted_s < SHOWN_SHARE * r->sim.step_s)
+			continue;
 		const char *count = fo_arena_printf(&t.arena, "%d", l->times), *sure = fo_sure_name[l->sure];
 		if (r->compared)
-			fo_table_row(&t, op_text(&t.arena, r, l), count, isnan(l->measured_s) ? "-" : seconds(a, l->measured_s),
-				     seconds(b, l->predicted_s),
-				     isnan(l->measured_s) ? "-" : fo_arena_printf(&t.arena, "%+.1f %%", 100 * (l->predicted_s - l->measured_s) / x->measured_s),
+			fo_table_row(&t, op_text(&t.arena, r, l), isnan(l->measured_s) ? "-" : seconds(a, l->measured_s), seconds(b, l->predicted_s),
+				     isnan(l->measured_s) ? "-" : fo_arena_printf(&t.arena, "%+.1f", 100 * (l->predicted_s - l->measured_s) / x->measured_s),
 				     sure);
 		else
 			fo_table_row(&t, op_text(&t.arena, r, l), count, seconds(a, l->predicted_s),
@@ -283,11 +336,12 @@ static void json_lines(struct fo_json *j, const struct report *r)
 	fo_json_array(j, "operations");
 	for (int i = 0; i < r->table.lines; i++) {
 		const struct fo_sim_line *l = &r->table.line[i];
-		const struct fo_op *o = &r->program->block[l->block].op[l->op];
+		const struct fo_op *o = op_of(r, l);
 		fo_json_object(j, NULL);
 		fo_json_text(j, "block", r->program->block[l->block].name);
 		fo_json_text(j, "kind", fo_op_info(o->kind)->name);
 		fo_json_text(j, "phase", fo_phase_name[o->phase]);
+		fo_json_text(j, "operand", operand_of(r, l));
 		fo_json_int(j, "times", l->times);
 		fo_json_real(j, "predicted_seconds", l->predicted_s);
 		if (r->compared)
@@ -385,6 +439,7 @@ static fo_status run(int argc, char **argv)
 	r.options = &s;
 	FO_TRY_OR(st, fo_cli_options_file(&fo_cmd_predict, &s, &r.in, &argc, argv), done);
 	FO_TRY_OR(st, fo_cli_no_more_args(&fo_cmd_predict, argc, argv, 1), done);
+	r.file = argc > 1 ? argv[1] : NULL;
 	if (*r.in.compare && argc > 1)
 		st = fo_hint(fo_fail(FO_EARG, "--compare predicts the program of '%s': the run file '%s' beside it would say it twice", r.in.compare,
 				     argv[1]),

@@ -92,13 +92,16 @@ static void print_row(const struct fo_table *t, FILE *f, const char *indent, cha
 
 static void print_rule(const struct fo_table *t, FILE *f, const char *indent, const size_t *width, size_t last_width)
 {
-	fputs(indent, f);
+	size_t owed = strlen(indent); /* spaces, written only in front of something: no line ends in one */
 	for (int i = 0; i < t->cols; i++) {
 		size_t n = i == t->cols - 1 && last_width && last_width < width[i] ? last_width : width[i];
+		if (n) {
+			spaces(f, owed);
+			owed = 0;
+		}
 		while (n-- > 0)
 			fputc('-', f);
-		if (i < t->cols - 1)
-			spaces(f, GAP);
+		owed += GAP;
 	}
 	fputc('\n', f);
 }

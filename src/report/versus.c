@@ -421,6 +421,10 @@ static void explain_stalls(struct fo_versus *v)
 {
 	const struct fo_versus_side *a = &v->side[0], *b = &v->side[1];
 	double difference = b->covered.median - a->covered.median, beyond = b->beyond_s - a->beyond_s;
+	const struct fo_spread *x = &a->figure[FO_VERSUS_STEP_SECONDS], *y = &b->figure[FO_VERSUS_STEP_SECONDS];
+	/* The timelines are of the newest steps: what all steps together do not show needs no cause. */
+	if (x->n && y->n && !fo_spread_apart(x, y))
+		return;
 	if (v->operations && fo_spread_apart(&a->covered, &b->covered) && beyond / difference > 0.5)
 		say(v, "%.3f of %+.3f ms are beyond the operations' own medians (stalls that hit now this one, now that, and gaps): the "
 		       "machine was shared or disturbed, and not alike in both runs", beyond * 1e3, difference * 1e3);

@@ -27,7 +27,18 @@ grep -q '"a_seconds": null' ab.json || wrong "nothing is only in B"
 run 0 compare a c
 says 'the same bits in all 12 common steps' 'the same program on the same processor' '^program .*the same' 'train.metered-every  *0  *3'
 run 0 compare a a
-says 'not resolved' 'No option differs'
+says 'A and B are the same run' 'No option differs'
+! grep -q 'not resolved' out || wrong "a run does not resolve from itself"
+ln -s a again
+run 0 compare a again --json
+grep -q '"same_run": true' out || wrong "one folder under two names is not the same run"
+# The verdict stands above every figure; where it is that nothing is resolved, no row says otherwise.
+run 0 compare a c
+awk '/^step time, median/ { exit !told } /Step time: not resolved|times as long as A/ { told = 1 }' out || wrong "figures before the verdict"
+if grep -q '^Step time: not resolved' out; then
+	! grep -E '^  (matmul|optimizer|elementwise|whole step) .*ms$' out || wrong "parts resolved of a step that is not"
+fi
+! grep ' $' out || wrong "lines end in spaces"
 # What is missing or damaged is told, and the rest is shown.
 rm b/timeline.fot
 run 0 compare a b

@@ -25,10 +25,19 @@ says "^predict  .*: 2 micro-batches x 2 rows x 32 tokens, bf16" "^machine  Examp
 if LC_ALL=C.UTF-8 awk 'length($0) > 80' out | grep -q .; then
 	wrong "wider than 80 columns: $(awk 'length($0) > 80' out | head -n 2)"
 fi
+# A step that is mostly guessed says so first and marks its time; no row is nothing; no two rows are called alike.
+head -n 1 out | grep -q '^guessed .* % of the step time' || wrong "does not begin with what is guessed: $(head -n 1 out)"
+says "^step     ~" "of the step alone" "flatout train --dry-run"
+! grep -E ' 0\.0 %' out || wrong "rows of nothing"
+! grep -q 'RUN.YAML' out || wrong "a file that nobody named"
+run 0 predict $tiny --profile=one.json --all
+sed -n '/^operations/,$p' out | sed -n '3,$p' | sed 's/  .*//' | sort | uniq -d >twice
+[ ! -s twice ] || wrong "rows alike: $(cat twice)"
+says "layer.b matmul.backward wqkv"
 run 0 predict $tiny --profile=one.json --timeline=t.fot --json
 cp out one
 valid one
-keys one schema model machine threads step_seconds tokens_per_second mfu mfu_causal mfu_document mfu_6n hfu peak_flop_s arena_bytes \
+keys one operand schema model machine threads step_seconds tokens_per_second mfu mfu_causal mfu_document mfu_6n hfu peak_flop_s arena_bytes \
 	persistent_bytes sure_share parts_seconds operations predicted_seconds sure
 [ -s t.fot ] || wrong "no timeline was written"
 # Parts sum to the step, and so do the operations here, where the executor's overhead was not measured.
@@ -79,7 +88,8 @@ valid out
 make_text text
 run 0 train $tiny --run.dir=run
 run 0 predict --compare=run --profile=one.json --all
-says "^compared " "of the timeline" "train.metered-every" "^where it is off most" "adamw_master_many.optimizer"
+says "^compared " "of the timeline" "train.metered-every" "^where it is off most" "adamw_master_many"
+! awk 'length($0) > 80' out | grep . || wrong "wider than 80 columns"
 run 0 predict --compare=run --profile=one.json --json
 valid out
 keys out compared with steps measured_seconds predicted_seconds useful_tokens_per_second attention_pairs

@@ -39,6 +39,10 @@ says '^wrote boards/r/events.out.tfevents.*: 8 steps' '^wrote e.prom: as of step
 grep -q 'model="custom"' e.prom || wrong "e.prom names another model than what was trained: $(grep model= e.prom)"
 valid t.json
 keys t.json traceEvents ph ts dur operands model_flop micro_batch # of the last steps, though the last command had none to do
+# The size is the file's, compressed or not.
+run 0 export r --trace t.json.gz
+size=$(awk -v b="$(wc -c <t.json.gz)" 'BEGIN { x = b / 1024; printf x < 9.995 ? "%.2f" : x < 99.95 ? "%.1f" : "%.0f", x }')
+says "^wrote t.json.gz: $size KiB; open it"
 run 0 export r --trace t.json --json
 valid out
 keys out schema trace
@@ -56,11 +60,21 @@ refused 2 'leave out --program' export r --trace x.json --program r/program.txt
 refused 2 "'text' is not a run directory" export text --trace x.json
 refused 3 "'nowhere'" export nowhere --trace x.json
 refused 3 "cannot write 'no/x.json'" export r --trace no/x.json
+# Nothing is written where something cannot be.
+refused 3 "cannot write 'no/x.json'" export r --tensorboard none --prometheus none.prom --trace no/x.json
+[ ! -e none ] && [ ! -e none.prom ] || wrong "half of an export that failed"
 run 0 train $tiny --run.dir=o --pass.merge-qkv=no
 refused 2 "is of another step program than 'o/program.txt'" export o --trace x.json --predicted p.fot
 flip r/timeline.fot
 refused 2 "'r/timeline.fot' is damaged" export r --trace x.json
 rm r/timeline.fot
 refused 2 "there is no 'r/timeline.fot'" export r --trace x.json
+says "was the run killed"
+# While its lock is held it is not dead.
+if command -v flock >/dev/null; then
+	flock r/lock "$bin" export r --tensorboard none --trace x.json >out 2>err && wrong "a trace of a run that still trains"
+	grep -q 'still training' err && ! grep -q killed err || wrong "a run that trains: $(cat err)"
+	[ ! -e none ] || wrong "half of an export that failed"
+fi
 [ ! -e x.json ] && [ ! -e x.json.tmp ] || wrong "a trace of nothing"
 finish
