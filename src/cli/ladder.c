@@ -97,11 +97,11 @@ static double total(const struct fo_ladder_rung *g)
 	return s;
 }
 
-/* The baseline beside the best rung: shares of a step, and milliseconds. */
+/* The baseline beside what all changes make together: shares of a step, and milliseconds. */
 static void print_parts(const struct fo_ladder *l, struct fo_arena *a, FILE *f)
 {
-	int best = fo_ladder_best(l);
-	const struct fo_ladder_rung *g[2] = { &l->rung[0], best > 0 ? &l->rung[best] : NULL };
+	int top = fo_ladder_top(l);
+	const struct fo_ladder_rung *g[2] = { &l->rung[0], top > 0 ? &l->rung[top] : NULL };
 	struct fo_table t;
 	if (!g[1] || !(total(g[0]) > 0) || !(total(g[1]) > 0))
 		return;

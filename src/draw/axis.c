@@ -17,6 +17,8 @@ char *fo_draw_number(char buf[32], double v, enum fo_draw_unit unit)
 		snprintf(buf, 32, fabs(v) < 0.01 && fabs(v) >= 5e-5 ? "%.2f %%" : "%.1f %%", 100 * v);
 	} else if (unit == FO_DRAW_CHANGE) {
 		snprintf(buf, 32, "%+.1f %%", 100 * v);
+	} else if (unit == FO_DRAW_FACTOR) {
+		snprintf(buf, 32, "x %.3f", v);
 	} else if (unit == FO_DRAW_BYTES) {
 		fo_str_bytes(buf, v);
 	} else if (unit == FO_DRAW_SECONDS) {
@@ -54,6 +56,9 @@ static void add_tick(struct fo_axis *a, double v)
 		a->tick[a->ticks++] = v;
 }
 
+/* Below this span of a logarithmic axis 1, 2 and 5 are too few: its ticks are those of a linear one. */
+enum { LOG_TICKS = 4 };
+
 /* Decades; with fewer than two of them also their doubles and fivefolds; with many only every second, third, ... */
 static void log_ticks(struct fo_axis *a, int want)
 {
@@ -83,7 +88,7 @@ void fo_axis_fit(struct fo_axis *a, double lo, double hi, int want, bool tight)
 	}
 	a->lo = lo;
 	a->hi = hi;
-	if (a->log) {
+	if (a->log && hi / lo >= LOG_TICKS) {
 		log_ticks(a, want);
 		return;
 	}
@@ -95,7 +100,7 @@ void fo_axis_fit(struct fo_axis *a, double lo, double hi, int want, bool tight)
 		return;
 	}
 	a->step = step;
-	if (!tight) {
+	if (!tight && !a->log) {
 		a->lo = floor(lo / step + 1e-9) * step;
 		a->hi = ceil(hi / step - 1e-9) * step;
 	}
@@ -123,6 +128,8 @@ char *fo_axis_label(const struct fo_axis *a, double v, char buf[32])
 		for (double top = fmax(fabs(a->lo), fabs(a->hi)); top >= 2048 && k < 5; top /= 1024, v /= 1024)
 			k++;
 		snprintf(buf, 32, "%.4g %s", v, prefix[k]);
+	} else if (a->unit == FO_DRAW_FACTOR) {
+		snprintf(buf, 32, "x %.6g", v);
 	} else if (a->unit == FO_DRAW_SECONDS) {
 		fo_draw_number(buf, v, a->unit);
 	} else if (!a->log && fmax(fabs(a->lo), fabs(a->hi)) >= 1e4 && fmax(fabs(a->lo), fabs(a->hi)) < 1e15 &&

@@ -4,23 +4,39 @@
 #include <math.h>
 #include <stdio.h>
 
-enum { TRACK = 100 }; /* height of a row's view box */
+enum { TRACK = 100, ARROW = 50 }; /* height of a row's view box; length of an arrow's head */
 
 static int across(const struct fo_axis *a, double v) { return (int)lround(fo_axis_at(a, v) * FO_PLOT_WIDTH); }
+
+/* Where bars begin. */
+static double zero_of(const struct fo_axis *a) { return a->unit == FO_DRAW_FACTOR ? 1 : 0; }
+
+/* The end of a whisker: a cap, or an arrow where the axis is too short for it. */
+static void whisker_end(struct fo_str *out, const struct fo_axis *a, double v, int mid, int cap)
+{
+	bool left = v < a->lo, right = v > a->hi;
+	int x = across(a, v), back = left ? ARROW : -ARROW;
+	if (left || right)
+		fo_str_printf(out, "M%d %dL%d %dL%d %d", x + back, mid - 2 * cap, x, mid, x + back, mid + 2 * cap);
+	else
+		fo_str_printf(out, "M%d %dV%d", x, mid - cap, mid + cap);
+}
 
 static void bar(struct fo_str *out, const struct fo_axis *a, const struct fo_draw_bar *b, const char *cls, int top,
 		int bottom)
 {
-	if (!isfinite(b->value))
+	if (!isfinite(fo_axis_at(a, b->value)))
 		return;
-	int zero = across(a, 0), end = across(a, b->value), mid = (top + bottom) / 2, cap = (bottom - top) / 4;
+	int zero = across(a, zero_of(a)), end = across(a, b->value), mid = (top + bottom) / 2, cap = (bottom - top) / 4;
 	fo_str_printf(out, "<rect class=\"%s\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"/>", cls,
 		      zero < end ? zero : end, top, zero < end ? end - zero : zero - end, bottom - top);
-	if (!isfinite(b->lo) || !isfinite(b->hi) || b->hi < b->lo)
+	if (!isfinite(b->lo) || !isfinite(b->hi) || b->hi < b->lo || (a->log && !(b->lo > 0)))
 		return;
 	int lo = across(a, b->lo), hi = across(a, b->hi);
-	fo_str_printf(out, "<path class=\"w\" d=\"M%d %dH%dM%d %dV%dM%d %dV%d\"/>", lo, mid, hi, lo, mid - cap,
-		      mid + cap, hi, mid - cap, mid + cap);
+	fo_str_printf(out, "<path class=\"w\" d=\"M%d %dH%d", lo, mid, hi);
+	whisker_end(out, a, b->lo, mid, cap);
+	whisker_end(out, a, b->hi, mid, cap);
+	fo_str_puts(out, "\"/>");
 }
 
 static void bars_legend(struct fo_str *out, const struct fo_draw_bars *c)
@@ -48,23 +64,47 @@ static void bars_axis(struct fo_str *out, const struct fo_draw_bars *c, const st
 		fo_draw_remark(out, "The axis ends at %s.", c->hi_name);
 }
 
-void fo_draw_bars(struct fo_str *out, const struct fo_draw_bars *c)
+/* What the axis must hold of factors: all values, and as much again for whiskers, at least an eighth of a double. */
+static void factor_range(const struct fo_draw_bars *c, double *lo, double *hi)
 {
-	static const char *const tone[] = { "bar", "bar doubt", "bar bad" };
-	struct fo_axis a = { .unit = c->unit };
-	double lo = 0, hi = 0;
-	bool two = c->bar_name[1] != NULL;
-	fo_range_add(&lo, &hi, c->lo);
-	fo_range_add(&lo, &hi, c->hi);
+	double w_lo = NAN, w_hi = NAN;
+	for (size_t i = 0; i < c->rows; i++)
+		for (int k = 0; k < 2; k++) {
+			const struct fo_draw_bar *b = &c->row[i].bar[k];
+			if (!isfinite(b->value) || !(b->value > 0))
+				continue;
+			fo_range_add(lo, hi, b->value);
+			fo_range_add(&w_lo, &w_hi, b->lo);
+			fo_range_add(&w_lo, &w_hi, b->hi);
+		}
+	double room = exp2(fmax(log2(*hi / *lo), 0.125));
+	double least = *lo / room, most = *hi * room;
+	fo_range_add(lo, hi, isfinite(w_lo) ? fmax(w_lo, least) : NAN);
+	fo_range_add(lo, hi, isfinite(w_hi) ? fmin(w_hi, most) : NAN);
+}
+
+static void bars_range(const struct fo_draw_bars *c, double *lo, double *hi)
+{
+	fo_range_add(lo, hi, c->lo);
+	fo_range_add(lo, hi, c->hi);
 	for (size_t i = 0; i < c->rows; i++)
 		for (int k = 0; k < 2; k++) {
 			const struct fo_draw_bar *b = &c->row[i].bar[k];
 			if (!isfinite(b->value))
 				continue;
-			fo_range_add(&lo, &hi, b->value);
-			fo_range_add(&lo, &hi, b->lo);
-			fo_range_add(&lo, &hi, b->hi);
+			fo_range_add(lo, hi, b->value);
+			fo_range_add(lo, hi, b->lo);
+			fo_range_add(lo, hi, b->hi);
 		}
+}
+
+void fo_draw_bars(struct fo_str *out, const struct fo_draw_bars *c)
+{
+	static const char *const tone[] = { "bar", "bar doubt", "bar bad" };
+	struct fo_axis a = { .unit = c->unit, .log = c->unit == FO_DRAW_FACTOR };
+	double lo = zero_of(&a), hi = lo;
+	bool two = c->bar_name[1] != NULL;
+	(a.log ? factor_range : bars_range)(c, &lo, &hi);
 	fo_axis_fit(&a, lo, hi, 5, c->hi_name != NULL);
 	fo_figure_begin(out, c->title, "bars");
 	if (c->bar_name[0] || two)
@@ -82,7 +122,7 @@ void fo_draw_bars(struct fo_str *out, const struct fo_draw_bars *c)
 		fo_str_puts(out, "\"/>");
 		bar(out, &a, &r->bar[0], tone[r->tone], two ? 4 : 14, two ? 54 : 86);
 		bar(out, &a, &r->bar[1], "hollow", 64, 94);
-		fo_str_printf(out, "<path class=\"z\" d=\"M%d -30V130\"/>", across(&a, 0));
+		fo_str_printf(out, "<path class=\"z\" d=\"M%d -30V130\"/>", across(&a, zero_of(&a)));
 		fo_draw_escaped(out, "</svg></div><div class=\"v\">", r->value, "</div></div>\n");
 	}
 	bars_axis(out, c, &a);

@@ -55,9 +55,10 @@ void fo_draw_table_end(struct fo_draw_table *t);
 
 /* ---- numbers ---- */
 
-/* What an axis counts. SHARE: a fraction, shown in percent; CHANGE: the same with its sign. */
-enum fo_draw_unit { FO_DRAW_NUMBER, FO_DRAW_SHARE, FO_DRAW_CHANGE, FO_DRAW_BYTES, FO_DRAW_SECONDS };
-/* "54.3 %", "+1.2 %", "1.50 GiB", "12.5 ms", "3.25"; "-" when not finite. buf is returned. */
+/* What an axis counts. SHARE: a fraction, shown in percent; CHANGE: the same with its sign; FACTOR: times something, 1 is no
+ * change. */
+enum fo_draw_unit { FO_DRAW_NUMBER, FO_DRAW_SHARE, FO_DRAW_CHANGE, FO_DRAW_BYTES, FO_DRAW_SECONDS, FO_DRAW_FACTOR };
+/* "54.3 %", "+1.2 %", "1.50 GiB", "12.5 ms", "x 1.118", "3.25"; "-" when not finite. buf is returned. */
 char *fo_draw_number(char buf[32], double v, enum fo_draw_unit unit);
 
 /* ---- lines ---- */
@@ -67,12 +68,18 @@ char *fo_draw_number(char buf[32], double v, enum fo_draw_unit unit);
  * VLDB 2014), so that no peak is lost. x NULL: 0, 1, 2, ... */
 enum { FO_DRAW_STYLES = 6 };
 struct fo_draw_series {
-	const char *name; /* in the legend */
+	const char *name; /* in the legend; NULL: not there */
 	const double *x, *y;
 	size_t n;
 	int style;  /* colour and dash: 0 to FO_DRAW_STYLES - 1, others count around */
 	bool faint; /* thin and pale: raw numbers behind smoothed ones */
 	bool marks; /* a dot at each point, where there are at most 60 */
+	bool join;  /* what has no number is left out, and the line goes on over it */
+};
+/* An interval of y that is shaded over the whole width; lo = hi is a horizontal line. */
+struct fo_draw_level {
+	double lo, hi;
+	const char *name; /* in the legend */
 };
 /* An interval of x that is shaded; from = to is a vertical line. title: what a pointer that rests on it shows. */
 enum { FO_DRAW_BANDS = 4 };
@@ -93,6 +100,8 @@ struct fo_draw_lines {
 	const struct fo_draw_band *band;
 	size_t bands;
 	const char *band_name[FO_DRAW_BANDS]; /* in the legend; NULL: not there */
+	const struct fo_draw_level *level;     /* the y axis holds them */
+	size_t levels;
 };
 void fo_draw_lines(struct fo_str *out, const struct fo_draw_lines *c);
 
@@ -113,7 +122,10 @@ void fo_draw_areas(struct fo_str *out, const struct fo_draw_areas *c);
 /* ---- bars ---- */
 
 /* Rows of one bar (or of two, one below the other: measured and predicted) from zero to value, with whiskers lo to hi. The second
- * bar is hollow. */
+ * bar is hollow.
+ *
+ * Factors stand on a logarithmic axis and begin at 1, so that a half is as long as a double. It holds all bars; a whisker that
+ * would take more room than they do, as that of a gain that nothing resolves, is cut at its end with an arrow. */
 enum fo_draw_tone { FO_DRAW_PLAIN, FO_DRAW_DOUBTFUL /* hatched */, FO_DRAW_BAD /* another colour */ };
 struct fo_draw_bar {
 	double value, lo, hi; /* NaN value: no bar; NaN lo or hi: no whiskers */

@@ -6,10 +6,17 @@
 
 enum { LIST = 3 }; /* columns from which on a narrow page has no room */
 
+/* A percent sign stays with its number. */
 void fo_draw_escaped(struct fo_str *out, const char *before, const char *text, const char *after)
 {
+	struct fo_str whole = { 0 };
+	text = text ? text : "";
 	fo_str_puts(out, before);
-	fo_str_xml(out, text ? text : "");
+	for (const char *gap; (gap = strstr(text, " %")); text = gap + 1)
+		fo_str_printf(&whole, "%.*s\u00a0", (int)(gap - text), text);
+	fo_str_puts(&whole, text);
+	fo_str_xml(out, whole.data ? whole.data : "");
+	fo_str_fini(&whole);
 	fo_str_puts(out, after);
 }
 
@@ -67,7 +74,13 @@ void fo_draw_warning(struct fo_str *out, const char *fmt, ...)
 	va_end(ap);
 }
 
-void fo_draw_code(struct fo_str *out, const char *text) { fo_draw_escaped(out, "<pre>", text, "</pre>\n"); }
+/* To copy: every byte as it is. */
+void fo_draw_code(struct fo_str *out, const char *text)
+{
+	fo_str_puts(out, "<pre>");
+	fo_str_xml(out, text ? text : "");
+	fo_str_puts(out, "</pre>\n");
+}
 
 void fo_draw_details_begin(struct fo_str *out, const char *summary, bool open)
 {

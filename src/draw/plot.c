@@ -111,7 +111,7 @@ static void trace(struct fo_str *d, const struct fo_draw_series *s, const struct
 			continue;
 		before = vx;
 		if (!isfinite(s->y[i]) || isnan(ay)) {
-			gap = true;
+			gap = gap || !s->join;
 			continue;
 		}
 		struct at p = { across(ax), down(ay) };
@@ -174,6 +174,19 @@ static void draw_bands(struct fo_str *out, const struct fo_draw_lines *c, const 
 	}
 }
 
+static const char *level_class(const struct fo_draw_level *v) { return v->hi > v->lo ? "vb" : "vl"; }
+
+static void draw_levels(struct fo_str *out, const struct fo_draw_lines *c, const struct fo_axis *y)
+{
+	for (size_t i = 0; i < c->levels; i++) {
+		const struct fo_draw_level *v = &c->level[i];
+		if (!isfinite(fo_axis_at(y, v->lo)) || !isfinite(fo_axis_at(y, v->hi)))
+			continue;
+		fo_str_printf(out, "<path class=\"%s\" d=\"M0 %dV%dH%dV%dz\"/>\n", level_class(v), down(fo_axis_at(y, v->lo)),
+			      down(fo_axis_at(y, v->hi)), FO_PLOT_WIDTH, down(fo_axis_at(y, v->lo)));
+	}
+}
+
 static void legend(struct fo_str *out, const struct fo_draw_lines *c)
 {
 	static const char sample[] =
@@ -182,6 +195,8 @@ static void legend(struct fo_str *out, const struct fo_draw_lines *c)
 	fo_str_puts(out, "<ul class=\"legend\">");
 	for (size_t i = 0; i < c->n; i++) {
 		const struct fo_draw_series *s = &c->series[i];
+		if (!s->name)
+			continue;
 		snprintf(cls, sizeof cls, "l s%d%s", (int)((unsigned)s->style % FO_DRAW_STYLES),
 			 s->faint ? " faint" : "");
 		fo_str_printf(out, sample, cls, "M2 7H32");
@@ -192,6 +207,11 @@ static void legend(struct fo_str *out, const struct fo_draw_lines *c)
 			snprintf(cls, sizeof cls, "b%d", k);
 			fo_str_printf(out, sample, cls, k == 1 ? "M17 0V14" : "M4 1H30V13H4z");
 			fo_draw_escaped(out, "", c->band_name[k], "</li>\n");
+		}
+	for (size_t i = 0; i < c->levels; i++)
+		if (isfinite(c->level[i].lo) && isfinite(c->level[i].hi)) {
+			fo_str_printf(out, sample, level_class(&c->level[i]), c->level[i].hi > c->level[i].lo ? "M2 1H32V13H2z" : "M2 7H32");
+			fo_draw_escaped(out, "", c->level[i].name, "</li>\n");
 		}
 	fo_str_puts(out, "</ul>\n");
 }
@@ -228,10 +248,16 @@ void fo_draw_lines(struct fo_str *out, const struct fo_draw_lines *c)
 	if (!c->y_log || c->y_lo > 0)
 		fo_range_add(&y_lo, &y_hi, c->y_lo);
 	fo_range_add(&y_lo, &y_hi, c->y_hi);
+	for (size_t i = 0; i < c->levels; i++)
+		if (!c->y_log || c->level[i].lo > 0) {
+			fo_range_add(&y_lo, &y_hi, c->level[i].lo);
+			fo_range_add(&y_lo, &y_hi, c->level[i].hi);
+		}
 	fo_axis_fit(&x, x_lo, x_hi, 8, true);
 	fo_axis_fit(&y, y_lo, y_hi, 5, c->y_log);
 	legend(out, c);
 	fo_plot_begin(out, &x, &y, c->title, c->desc, c->y_name);
+	draw_levels(out, c, &y);
 	draw_bands(out, c, &x);
 	for (size_t i = 0; i < c->n; i++)
 		draw_series(out, &c->series[i], &x, &y);

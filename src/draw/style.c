@@ -62,9 +62,11 @@ const char fo_draw_style[] =
 	".b1{fill:none;stroke:var(--edge);stroke-width:1;stroke-dasharray:3 3}\n"
 	".b2{fill:var(--s3);fill-opacity:.2;stroke:var(--s3);stroke-width:1.5}\n"
 	".b3{fill:var(--s0);fill-opacity:.14;stroke:none}\n"
+	".vb{fill:var(--s2);fill-opacity:.13;stroke:var(--s2);stroke-width:1;stroke-opacity:.5}\n"
+	".vl{fill:none;stroke:var(--s2);stroke-width:2;stroke-dasharray:7 4}\n"
 	/* Bars. */
 	".bars{font-size:14px;font-variant-numeric:tabular-nums}\n"
-	".row{display:grid;grid-template-columns:220px minmax(0,1fr) 170px;gap:0 14px;align-items:center;padding:5px "
+	".row{display:grid;grid-template-columns:220px minmax(0,1fr) 200px;gap:0 14px;align-items:center;padding:5px "
 	"0}\n"
 	".row small{display:block;color:var(--soft);font-size:13px;line-height:1.35}.row .v{line-height:1.35}\n"
 	".track{position:relative;height:26px}.track.two{height:36px}\n"

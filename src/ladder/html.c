@@ -18,14 +18,6 @@ static bool stands(const struct fo_ladder_rung *r)
 	       r->verdict != FO_LADDER_UNMEASURED;
 }
 
-static int baseline(const struct fo_ladder *l)
-{
-	for (int i = 0; i < l->rungs; i++)
-		if (l->rung[i].from < 0 && !l->rung[i].numerics_only)
-			return i;
-	return -1;
-}
-
 static char *spread_text(char *buf, size_t size, const struct fo_ladder_spread *s)
 {
 	if (!isfinite(s->median))
@@ -46,48 +38,56 @@ static char *verdict_text(struct fo_arena *a, const struct fo_ladder *l, const s
 	case FO_LADDER_GAIN: return fo_arena_printf(a, "gain over %s", from);
 	case FO_LADDER_LOSS: return fo_arena_printf(a, "LOSS against %s", from);
 	case FO_LADDER_UNRESOLVED:
-		return fo_arena_printf(a, "not resolved: the interval contains zero (against %s)", from);
+		return fo_arena_printf(a, "not resolved: the interval contains 1 (against %s)", from);
 	case FO_LADDER_NUMERICS_ONLY: return fo_arena_strdup(a, "numerics only: its time says nothing");
 	case FO_LADDER_FAILED: return fo_arena_printf(a, "failed: %s", r->reason ? r->reason : "no reason given");
 	default: return fo_arena_strdup(a, "not measured yet");
 	}
 }
 
-static char *gain_text(struct fo_arena *a, const struct fo_ladder_rung *r)
+/* As the terminal says it: 1.118 (1.09-1.14). */
+static char *gain_text(struct fo_arena *a, double gain, double low, double high)
 {
-	if (!isfinite(r->gain))
+	if (!isfinite(gain))
 		return fo_arena_strdup(a, "-");
-	if (!isfinite(r->gain_low) || !isfinite(r->gain_high))
-		return fo_arena_printf(a, "%+.1f %%", 100 * (r->gain - 1));
-	return fo_arena_printf(a, "%+.1f %% (%+.1f to %+.1f)", 100 * (r->gain - 1), 100 * (r->gain_low - 1),
-			       100 * (r->gain_high - 1));
+	if (!isfinite(low) || !isfinite(high))
+		return fo_arena_printf(a, "%.3f", gain);
+	return fo_arena_printf(a, "%.3f (%.2f-%.2f)", gain, low, high);
+}
+
+static void top_facts(const struct fo_ladder *l, struct fo_arena *a, int from, int to, struct fo_draw_fact *fact, size_t *n)
+{
+	const struct fo_ladder_rung *r = &l->rung[to];
+	char mfu[32], step[32];
+	fact[(*n)++] = (struct fo_draw_fact){ to == from ? "baseline" : "all changes together", r->name,
+					      r->check == FO_LADDER_LEFT ? "its losses left the reference's: see below" : r->what };
+	fact[(*n)++] = (struct fo_draw_fact){
+		"its MFU", fo_arena_strdup(a, fo_draw_number(mfu, r->mfu[FO_LADDER_MFU].median, FO_DRAW_SHARE)),
+		fo_arena_printf(a, "rule mfu, %s; by mfu_causal %s; baseline %.1f %%", r->peak_dtype ? r->peak_dtype : "?",
+				fo_draw_number(step, r->mfu[FO_LADDER_MFU_CAUSAL].median, FO_DRAW_SHARE),
+				100 * l->rung[from].mfu[FO_LADDER_MFU].median)
+	};
+	fact[(*n)++] = (struct fo_draw_fact){ "its step",
+					      fo_arena_strdup(a, fo_draw_number(step, r->step_s.median, FO_DRAW_SECONDS)),
+					      fo_arena_printf(a, "%.0f useful tokens/s", r->tokens_s.median) };
+	if (to == from)
+		return;
+	struct fo_ladder_interval v = fo_ladder_over(l, to, from, NULL);
+	if (!isfinite(v.estimate))
+		return;
+	fact[(*n)++] = (struct fo_draw_fact){ "gain over the baseline", fo_arena_printf(a, "x %.2f", v.estimate),
+					      fo_arena_printf(a, "useful tokens/s by pairs of rounds; %.1f %% interval %.2f-%.2f%s",
+							      100 * v.level, v.low, v.high,
+							      v.low > 1 || v.high < 1 ? "" : ": not resolved") };
 }
 
 static void summary(const struct fo_ladder *l, struct fo_arena *a, struct fo_str *out)
 {
-	char mfu[80], step[32];
-	int to = fo_ladder_best(l), from = baseline(l);
 	struct fo_draw_fact fact[5];
+	int from = fo_ladder_bottom(l), to = fo_ladder_top(l);
 	size_t n = 0;
-	if (to >= 0) {
-		const struct fo_ladder_rung *r = &l->rung[to];
-		fact[n++] = (struct fo_draw_fact){ "fastest rung", r->name,
-						   r->what };
-		snprintf(mfu, sizeof mfu, "%.1f %%", 100 * r->mfu[FO_LADDER_MFU].median);
-		fact[n++] = (struct fo_draw_fact){ "its MFU", mfu,
-						   fo_arena_printf(a, "rule mfu, %s; by mfu_causal %.1f %%",
-								   r->peak_dtype ? r->peak_dtype : "?",
-								   100 * r->mfu[FO_LADDER_MFU_CAUSAL].median) };
-		fact[n++] = (struct fo_draw_fact){ "its step", fo_draw_number(step, r->step_s.median, FO_DRAW_SECONDS),
-						   fo_arena_printf(a, "%.0f useful tokens/s", r->tokens_s.median) };
-	}
-	if (to >= 0 && from >= 0 && to != from && l->rung[from].tokens_s.median > 0)
-		fact[n++] = (struct fo_draw_fact){
-			"from the baseline",
-			fo_arena_printf(a, "%.2f x", l->rung[to].tokens_s.median / l->rung[from].tokens_s.median),
-			fo_arena_printf(a, "useful tokens/s; baseline MFU %.1f %%",
-					100 * l->rung[from].mfu[FO_LADDER_MFU].median)
-		};
+	if (to >= 0)
+		top_facts(l, a, from, to, fact, &n);
 	fact[n++] = (struct fo_draw_fact){ "rungs", fo_arena_printf(a, "%d", l->rungs),
 					   fo_arena_printf(a, "%lld steps each, in %d rounds", (long long)l->steps,
 							   l->rounds) };
@@ -151,18 +151,17 @@ static void draw_gains(const struct fo_ladder *l, struct fo_arena *a, struct fo_
 		const struct fo_ladder_rung *r = &l->rung[i];
 		if (r->from < 0)
 			continue;
-		const char *text = gain_text(a, r);
+		const char *text = gain_text(a, r->gain, r->gain_low, r->gain_high);
 		level = r->gain_level > 0 ? r->gain_level : level;
 		if (isfinite(r->predicted_gain)) {
-			text = fo_arena_printf(a, "%s; predicted %+.1f %%", text, 100 * (r->predicted_gain - 1));
+			text = fo_arena_printf(a, "%s; predicted %.3f", text, r->predicted_gain);
 			predicted = true;
 		}
 		row[n++] = (struct fo_draw_bar_row){
 			.name = r->name,
 			.note = verdict_text(a, l, r),
 			.value = text,
-			.bar = { { r->gain - 1, r->gain_low - 1, r->gain_high - 1 },
-				 { r->predicted_gain - 1, NAN, NAN } },
+			.bar = { { r->gain, r->gain_low, r->gain_high }, { r->predicted_gain, NAN, NAN } },
 			.tone = tone_of(r),
 		};
 	}
@@ -170,10 +169,11 @@ static void draw_gains(const struct fo_ladder *l, struct fo_arena *a, struct fo_
 		return;
 	fo_draw_heading(out, "What each change gains");
 	fo_draw_bars(out,
-		     &(struct fo_draw_bars){ .title = "Gain in useful tokens per second over the rung it starts from",
-					     .desc = "Dashed bars are not resolved, or their time does not count; bars "
-						     "of the other colour are losses.",
-					     .unit = FO_DRAW_CHANGE,
+		     &(struct fo_draw_bars){ .title = "Useful tokens per second over those of the rung it starts from",
+					     .desc = "Logarithmic; x 1 is no change. Dashed bars are not resolved, or their "
+						     "time does not count; bars of the other colour are losses. A whisker "
+						     "that ends in an arrow goes on: its numbers stand beside it.",
+					     .unit = FO_DRAW_FACTOR,
 					     .bar_name = { "measured", predicted ? "predicted" : NULL },
 					     .row = row,
 					     .rows = n });
@@ -198,7 +198,7 @@ static bool has_parts(const struct fo_ladder_rung *r)
 static void draw_profiles(const struct fo_ladder *l, struct fo_arena *a, struct fo_str *out)
 {
 	struct fo_draw_stack *stack = fo_arena_alloc(a, (size_t)(l->rungs + 2) * sizeof *stack);
-	int from = baseline(l), to = fo_ladder_best(l);
+	int from = fo_ladder_bottom(l), to = fo_ladder_top(l);
 	size_t n = 0, all = 0;
 	const int pair[] = { from, to };
 	char text[32];
@@ -244,68 +244,144 @@ static void draw_profiles(const struct fo_ladder *l, struct fo_arena *a, struct 
 	fo_draw_details_end(out);
 }
 
-/* Pictures of a few rungs each: as many as there are styles of lines. */
-static void draw_lines_of(const struct fo_ladder *l, struct fo_arena *a, struct fo_str *out, const char *title,
-			  const char *desc, const double *const *loss)
+static double *step_numbers(const struct fo_ladder *l, struct fo_arena *a)
 {
 	double *step = fo_arena_alloc(a, (size_t)(l->steps + 1) * sizeof *step);
 	for (int64_t i = 0; i < l->steps; i++)
 		step[i] = (double)(i + 1);
-	for (int first = 0; first < l->rungs; first += FO_DRAW_STYLES) {
-		struct fo_draw_series s[FO_DRAW_STYLES];
-		size_t n = 0;
-		int end = first + FO_DRAW_STYLES < l->rungs ? first + FO_DRAW_STYLES : l->rungs;
-		for (int i = first; i < end; i++)
-			if (loss[i])
-				s[n++] = (struct fo_draw_series){ .name = l->rung[i].name,
-								  .x = step,
-								  .y = loss[i],
-								  .n = (size_t)l->steps,
-								  .style = i - first };
-		if (n)
-			fo_draw_lines(out, &(struct fo_draw_lines){
-						   .title = l->rungs <= FO_DRAW_STYLES
-								    ? title
-								    : fo_arena_printf(a, "%s: rungs %d to %d", title,
-										      first + 1, end),
-						   .desc = desc,
-						   .x_name = "step",
-						   .y_name = "nats per token",
-						   .y_lo = NAN,
-						   .y_hi = NAN,
-						   .series = s,
-						   .n = n });
-	}
+	return step;
 }
 
-/* Losses lie on each other where all is well, and only the line drawn last is seen; so their differences, too. */
+static bool compared(const struct fo_ladder *l, int i)
+{
+	const struct fo_ladder_rung *r = &l->rung[i];
+	return r->loss && r->reference >= 0 && r->reference < l->rungs && r->reference != i && l->rung[r->reference].loss &&
+	       (r->check == FO_LADDER_HELD || r->check == FO_LADDER_LEFT);
+}
+
+static bool is_reference(const struct fo_ladder *l, int i)
+{
+	bool any = false;
+	for (int k = 0; k < l->rungs; k++) {
+		if (compared(l, k) && l->rung[k].reference == i)
+			return l->rung[i].loss != NULL;
+		any = any || compared(l, k);
+	}
+	return !any && i == fo_ladder_bottom(l) && l->rung[i].loss;
+}
+
+/* Losses that stay lie on each other: the references are what is to be seen, and whatever leaves them. */
+static void draw_overlay(const struct fo_ladder *l, struct fo_arena *a, struct fo_str *out)
+{
+	struct fo_draw_series *s = fo_arena_alloc(a, (size_t)(l->rungs + 1) * sizeof *s);
+	const double *step = step_numbers(l, a);
+	bool told = false;
+	int style = 0;
+	size_t n = 0;
+	for (int i = 0; i < l->rungs; i++)
+		if (compared(l, i) && !is_reference(l, i)) {
+			s[n++] = (struct fo_draw_series){ .name = told ? NULL : "rungs that are compared with a reference",
+							  .x = step,
+							  .y = l->rung[i].loss,
+							  .n = (size_t)l->steps,
+							  .style = FO_DRAW_STYLES - 1,
+							  .faint = true };
+			told = true;
+		}
+	for (int i = 0; i < l->rungs; i++)
+		if (l->rung[i].loss && (is_reference(l, i) || !compared(l, i))) {
+			bool faint = !is_reference(l, i);
+			s[n++] = (struct fo_draw_series){
+				.name = faint ? fo_arena_printf(a, "%s (not compared: other data, or its own)", l->rung[i].name)
+					      : fo_arena_printf(a, "%s (reference)", l->rung[i].name),
+				.x = step,
+				.y = l->rung[i].loss,
+				.n = (size_t)l->steps,
+				.style = style++ % (FO_DRAW_STYLES - 1),
+				.faint = faint
+			};
+		}
+	fo_draw_lines(out, &(struct fo_draw_lines){ .title = "Training losses",
+						    .desc = "Where numbers hold, lines lie on that of their reference.",
+						    .x_name = "step",
+						    .y_name = "nats per token",
+						    .y_lo = NAN,
+						    .y_hi = NAN,
+						    .series = s,
+						    .n = n });
+}
+
+/* What fo_ladder_deviation takes the largest of: the relative difference of mean losses, by equal stretches of the steps. */
+static struct fo_draw_series apart(const struct fo_ladder *l, struct fo_arena *a, int i)
+{
+	const double *v = l->rung[i].loss, *ref = l->rung[l->rung[i].reference].loss;
+	double *x = fo_arena_alloc(a, 2 * FO_LADDER_WINDOWS * sizeof *x), *y = x + FO_LADDER_WINDOWS, sum = 0, ref_sum = 0;
+	int64_t common = 0, seen = 0;
+	size_t n = 0;
+	for (int64_t k = 0; k < l->steps; k++)
+		common += !isnan(v[k]) && !isnan(ref[k]);
+	int64_t windows = common < FO_LADDER_WINDOWS ? common : FO_LADDER_WINDOWS;
+	for (int64_t k = 0; k < l->steps && n < (size_t)windows; k++) {
+		if (isnan(v[k]) || isnan(ref[k]))
+			continue;
+		sum += v[k], ref_sum += ref[k];
+		if (++seen < common * ((int64_t)n + 1) / windows)
+			continue;
+		x[n] = (double)(k + 1);
+		y[n++] = (sum - ref_sum) / fabs(ref_sum);
+		sum = ref_sum = 0;
+	}
+	return (struct fo_draw_series){ .name = l->rung[i].name, .x = x, .y = y, .n = n, .marks = true };
+}
+
+/* One picture: as many rungs as there are styles of lines. */
+static void draw_apart(const struct fo_ladder *l, struct fo_arena *a, struct fo_str *out, const int *rung, size_t n, bool more)
+{
+	struct fo_draw_series s[FO_DRAW_STYLES];
+	struct fo_draw_level level[FO_DRAW_STYLES];
+	size_t levels = 0;
+	for (size_t k = 0; k < n; k++) {
+		double tolerance = l->rung[rung[k]].tolerance;
+		bool told = !isfinite(tolerance);
+		s[k] = apart(l, a, rung[k]);
+		s[k].style = (int)k;
+		for (size_t j = 0; j < levels; j++)
+			told = told || level[j].hi == tolerance;
+		if (!told)
+			level[levels++] = (struct fo_draw_level){ -tolerance, tolerance,
+								  fo_arena_printf(a, "allowed: %.2g %%", 100 * tolerance) };
+	}
+	fo_draw_lines(out, &(struct fo_draw_lines){
+				   .title = more ? fo_arena_printf(a, "How far losses are from the reference's: %s to %s", s[0].name,
+								   s[n - 1].name)
+						 : "How far losses are from the reference's",
+				   .desc = "Relative difference of the mean losses of each tenth of the steps; zero is none.",
+				   .x_name = "step",
+				   .y_name = "difference of mean losses, by tenths of the steps",
+				   .y_unit = FO_DRAW_CHANGE,
+				   .y_lo = NAN,
+				   .y_hi = NAN,
+				   .series = s,
+				   .n = n,
+				   .level = level,
+				   .levels = levels });
+}
+
 static void draw_losses(const struct fo_ladder *l, struct fo_arena *a, struct fo_str *out)
 {
 	struct fo_draw_table t;
 	static const char *const head[] = {
 		"rung", "compared with", "losses", "deviation", "tolerance", "held-out loss"
 	};
-	const double **loss = fo_arena_alloc(a, (size_t)(l->rungs + 1) * sizeof *loss),
-		     **apart = fo_arena_alloc(a, (size_t)(l->rungs + 1) * sizeof *apart);
-	bool any = false;
-	for (int i = 0; i < l->rungs; i++) {
-		const struct fo_ladder_rung *r = &l->rung[i];
-		loss[i] = r->loss;
-		if (!r->loss || r->reference == i || r->reference < 0 || r->reference >= l->rungs ||
-		    !l->rung[r->reference].loss)
-			continue;
-		double *d = fo_arena_alloc(a, (size_t)(l->steps + 1) * sizeof *d);
-		for (int64_t k = 0; k < l->steps; k++)
-			d[k] = r->loss[k] - l->rung[r->reference].loss[k];
-		apart[i] = d;
-		any = true;
-	}
+	int *rung = fo_arena_alloc(a, (size_t)(l->rungs + 1) * sizeof *rung), n = 0;
+	for (int i = 0; i < l->rungs; i++)
+		if (compared(l, i))
+			rung[n++] = i;
 	fo_draw_heading(out, "Numbers: do the losses stay?");
-	draw_lines_of(l, a, out, "Training losses over each other",
-		      "One line for each rung; where numbers hold, lines lie on each other.", loss);
-	if (any)
-		draw_lines_of(l, a, out, "Loss minus that of the rung it is compared with",
-			      "One line for each rung that is compared; zero is no difference.", apart);
+	draw_overlay(l, a, out);
+	for (int first = 0; first < n; first += FO_DRAW_STYLES)
+		draw_apart(l, a, out, rung + first, (size_t)(n - first < FO_DRAW_STYLES ? n - first : FO_DRAW_STYLES),
+			   n > FO_DRAW_STYLES);
 	fo_draw_table_begin(&t, out, "deviation: how far the losses are from those of the reference, relative",
 			    "lllrrr", head);
 	for (int i = 0; i < l->rungs; i++) {
@@ -314,8 +390,8 @@ static void draw_losses(const struct fo_ladder *l, struct fo_arena *a, struct fo
 		const char *cell[] = { r->name,
 				       other ? l->rung[r->reference].name : "-",
 				       r->check < FO_LADDER_CHECK_COUNT ? fo_ladder_check_name[r->check] : "?",
-				       isfinite(r->deviation) && other ? fo_arena_printf(a, "%.2g", r->deviation) : "-",
-				       isfinite(r->tolerance) && other ? fo_arena_printf(a, "%.2g", r->tolerance) : "-",
+				       isfinite(r->deviation) && other ? fo_arena_printf(a, "%.2f %%", 100 * r->deviation) : "-",
+				       isfinite(r->tolerance) && other ? fo_arena_printf(a, "%.1f %%", 100 * r->tolerance) : "-",
 				       isfinite(r->val_loss) ? fo_arena_printf(a, "%.4f", r->val_loss) : "-" };
 		fo_draw_table_row(&t, cell);
 	}
@@ -344,7 +420,7 @@ static void draw_table(const struct fo_ladder *l, struct fo_arena *a, struct fo_
 			r->measured_bytes > 0 ? fo_arena_strdup(a, fo_str_bytes(text, (double)r->measured_bytes)) : "-",
 			fo_arena_strdup(a, fo_draw_number(text, r->padding, FO_DRAW_SHARE)),
 			r->from < 0         ? ""
-			: isfinite(r->gain) ? fo_arena_printf(a, "%+.1f %%", 100 * (r->gain - 1))
+			: isfinite(r->gain) ? fo_arena_printf(a, "%.3f", r->gain)
 					    : "-",
 			r->verdict < FO_LADDER_VERDICT_COUNT ? fo_ladder_verdict_name[r->verdict] : "?",
 		};
@@ -363,22 +439,21 @@ static void draw_table(const struct fo_ladder *l, struct fo_arena *a, struct fo_
 
 static void draw_configurations(const struct fo_ladder *l, struct fo_arena *a, struct fo_str *out)
 {
+	static const char *const head[] = { "rung", "option", "value", "before" };
+	struct fo_draw_table t;
 	fo_draw_heading(out, "Every rung's configuration");
+	fo_draw_details_begin(out, "What each rung changes, and the command that makes it", false);
+	fo_draw_table_begin(&t, out, "Against the rung it starts from", "llll", head);
+	for (int i = 0; i < l->rungs; i++)
+		for (int k = 0; k < l->rung[i].changes; k++) {
+			const struct fo_ladder_change *c = &l->rung[i].change[k];
+			fo_draw_table_row(&t, (const char *const[]){ l->rung[i].name, c->key, c->value, c->was });
+		}
+	fo_draw_table_end(&t);
 	for (int i = 0; i < l->rungs; i++) {
 		const struct fo_ladder_rung *r = &l->rung[i];
-		static const char *const head[] = { "option", "value", "before" };
-		struct fo_draw_table t;
-		fo_draw_details_begin(out, r->name, false);
-		if (r->what)
-			fo_draw_text(out, "%s", r->what);
-		fo_draw_text(out, "%s", verdict_text(a, l, r));
-		if (r->changes) {
-			fo_draw_table_begin(&t, out, "what it changes", "lll", head);
-			for (int k = 0; k < r->changes; k++)
-				fo_draw_table_row(&t, (const char *const[]){ r->change[k].key, r->change[k].value,
-									     r->change[k].was });
-			fo_draw_table_end(&t);
-		}
+		fo_draw_text(out, "%s: %s%s%s", r->name, r->what ? r->what : "", r->what && *r->what ? "; " : "",
+			     verdict_text(a, l, r));
 		struct fo_str command = { 0 };
 		fo_str_puts(&command, "flatout train ");
 		/* A ladder need not have a run file. */
@@ -390,21 +465,41 @@ static void draw_configurations(const struct fo_ladder *l, struct fo_arena *a, s
 		fo_str_printf(&command, "--run.dir=%s %s", r->name, r->options ? r->options : "");
 		fo_draw_code(out, command.data);
 		fo_str_fini(&command);
-		fo_draw_details_end(out);
 	}
+	fo_draw_details_end(out);
+}
+
+/* The version as the ladder keeps it: "flatout 0.1.0". */
+static const char *version(const struct fo_ladder *l)
+{
+	static const char name[] = "flatout ";
+	if (!l->version)
+		return "?";
+	return strncmp(l->version, name, strlen(name)) ? l->version : l->version + strlen(name);
+}
+
+static const char *weights(const struct fo_ladder *l, char buf[32])
+{
+	char *end = fo_str_si(buf, l->params, "");
+	size_t n = strlen(end);
+	if (n && end[n - 1] == ' ')
+		end[n - 1] = 0;
+	return end;
 }
 
 static void draw_method(const struct fo_ladder *l, struct fo_str *out)
 {
+	char params[32], flop[32];
 	bool numerics = false;
 	fo_draw_heading(out, "How it was measured");
 	fo_draw_text(out,
-		     "%s, %.4g weights, %.4g GFLOP per token (rule mfu), rows of %lld tokens, %lld tokens per step. "
+		     "%s, %s weights, %s per token (rule mfu), rows of %lld tokens, %lld tokens per step. "
 		     "%s, %d thread%s, "
 		     "kernels up to %s. Begun %s, flatout %s.",
-		     l->model ? l->model : "?", l->params, l->flop_per_token / 1e9, (long long)l->seq,
+		     l->model ? l->model : "?", weights(l, params), fo_str_si(flop, l->flop_per_token, "FLOP"),
+		     (long long)l->seq,
 		     (long long)l->tokens_per_step, l->cpu ? l->cpu : "?", l->threads, l->threads == 1 ? "" : "s",
-		     l->isa ? l->isa : "?", l->started ? l->started : "?", l->version ? l->version : "?");
+		     l->isa ? l->isa : "?", l->started ? l->started : "?", version(l));
 	fo_draw_text(out,
 		     "Each rung trains %lld steps in all, in %d turns: every round gives each rung one turn, in an "
 		     "order drawn anew "
@@ -414,7 +509,7 @@ static void draw_method(const struct fo_ladder *l, struct fo_str *out)
 		     "bursts of known work "
 		     "that no neighbour disturbed.",
 		     (long long)l->steps, l->rounds, (unsigned long long)l->seed);
-	fo_draw_text(out, "A gain is resolved when its whole interval lies on one side of zero. \"Not resolved\" means "
+	fo_draw_text(out, "A gain is resolved when its whole interval lies on one side of 1. \"Not resolved\" means "
 			  "that these rounds "
 			  "cannot tell the change from none; a loss is reported as one.");
 	for (int i = 0; i < l->rungs; i++)
@@ -431,8 +526,12 @@ static void draw_method(const struct fo_ladder *l, struct fo_str *out)
 void fo_ladder_html(const struct fo_ladder *l, struct fo_str *out)
 {
 	struct fo_arena a = { 0 };
+	char params[32];
 	fo_draw_page_begin(
-		out, fo_arena_printf(&a, "Ladder of %s", l->model && *l->model ? l->model : "a run"),
+		out,
+		l->model && *l->model && strcmp(l->model, "custom") ? fo_arena_printf(&a, "Ladder of %s", l->model)
+		: l->params > 0 ? fo_arena_printf(&a, "Ladder of a model of %s weights", weights(l, params))
+				: "Ladder of a run",
 		fo_arena_printf(&a, "One change at a time, measured against the rung it starts from. %s, %d thread%s.",
 				l->cpu ? l->cpu : "", l->threads, l->threads == 1 ? "" : "s"));
 	summary(l, &a, out);
@@ -445,6 +544,6 @@ void fo_ladder_html(const struct fo_ladder *l, struct fo_str *out)
 	draw_configurations(l, &a, out);
 	draw_method(l, out);
 	fo_draw_page_end(out, fo_arena_printf(&a, "flatout ladder; begun %s; flatout %s", l->started ? l->started : "?",
-					      l->version ? l->version : "?"));
+					      version(l)));
 	fo_arena_fini(&a);
 }

@@ -1,6 +1,7 @@
 /* What the figures of a ladder say: gains with their intervals, and whether the losses stay where they belong. */
 #include "ladder/plan_int.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static void judge_gain(struct fo_ladder *l, struct fo_ladder_rung *g)
@@ -11,16 +12,10 @@ static void judge_gain(struct fo_ladder *l, struct fo_ladder_rung *g)
 	const struct fo_ladder_rung *from = &l->rung[g->from];
 	/* Means, for what a padded step holds differs from step to step. */
 	g->predicted_gain = (g->step_tokens / g->predicted_step_s) / (from->step_tokens / from->predicted_step_s);
-	double *ratio = fo_arena_alloc(&l->arena, (size_t)l->rounds * sizeof *ratio);
-	for (int i = 0; i < l->rounds; i++) {
-		double r = g->round_tokens_s[i] / from->round_tokens_s[i];
-		if (isfinite(r) && r > 0)
-			ratio[n++] = r;
-	}
+	struct fo_ladder_interval v = fo_ladder_over(l, (int)(g - l->rung), g->from, &n);
 	/* Of fewer rounds the interval is of too low a level to say anything. */
 	if (n < l->rounds)
 		return;
-	struct fo_ladder_interval v = fo_ladder_interval(ratio, n, FO_LADDER_LEVEL);
 	g->gain = v.estimate;
 	g->gain_low = v.low;
 	g->gain_high = v.high;
@@ -73,4 +68,43 @@ int fo_ladder_best(const struct fo_ladder *l)
 			best = i;
 	}
 	return best;
+}
+
+int fo_ladder_bottom(const struct fo_ladder *l)
+{
+	for (int i = 0; i < l->rungs; i++)
+		if (l->rung[i].from < 0 && !l->rung[i].numerics_only)
+			return i;
+	return -1;
+}
+
+/* The rung that the chain goes on with behind `at`: the one that most build on. -1: none, or only rungs beside it. */
+static int next_of(const struct fo_ladder *l, const int *height, int at)
+{
+	int next = -1, starting = 0;
+	for (int i = at + 1; i < l->rungs; i++)
+		if (l->rung[i].from == at) {
+			starting++;
+			if (!l->rung[i].numerics_only && (next < 0 || height[i] > height[next]))
+				next = i;
+		}
+	return next >= 0 && (height[next] > 0 || starting == 1) ? next : -1;
+}
+
+int fo_ladder_top(const struct fo_ladder *l)
+{
+	int top = fo_ladder_bottom(l);
+	if (top < 0)
+		return -1;
+	int *height = fo_xmalloc((size_t)l->rungs * sizeof *height); /* rungs of the longest chain that starts from it */
+	for (int i = l->rungs - 1; i > 0; i--) {
+		int from = l->rung[i].from;
+		if (from >= 0 && from < i && !l->rung[i].numerics_only && height[i] >= height[from])
+			height[from] = height[i] + 1;
+	}
+	for (int i = top; i >= 0; i = next_of(l, height, i))
+		if (!l->rung[i].reason && l->rung[i].rounds_done == l->rounds && isfinite(l->rung[i].tokens_s.median))
+			top = i;
+	free(height);
+	return top;
 }

@@ -168,6 +168,12 @@ void fo_ladder_fini(struct fo_ladder *l);
 /* The rung of the most useful tokens/s of those whose time says something, that did all rounds and kept their losses: what the
  * baseline is set beside; -1: none. */
 int fo_ladder_best(const struct fo_ladder *l);
+/* The first rung that starts from nothing and says something about time; -1: none. */
+int fo_ladder_bottom(const struct fo_ladder *l);
+/* The top of the chain of rungs that build on each other from the baseline: what all the changes make together. Several rungs that
+ * start from one, and nothing from them, are set beside the chain, not on it (another precision, say), and so is whatever is
+ * numerics only. The last rung of it that all rounds have measured; the baseline itself where there is no other; -1: none. */
+int fo_ladder_top(const struct fo_ladder *l);
 /* ladder.json (docs/formats.md). */
 void fo_ladder_json(const struct fo_ladder *l, struct fo_str *out);
 /* One self-contained page. */
@@ -185,6 +191,8 @@ struct fo_ladder_interval {
  * true level, 1 - 2^(1-n), is in .level. n = 0: NaN. */
 struct fo_ladder_interval fo_ladder_interval(const double *ratio, int n, double level);
 #define FO_LADDER_LEVEL 0.95
+/* Useful tokens/s of rung `to` over those of `from`, by the rounds that both have done; *n (may be NULL): how many. */
+struct fo_ladder_interval fo_ladder_over(const struct fo_ladder *l, int to, int from, int *n);
 /* Median and quartiles; v is sorted. NaN without values. */
 struct fo_ladder_spread fo_ladder_spread(double *v, size_t n);
 /* How far losses are from a reference's: the largest |mean(a) - mean(b)| / mean(b) over `windows` equal stretches of the steps

@@ -42,6 +42,23 @@ struct fo_ladder_interval fo_ladder_interval(const double *ratio, int n, double 
 	return r;
 }
 
+struct fo_ladder_interval fo_ladder_over(const struct fo_ladder *l, int to, int from, int *n)
+{
+	const double *a = l->rung[to].round_tokens_s, *b = l->rung[from].round_tokens_s;
+	double *ratio = fo_xmalloc((size_t)(l->rounds + 1) * sizeof *ratio);
+	int have = 0;
+	for (int i = 0; a && b && i < l->rounds; i++) {
+		double r = a[i] / b[i];
+		if (isfinite(r) && r > 0)
+			ratio[have++] = r;
+	}
+	struct fo_ladder_interval v = fo_ladder_interval(ratio, have, FO_LADDER_LEVEL);
+	free(ratio);
+	if (n)
+		*n = have;
+	return v;
+}
+
 struct fo_ladder_spread fo_ladder_spread(double *v, size_t n)
 {
 	struct fo_ladder_spread s = { NAN, NAN, NAN };

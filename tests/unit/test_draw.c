@@ -350,7 +350,7 @@ static void test_bars(void **state)
 	assert_non_null(strstr(o.data, "<rect class=\"bar\" x=\"0\" y=\"14\" width=\"2000\" height=\"72\"/>"));
 	assert_non_null(strstr(o.data, "M1000 50H3000M1000 32V68M3000 32V68"));
 	assert_int_equal(count(o.data, "<rect"), 2);
-	assert_non_null(strstr(o.data, "100 %</span>"));
+	assert_non_null(strstr(o.data, "100\u00a0%</span>"));
 	fo_str_fini(&o);
 	/* Losses lie left of zero. */
 	row[0].bar[0] = (struct fo_draw_bar){ -0.1, NAN, NAN };
@@ -362,12 +362,57 @@ static void test_bars(void **state)
 	assert_xml(&o);
 	assert_non_null(strstr(o.data, "x=\"0\" y=\"4\" width=\"1000\"")); /* the axis: -10 to 30 % */
 	assert_non_null(strstr(o.data, "class=\"hollow\" x=\"1000\" y=\"64\" width=\"3000\""));
-	assert_non_null(strstr(o.data, ">-10 %<"));
-	assert_non_null(strstr(o.data, ">+30 %<"));
+	assert_non_null(strstr(o.data, ">-10\u00a0%<"));
+	assert_non_null(strstr(o.data, ">+30\u00a0%<"));
 	fo_str_fini(&o);
 	c.rows = 0;
 	fo_draw_bars(&o, &c);
 	assert_xml(&o);
+	fo_str_fini(&o);
+}
+
+/* A half is as long as a double, a whisker that would flatten all bars is cut with an arrow, nothing at or below 0 is drawn. */
+static void test_factors(void **state)
+{
+	(void)state;
+	struct fo_str o = { 0 };
+	const struct fo_draw_bar_row row[] = { { .name = "a", .bar = { { 2, 1.9, 100 }, { NAN, NAN, NAN } } },
+					       { .name = "b", .bar = { { 0.5, 0.4, 0.6 }, { NAN, NAN, NAN } } },
+					       { .name = "c", .bar = { { -1, -2, 1 }, { NAN, NAN, NAN } } } };
+	fo_draw_bars(&o, &(struct fo_draw_bars){ .title = "t", .unit = FO_DRAW_FACTOR, .row = row, .rows = 3 });
+	assert_xml(&o);
+	/* The axis: 0.4 to 8 (as far again as from 0.5 to 2). */
+	long one = lround(4000 * log(1 / 0.4) / log(20)), two = lround(4000 * log(2 / 0.4) / log(20)),
+	     half = lround(4000 * log(0.5 / 0.4) / log(20));
+	char text[64];
+	snprintf(text, sizeof text, "x=\"%ld\" y=\"14\" width=\"%ld\"", one, two - one);
+	assert_non_null(strstr(o.data, text));
+	snprintf(text, sizeof text, "x=\"%ld\" y=\"14\" width=\"%ld\"", half, one - half);
+	assert_non_null(strstr(o.data, text));
+	assert_non_null(strstr(o.data, "M3950 14L4000 50L3950 86"));
+	assert_int_equal(count(o.data, "<rect"), 2);
+	assert_non_null(strstr(o.data, ">x 2<"));
+	fo_str_fini(&o);
+}
+
+/* A level is drawn over the whole width; a joined line goes on over what has no number. */
+static void test_levels(void **state)
+{
+	(void)state;
+	struct fo_str o = { 0 };
+	const double y[] = { 0, NAN, 1 };
+	struct fo_draw_series s = { .name = "s", .y = y, .n = 3 };
+	const struct fo_draw_level level[] = { { 0.25, 0.75, "band" }, { 0.5, 0.5, "line" } };
+	struct fo_draw_lines c = { .title = "t", .y_lo = 0, .y_hi = 1, .series = &s, .n = 1, .level = level, .levels = 2 };
+	fo_draw_lines(&o, &c);
+	assert_xml(&o);
+	assert_non_null(strstr(o.data, "<path class=\"vb\" d=\"M0 750V250H4000V750z\"/>"));
+	assert_non_null(strstr(o.data, "<path class=\"vl\" d=\"M0 500V500H4000V500z\"/>"));
+	assert_null(strstr(o.data, "L4000 0"));
+	fo_str_fini(&o);
+	s.join = true;
+	fo_draw_lines(&o, &c);
+	assert_non_null(strstr(o.data, "L4000 0"));
 	fo_str_fini(&o);
 }
 
@@ -420,7 +465,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_checker),   cmocka_unit_test(test_escapes),    cmocka_unit_test(test_lines_place),
 		cmocka_unit_test(test_lines_odd), cmocka_unit_test(test_lines_long), cmocka_unit_test(test_bands),
-		cmocka_unit_test(test_areas),     cmocka_unit_test(test_bars),       cmocka_unit_test(test_stacks),
+		cmocka_unit_test(test_areas),     cmocka_unit_test(test_bars), cmocka_unit_test(test_factors),
+		cmocka_unit_test(test_levels),       cmocka_unit_test(test_stacks),
 		cmocka_unit_test(test_numbers),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
