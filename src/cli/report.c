@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 
 #include "base/fs.h"
+#include "draw/draw.h"
 #include "report/run.h"
 
 #include <math.h>
@@ -24,6 +25,12 @@ static char *si(struct fo_arena *a, double v, const char *unit)
 {
 	char buf[32];
 	return fo_arena_strdup(a, isfinite(v) ? fo_str_si(buf, v, unit) : "?");
+}
+
+static char *seconds(struct fo_arena *a, double v)
+{
+	char buf[32];
+	return fo_arena_strdup(a, isfinite(v) ? fo_draw_number(buf, v, FO_DRAW_SECONDS) : "?");
 }
 
 static char *bytes(struct fo_arena *a, double v)
@@ -51,8 +58,8 @@ static void print_steps(struct fo_report *o, struct fo_table *t, struct fo_arena
 	fo_str_fini(&line);
 	if (isfinite(o->step_s.median))
 		fo_table_row(t, "step",
-			     fo_arena_printf(a, "%s (quartiles %s to %s), %.0f tokens/s", si(a, o->step_s.median, "s"),
-					     si(a, o->step_s.low, "s"), si(a, o->step_s.high, "s"),
+			     fo_arena_printf(a, "%s (quartiles %s to %s), %.0f tokens/s", seconds(a, o->step_s.median),
+					     seconds(a, o->step_s.low), seconds(a, o->step_s.high),
 					     o->tokens_s.median));
 	for (int k = 0; k < RULES; k++)
 		if (isfinite(o->mfu[k].median))
@@ -72,7 +79,7 @@ static void print_steps(struct fo_report *o, struct fo_table *t, struct fo_arena
 			fo_arena_printf(a,
 					"%s a step, MFU %.1f %%, composed from %lld metered steps (%.0f %% of it from "
 					"quiet spans)",
-					si(a, o->quiet_s, "s"), 100 * o->quiet_mfu, (long long)o->metered_steps,
+					seconds(a, o->quiet_s), 100 * o->quiet_mfu, (long long)o->metered_steps,
 					100 * o->quiet_share));
 }
 
@@ -89,7 +96,7 @@ static void print_time(struct fo_report *o, struct fo_table *t, struct fo_arena 
 	}
 	if (isfinite(o->wall_s) && o->wall_s > 0) {
 		fo_str_printf(&line, "%.1f %% of %s wall time in steps", 100 * o->step_time_s / o->wall_s,
-			      si(a, o->wall_s, "s"));
+			      seconds(a, o->wall_s));
 		for (int k = 0; k < FO_GAP_COUNT; k++)
 			if (o->gap_s[k] / o->wall_s >= 0.001)
 				fo_str_printf(&line, ", %s %.1f %%", fo_report_gap_name[k],
@@ -100,7 +107,7 @@ static void print_time(struct fo_report *o, struct fo_table *t, struct fo_arena 
 	if (o->r->undone_steps)
 		fo_table_row(t, "repeated",
 			     fo_arena_printf(a, "%lld steps (%s) that a resume or a rewind made worthless",
-					     (long long)o->r->undone_steps, si(a, o->r->undone_seconds, "s")));
+					     (long long)o->r->undone_steps, seconds(a, o->r->undone_seconds)));
 	if (!o->phases) {
 		if (o->r->step.n)
 			fo_table_row(t, "slow", "no slow phase");
@@ -109,13 +116,14 @@ static void print_time(struct fo_report *o, struct fo_table *t, struct fo_arena 
 	fo_table_row(t, "slow",
 		     fo_arena_printf(a, "%d phase%s, %.1f %% of the time in steps, %s lost", o->phases,
 				     o->phases == 1 ? "" : "s", 100 * o->slow_s / o->step_time_s,
-				     si(a, o->lost_s, "s")));
+				     seconds(a, o->lost_s)));
 	for (int i = 0; i < o->phases && i < PHASES_SHOWN; i++) {
 		const struct fo_report_phase *p = &o->phase[i];
 		fo_table_row(t, "",
-			     fo_arena_printf(a, "steps %lld to %lld, %.2f times the median: %s", (long long)p->first,
+			     fo_arena_printf(a, "steps %lld to %lld, %.2f times the median: %s%s%s%s", (long long)p->first,
 					     (long long)p->last, p->times,
-					     *p->cause ? p->cause : "the log shows no cause"));
+					     *p->cause ? p->cause : "the log shows no cause",
+					     *p->beside ? " (between its steps: " : "", p->beside, *p->beside ? ")" : ""));
 	}
 	if (o->phases > PHASES_SHOWN)
 		fo_table_row(t, "", fo_arena_printf(a, "and %d more in the page", o->phases - PHASES_SHOWN));
@@ -154,7 +162,7 @@ static void print_rest(struct fo_report *o, struct fo_table *t, struct fo_arena 
 	if (isfinite(u->steal))
 		fo_str_printf(&line, ", steal %.1f %%", 100 * u->steal);
 	if (u->limited_s > 0)
-		fo_str_printf(&line, ", held back %s", si(a, u->limited_s, "s"));
+		fo_str_printf(&line, ", held back %s", seconds(a, u->limited_s));
 	if (isfinite(u->load))
 		fo_str_printf(&line, ", load up to %.1f", u->load);
 	if (line.len)

@@ -91,6 +91,9 @@ static void look_at_steps(struct fo_report *o)
 	o->tokens_s = spread(r, FO_STEP_TOKENS_PER_SECOND);
 	o->seconds = undisturbed(o, FO_STEP_SECONDS);
 	o->seconds_smooth = smoothed(o, o->seconds);
+	o->mfu_each = undisturbed(o, FO_STEP_MFU);
+	for (int64_t i = 0; i < n; i++)
+		o->metered += fo_record_value(&r->step, FO_STEP_METERED, i) > 0;
 	for (int k = 0; k < RULES; k++) {
 		o->mfu[k] = spread(r, FO_STEP_MFU + k);
 		o->mfu_smooth[k] = smoothed(o, undisturbed(o, FO_STEP_MFU + k));

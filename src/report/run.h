@@ -21,6 +21,7 @@ struct fo_report_phase {
 	double times;        /* median step time over that of the run */
 	double lost_s;       /* time beyond the run's median, summed */
 	const char *cause;   /* what the log says of that time; "" nothing */
+	const char *beside;  /* what lay between its steps, in no step's time: evaluations, checkpoints; "" nothing */
 };
 
 /* Time between two steps, from the log's clock. */
@@ -62,9 +63,10 @@ struct fo_report {
 	const struct fo_record *r;
 	/* Steps. Medians and quartiles over all that were not metered. */
 	struct fo_report_spread step_s, tokens_s, mfu[FO_STEP_HFU - FO_STEP_MFU + 1];
+	int64_t metered; /* steps that are left out everywhere below */
 	int64_t window; /* of the running medians below: a fortieth of the steps, 5 to 201 */
 	double *loss_smooth, *mfu_smooth[FO_STEP_HFU - FO_STEP_MFU + 1], *seconds,
-		*seconds_smooth;      /* a number per row; NULL: none */
+		*seconds_smooth, *mfu_each; /* a number per row, NaN where metered; NULL: none */
 	double first_loss, last_loss; /* last: the running median at the end */
 	double best_eval, last_eval;
 	int64_t best_eval_step, last_eval_step;

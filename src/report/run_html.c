@@ -40,7 +40,7 @@ static const char *spread_text(struct page *p, const struct fo_report_spread *s,
 static void summary(struct page *p)
 {
 	const struct fo_report *o = p->o;
-	struct fo_draw_fact fact[6];
+	struct fo_draw_fact fact[7];
 	size_t n = 0;
 	fact[n++] = (struct fo_draw_fact){ "steps", fo_arena_printf(p->a, "%lld", (long long)p->r->step.n),
 					   o->tokens < 1e6 ? fo_arena_printf(p->a, "%.0f tokens with loss", o->tokens)
@@ -49,8 +49,8 @@ static void summary(struct page *p)
 	if (isfinite(o->last_loss))
 		fact[n++] = (struct fo_draw_fact){ "training loss", fo_arena_printf(p->a, "%.4f", o->last_loss),
 						   fo_arena_printf(p->a,
-								   "median of the last %lld steps; %.4f at the first",
-								   (long long)o->window / 2 + 1, o->first_loss) };
+								   "at the end, running median of %lld steps; %.4f at the first",
+								   (long long)o->window, o->first_loss) };
 	if (isfinite(o->last_eval))
 		fact[n++] = (struct fo_draw_fact){ "held-out loss", fo_arena_printf(p->a, "%.4f", o->last_eval),
 						   fo_arena_printf(p->a, "step %lld; best %.4f at step %lld",
@@ -60,6 +60,11 @@ static void summary(struct page *p)
 		fact[n++] = (struct fo_draw_fact){ "MFU", number(p, o->mfu[0].median, FO_DRAW_SHARE),
 						   fo_arena_printf(p->a, "rule mfu, median; %s",
 								   spread_text(p, &o->mfu[0], FO_DRAW_SHARE)) };
+	if (isfinite(o->quiet_mfu))
+		fact[n++] = (struct fo_draw_fact){ "quiet MFU", number(p, o->quiet_mfu, FO_DRAW_SHARE),
+						   fo_arena_printf(p->a, "rule mfu, from spans that no neighbour disturbed, of %lld "
+									 "metered steps",
+								   (long long)o->metered_steps) };
 	if (isfinite(o->step_s.median))
 		fact[n++] = (struct fo_draw_fact){ "step", number(p, o->step_s.median, FO_DRAW_SECONDS),
 						   spread_text(p, &o->step_s, FO_DRAW_SECONDS) };
@@ -143,7 +148,7 @@ static void draw_loss(struct page *p)
 						       .y = s->value[FO_STEP_LOSS],
 						       .n = (size_t)s->n,
 						       .faint = true };
-		series[n++] = (struct fo_draw_series){ .name = fo_arena_printf(p->a, "training, median of %lld steps",
+		series[n++] = (struct fo_draw_series){ .name = fo_arena_printf(p->a, "training, running median of %lld steps",
 									       (long long)p->o->window),
 						       .x = p->x,
 						       .y = p->o->loss_smooth,
@@ -172,33 +177,40 @@ static void draw_loss(struct page *p)
 						       .n = n });
 }
 
+static const char *running_median(struct page *p)
+{
+	return fo_arena_printf(p->a, "running median of %lld steps", (long long)p->o->window);
+}
+
+/* Behind a caption. */
+static const char *left_out(struct page *p)
+{
+	int64_t n = p->o->metered;
+	return n ? fo_arena_printf(p->a, " (%lld metered step%s left out)", (long long)n, n == 1 ? "" : "s") : "";
+}
+
 static void draw_mfu(struct page *p)
 {
-	/* In the order of the log's fields; 6n is beside mfu_causal all along and stands in the table. */
-	static const int shown[] = { 0, 1, 4 };
-	struct fo_draw_series series[4];
+	/* The other rules are this one times a constant, nearly: they stand in the table. */
+	struct fo_draw_series series[2];
+	struct fo_draw_level quiet = { p->o->quiet_mfu, p->o->quiet_mfu, "quiet" };
 	size_t n = 0, rows = (size_t)p->r->step.n;
-	const double *raw = p->r->step.value[FO_STEP_MFU];
 	char si[32];
-	if (raw)
+	if (p->o->mfu_each)
 		series[n++] = (struct fo_draw_series){
-			.name = "mfu, each step", .x = p->x, .y = raw, .n = rows, .faint = true
+			.name = "each step", .x = p->x, .y = p->o->mfu_each, .n = rows, .faint = true, .join = true
 		};
-	for (size_t k = 0; k < sizeof shown / sizeof *shown; k++)
-		if (p->o->mfu_smooth[shown[k]])
-			series[n++] = (struct fo_draw_series){ .name = fo_arena_printf(
-								       p->a, "%s, median of %lld",
-								       fo_step_field_name[FO_STEP_MFU + shown[k]],
-								       (long long)p->o->window),
-							       .x = p->x,
-							       .y = p->o->mfu_smooth[shown[k]],
-							       .n = rows,
-							       .style = (int)k };
+	if (p->o->mfu_smooth[0])
+		series[n++] = (struct fo_draw_series){ .name = running_median(p),
+						       .x = p->x,
+						       .y = p->o->mfu_smooth[0],
+						       .n = rows,
+						       .join = true };
 	fo_draw_heading(p->out, "MFU");
 	fo_draw_lines(
 		p->out,
 		&(struct fo_draw_lines){
-			.title = "MFU over steps, by rule",
+			.title = fo_arena_printf(p->a, "MFU over steps, rule mfu%s", left_out(p)),
 			.desc = fo_arena_printf(p->a, "Median %s by rule mfu. %d slow phases are marked.",
 						number(p, p->o->mfu[0].median, FO_DRAW_SHARE), p->o->phases),
 			.x_name = "step",
@@ -211,7 +223,9 @@ static void draw_mfu(struct page *p)
 			.band = p->band,
 			.bands = p->bands,
 			.band_name = { p->o->phases ? "slow phase" : NULL, p->r->checkpoints ? "checkpoint" : NULL,
-				       p->r->guards ? "guard" : NULL } });
+				       p->r->guards ? "guard" : NULL },
+			.level = &quiet,
+			.levels = isfinite(quiet.lo) });
 	if (p->r->peak_flop_s > 0)
 		fo_draw_remark(p->out, "Peak: %s, %s.", fo_str_si(si, p->r->peak_flop_s, "FLOP/s"), p->r->peak_source);
 	if (isfinite(p->o->quiet_mfu))
@@ -240,16 +254,13 @@ static void draw_phases(struct page *p)
 	struct fo_draw_table t;
 	size_t rows = (size_t)p->r->step.n;
 	struct fo_draw_series series[] = {
-		{ .name = "each step", .x = p->x, .y = o->seconds, .n = rows, .faint = true },
-		{ .name = fo_arena_printf(p->a, "median of %lld steps", (long long)o->window),
-		  .x = p->x,
-		  .y = o->seconds_smooth,
-		  .n = rows },
+		{ .name = "each step", .x = p->x, .y = o->seconds, .n = rows, .faint = true, .join = true },
+		{ .name = running_median(p), .x = p->x, .y = o->seconds_smooth, .n = rows, .join = true },
 	};
 	fo_draw_heading(p->out, "Step time and slow phases");
 	fo_draw_lines(p->out,
 		      &(struct fo_draw_lines){
-			      .title = "Time of a step",
+			      .title = fo_arena_printf(p->a, "Time of a step%s", left_out(p)),
 			      .desc = fo_arena_printf(p->a, "Median %s.", number(p, o->step_s.median, FO_DRAW_SECONDS)),
 			      .x_name = "step",
 			      .y_name = "seconds",
@@ -274,7 +285,9 @@ static void draw_phases(struct page *p)
 			const char *cell[] = {
 				fo_arena_printf(p->a, "%lld to %lld", (long long)f->first, (long long)f->last),
 				fo_arena_printf(p->a, "%.2f", f->times), number(p, f->lost_s, FO_DRAW_SECONDS),
-				*f->cause ? f->cause : "nothing that differs"
+				fo_arena_printf(p->a, "%s%s%s%s", *f->cause ? f->cause : "nothing that differs",
+						*f->beside ? " (between its steps, in no step's time: " : "", f->beside,
+						*f->beside ? ")" : "")
 			};
 			fo_draw_table_row(&t, cell);
 		}
@@ -397,10 +410,79 @@ static void draw_memory(struct page *p)
 			     number(p, e->measured_bytes, FO_DRAW_BYTES), number(p, e->planned_bytes, FO_DRAW_BYTES));
 }
 
-static void draw_machine(struct page *p)
+/* Whether a picture says more than its figure in the table: clocks that differ by less are one flat line. */
+static bool varies(const double *v, size_t n)
+{
+	double lo = NAN, hi = NAN;
+	for (size_t i = 0; i < n; i++)
+		if (isfinite(v[i])) {
+			lo = lo <= v[i] ? lo : v[i];
+			hi = hi >= v[i] ? hi : v[i];
+		}
+	return hi > 1.02 * lo;
+}
+
+/* Others that compute: a load above the threads of the run, where these are all the processors that it may use. */
+static void draw_load(struct page *p, const double *step, size_t n)
+{
+	double *load = fo_arena_alloc(p->a, (n + 1) * sizeof *load), threads = (double)p->r->threads;
+	bool any = false;
+	for (size_t i = 0; i < n; i++) {
+		load[i] = p->r->machine[i].use.load;
+		any = any || isfinite(load[i]);
+	}
+	if (!any)
+		return;
+	struct fo_draw_level level = { threads, threads, "threads of this run" };
+	fo_draw_lines(p->out, &(struct fo_draw_lines){
+				      .title = "Load of the whole machine",
+				      .desc = "Tasks that run or want to, mean over a minute. What is above the run's threads is "
+					      "others' work.",
+				      .x_name = "step",
+				      .y_name = "tasks",
+				      .y_lo = 0,
+				      .y_hi = NAN,
+				      .series = &(struct fo_draw_series){ .name = "load", .x = step, .y = load, .n = n },
+				      .n = 1,
+				      .level = &level,
+				      .levels = threads > 0 });
+}
+
+static void machine_table(struct page *p)
 {
 	const struct fo_record *r = p->r;
 	const struct fo_state_use *u = &p->o->machine;
+	static const char *const head[] = { "over the run", "" };
+	struct fo_draw_table t;
+	const struct fo_record_end *e = fo_record_last_end(r);
+	fo_draw_table_begin(&t, p->out, NULL, "lr", head);
+	fo_draw_table_row(&t, (const char *const[]){ "clock", isfinite(u->clock_hz) ? fo_arena_printf(p->a, "%.2f GHz",
+												      u->clock_hz / 1e9)
+										    : "not readable" });
+	fo_draw_table_row(&t, (const char *const[]){ "steal", isfinite(u->steal) ? number(p, u->steal, FO_DRAW_SHARE)
+										 : "not readable" });
+	fo_draw_table_row(&t,
+			  (const char *const[]){ "thermal events", isfinite(u->throttles)
+									   ? fo_arena_printf(p->a, "%.0f", u->throttles)
+									   : "not readable" });
+	fo_draw_table_row(&t, (const char *const[]){ "held back by the cgroup",
+						     isfinite(u->limited_s) ? number(p, u->limited_s, FO_DRAW_SECONDS)
+									    : "not readable" });
+	fo_draw_table_row(&t, (const char *const[]){ "highest load", isfinite(u->load)
+									     ? fo_arena_printf(p->a, "%.1f", u->load)
+									     : "not readable" });
+	fo_draw_table_row(&t, (const char *const[]){ "energy", isfinite(u->joules)
+								       ? fo_arena_printf(p->a, "%.4g J", u->joules)
+								       : "not readable" });
+	if (e && isfinite(e->huge_page_share))
+		fo_draw_table_row(
+			&t, (const char *const[]){ "in huge pages", number(p, e->huge_page_share, FO_DRAW_SHARE) });
+	fo_draw_table_end(&t);
+}
+
+static void draw_machine(struct page *p)
+{
+	const struct fo_record *r = p->r;
 	size_t n = (size_t)r->machines;
 	double *v = fo_arena_alloc(p->a, (n + 1) * 4 * sizeof *v), *step = v, *steal = v + n, *limited = v + 2 * n,
 	       *clock = v + 3 * n;
@@ -441,42 +523,20 @@ static void draw_machine(struct page *p)
 			.bands = p->bands,
 			.band_name = { p->o->phases ? "slow phase" : NULL, p->r->checkpoints ? "checkpoint" : NULL,
 				       p->r->guards ? "guard" : NULL } });
-	fo_draw_lines(p->out,
-		      &(struct fo_draw_lines){
-			      .title = "Clock",
-			      .desc = "Mean frequency of the processors.",
-			      .x_name = "step",
-			      .y_name = "GHz",
-			      .y_lo = 0,
-			      .y_hi = NAN,
-			      .series = &(struct fo_draw_series){ .name = "mean clock", .x = step, .y = clock, .n = n },
-			      .n = 1 });
-	static const char *const head[] = { "over the run", "" };
-	struct fo_draw_table t;
-	const struct fo_record_end *e = fo_record_last_end(r);
-	fo_draw_table_begin(&t, p->out, NULL, "lr", head);
-	fo_draw_table_row(&t, (const char *const[]){ "clock", isfinite(u->clock_hz) ? fo_arena_printf(p->a, "%.2f GHz",
-												      u->clock_hz / 1e9)
-										    : "not readable" });
-	fo_draw_table_row(&t, (const char *const[]){ "steal", isfinite(u->steal) ? number(p, u->steal, FO_DRAW_SHARE)
-										 : "not readable" });
-	fo_draw_table_row(&t,
-			  (const char *const[]){ "thermal events", isfinite(u->throttles)
-									   ? fo_arena_printf(p->a, "%.0f", u->throttles)
-									   : "not readable" });
-	fo_draw_table_row(&t, (const char *const[]){ "held back by the cgroup",
-						     isfinite(u->limited_s) ? number(p, u->limited_s, FO_DRAW_SECONDS)
-									    : "not readable" });
-	fo_draw_table_row(&t, (const char *const[]){ "highest load", isfinite(u->load)
-									     ? fo_arena_printf(p->a, "%.1f", u->load)
-									     : "not readable" });
-	fo_draw_table_row(&t, (const char *const[]){ "energy", isfinite(u->joules)
-								       ? fo_arena_printf(p->a, "%.4g J", u->joules)
-								       : "not readable" });
-	if (e && isfinite(e->huge_page_share))
-		fo_draw_table_row(
-			&t, (const char *const[]){ "in huge pages", number(p, e->huge_page_share, FO_DRAW_SHARE) });
-	fo_draw_table_end(&t);
+	draw_load(p, step, n);
+	if (varies(clock, n))
+		fo_draw_lines(p->out, &(struct fo_draw_lines){ .title = "Clock",
+							       .desc = "Mean frequency of the processors.",
+							       .x_name = "step",
+							       .y_name = "GHz",
+							       .y_lo = 0,
+							       .y_hi = NAN,
+							       .series = &(struct fo_draw_series){ .name = "mean clock",
+												   .x = step,
+												   .y = clock,
+												   .n = n },
+							       .n = 1 });
+	machine_table(p);
 }
 
 static void draw_guards(struct page *p)

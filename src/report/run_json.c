@@ -23,6 +23,7 @@ static void time_json(const struct fo_report *o, struct fo_json *j)
 		fo_json_real(j, "times", o->phase[i].times);
 		fo_json_real(j, "lost_seconds", o->phase[i].lost_s);
 		fo_json_text(j, "cause", *o->phase[i].cause ? o->phase[i].cause : NULL);
+		fo_json_text(j, "beside", *o->phase[i].beside ? o->phase[i].beside : NULL);
 		fo_json_close(j);
 	}
 	fo_json_close(j);

@@ -88,7 +88,7 @@ static const char *cause_of(struct fo_report *o, const struct fo_report_phase *p
 	struct conditions in = conditions_of(r, p->first, p->last, true),
 			  out = conditions_of(r, p->first, p->last, false);
 	char text[400] = "";
-	int64_t evals = 0, saves = 0, starts = 0;
+	int64_t starts = 0;
 	if (in.steal > (isnan(out.steal) ? 0 : out.steal) + 0.02)
 		say(text, sizeof text, "steal %.0f %% (else %.0f %%)", 100 * in.steal,
 		    isnan(out.steal) ? 0 : 100 * out.steal);
@@ -103,19 +103,27 @@ static const char *cause_of(struct fo_report *o, const struct fo_report_phase *p
 		say(text, sizeof text, "waited for data %.0f %% (whole run %.0f %%)", 100 * data, 100 * waited_all);
 	if (in.load > 1.25 * out.load && r->threads > 0 && in.load > 1.25 * (double)r->threads)
 		say(text, sizeof text, "load %.1f (else %.1f)", in.load, out.load);
-	/* A checkpoint is written beside the steps that follow it. */
+	for (int64_t i = 0; i < r->starts; i++)
+		starts += r->start[i].step >= p->first - 1 && r->start[i].step <= p->last;
+	if (starts)
+		say(text, sizeof text, "a process began");
+	return fo_arena_strdup(&o->arena, text);
+}
+
+/* No step's time holds these, so that they cannot have made steps slow by themselves: told, not blamed. */
+static const char *beside(struct fo_report *o, const struct fo_report_phase *p)
+{
+	const struct fo_record *r = o->r;
+	char text[200] = "";
+	int64_t evals = 0, saves = 0;
 	for (int64_t i = 0; i < r->checkpoints; i++)
 		saves += r->checkpoint[i].step >= p->first - 1 && r->checkpoint[i].step <= p->last;
 	for (int64_t i = 0; i < r->evals; i++)
 		evals += r->eval[i].step >= p->first && r->eval[i].step <= p->last;
-	for (int64_t i = 0; i < r->starts; i++)
-		starts += r->start[i].step >= p->first - 1 && r->start[i].step <= p->last;
 	if (saves)
 		say(text, sizeof text, "%lld checkpoint%s", (long long)saves, saves == 1 ? "" : "s");
 	if (evals)
 		say(text, sizeof text, "%lld evaluation%s", (long long)evals, evals == 1 ? "" : "s");
-	if (starts)
-		say(text, sizeof text, "a process began");
 	return fo_arena_strdup(&o->arena, text);
 }
 
@@ -141,7 +149,7 @@ static void add_phase(struct fo_report *o, int64_t from, int64_t to, size_t *cap
 	qsort(v, n, sizeof *v, by_value);
 	fo_array_room(&o->phase, cap, (size_t)o->phases, sizeof *o->phase);
 	o->phase[o->phases++] = (struct fo_report_phase){
-		s->step[from], s->step[to], n ? v[n / 2] / o->step_s.median : NAN, lost, "",
+		s->step[from], s->step[to], n ? v[n / 2] / o->step_s.median : NAN, lost, "", "",
 	};
 	o->slow_s += sum;
 	o->lost_s += lost;
@@ -173,8 +181,10 @@ void fo_report_find_phases(struct fo_report *o)
 		add_phase(o, from, to, &cap);
 	free(smooth);
 	double waited_all = o->phases ? waited(&o->r->step, 0, n - 1) : NAN;
-	for (int i = 0; i < o->phases && i < CAUSES; i++)
+	for (int i = 0; i < o->phases && i < CAUSES; i++) {
 		o->phase[i].cause = cause_of(o, &o->phase[i], waited_all);
+		o->phase[i].beside = beside(o, &o->phase[i]);
+	}
 }
 
 /* ---- between steps ---- */

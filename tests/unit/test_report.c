@@ -75,6 +75,8 @@ static void write_log(void)
 				"{\"event\":\"machine\",\"step\":%d,\"seconds\":5,\"steal\":%g,\"clock_hz\":2e9,"
 				"\"load\":2}\n",
 				i, i > 600 && i <= 700 ? 0.25 : 0.01);
+		if (i == 320 || i == 640)
+			fprintf(f, "{\"event\":\"eval\",\"step\":%d,\"loss\":3.6}\n", i);
 		if (i == 500) {
 			t += 3;
 			fprintf(f, "{\"event\":\"eval\",\"step\":500,\"loss\":3.5,\"time\":%.3f}\n", t);
@@ -114,6 +116,9 @@ static void test_phases(void **state)
 	assert_null(strstr(o.phase[0].cause, "steal"));
 	assert_non_null(strstr(o.phase[1].cause, "steal 25 % (else 1 %)"));
 	assert_null(strstr(o.phase[1].cause, "data"));
+	/* What lies between steps is told, and not blamed. */
+	assert_null(strstr(o.phase[0].cause, "evaluation"));
+	assert_string_equal(o.phase[0].beside, "1 evaluation");
 	assert_int_equal(o.gaps[FO_GAP_EVAL], 1);
 	assert_true(fabs(o.gap_s[FO_GAP_EVAL] - 3) < 0.01);
 	assert_int_equal(o.gaps[FO_GAP_CHECKPOINT], 1);
