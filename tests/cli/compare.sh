@@ -39,6 +39,15 @@ if grep -q '^Step time: not resolved' out; then
 	! grep -E '^  (matmul|optimizer|elementwise|whole step) .*ms$' out || wrong "parts resolved of a step that is not"
 fi
 ! grep ' $' out || wrong "lines end in spaces"
+# The same with step times that surely overlap, of programs whose newest steps surely differ.
+cp -r a a2
+cp -r b b2
+for d in a2 b2; do
+	awk '/"event":"step"/ { n++; sub(/"seconds":[0-9.e+-]*/, "\"seconds\":" (n % 2 ? "0.001" : "0.01")) } { print }' $d/log.jsonl >log && mv log $d/log.jsonl
+done
+run 0 compare a2 b2
+says '^Step time: not resolved' 'so no difference of parts or operations is' 'recompute  *none'
+! grep -E '^  (matmul|optimizer|elementwise|attention_[a-z]*|whole step) .*ms$' out || wrong "parts resolved of a step that is not"
 # What is missing or damaged is told, and the rest is shown.
 rm b/timeline.fot
 run 0 compare a b
