@@ -389,7 +389,9 @@ static bool add_end(struct fo_record *r, const json_t *o, int64_t step)
 					     .planned_bytes = real_of(o, "planned_bytes"),
 					     .measured_bytes = real_of(o, "measured_bytes"),
 					     .joules_per_token = real_of(o, "joules_per_token"),
-					     .huge_page_share = real_of(o, "huge_page_share") };
+					     .huge_page_share = real_of(o, "huge_page_share"),
+					     .padding_share = real_of(o, "padding_share"),
+					     .truncated_share = real_of(o, "truncated_share") };
 	return e;
 }
 

@@ -112,6 +112,7 @@ struct fo_record_end {
 	int64_t steps;                             /* of this process; 0 not told */
 	struct fo_profile profile;                 /* of those that were neither metered nor the first; steps 0: not told */
 	double planned_bytes, measured_bytes, joules_per_token, huge_page_share;
+	double padding_share, truncated_share;     /* of the tokens processed; of those and what was cut off documents */
 };
 
 /* ---- the files ---- */

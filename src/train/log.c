@@ -179,6 +179,8 @@ fo_status fo_session_log_end_of_run(struct fo_session *s, const struct fo_train_
 	fo_json_int(&j, "measured_bytes", r->measured_bytes);
 	fo_json_real(&j, "joules_per_token", r->joules_per_token);
 	fo_json_real(&j, "huge_page_share", r->huge_share);
+	fo_json_real(&j, "padding_share", r->waste);
+	fo_json_real(&j, "truncated_share", r->truncated);
 	return fo_session_log_end(s, &j);
 }
 
