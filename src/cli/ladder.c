@@ -11,6 +11,7 @@ static const struct fo_opt extra[] = {
 	FO_OPT_INT(struct fo_cli_ladder, rounds, "ladder.rounds", "N", "5", FO_LADDER_MIN_ROUNDS, FO_LADDER_MAX_ROUNDS, "rounds",
 		   "in each of which every rung trains its share of the steps"),
 	FO_OPT_BOOL(struct fo_cli_ladder, show, "cli.show", "false", "print the ladder in DIR as it is; run nothing"),
+	FO_OPT_BOOL(struct fo_cli_ladder, brief, "cli.brief", "false", "print only the first table: MFU, useful tokens/s, gains"),
 	FO_OPT_BOOL(struct fo_cli_ladder, json, "cli.json", "false", "print ladder.json, progress on standard error"),
 	FO_OPT_END
 };
@@ -77,12 +78,12 @@ static void print_rest(const struct fo_ladder *l, struct fo_arena *a, FILE *f)
 {
 	struct fo_table t;
 	fo_table_init(&t, "lrrrrrrl");
-	fo_table_row(&t, "rung", "predicted", "step ms", "planned", "measured", "padding", "held-out", "losses");
+	fo_table_row(&t, "rung", "predicted", "step ms", "memory", "pad %", "cut %", "held-out", "losses");
 	for (int i = 0; i < l->rungs; i++) {
 		const struct fo_ladder_rung *g = &l->rung[i];
 		fo_table_row(&t, g->name, factor(a, g->predicted_gain),
-			     isfinite(g->step_s.median) ? fo_arena_printf(a, "%.1f", 1e3 * g->step_s.median) : "-", bytes(a, g->planned_bytes),
-			     bytes(a, g->measured_bytes), isfinite(g->padding) ? fo_arena_printf(a, "%.0f %%", 100 * g->padding) : "-",
+			     isfinite(g->step_s.median) ? fo_arena_printf(a, "%.1f", 1e3 * g->step_s.median) : "-", bytes(a, g->measured_bytes),
+			     percent(a, g->padding), percent(a, g->truncated),
 			     isfinite(g->val_loss) ? fo_arena_printf(a, "%.3f", g->val_loss) : "-", losses(a, g));
 	}
 	fo_table_print(&t, f, "", true);
@@ -200,13 +201,14 @@ static void print_notes(const struct fo_ladder *l, FILE *f)
 	fputc('\n', f);
 	fo_cli_put(f, "MFU        ", lead, "rule mfu; median and quartiles of all timed steps, unfiltered; quiet: of the step composed from undisturbed spans");
 	print_peaks(l, f);
-	fo_cli_put(f, "tok/s      ", lead, "useful ones: padding does not count");
+	fo_cli_put(f, "tok/s      ", lead, "useful ones: padding does not count; pad, cut: shares of the tokens processed that are padding, of the text that was cut off documents "
+		   "longer than a row");
 	print_gain_note(l, f);
 	print_prediction_note(l, f);
 	fo_cli_put(f, "losses     ", lead, "largest distance from the reference's over tenths of the run; compare new data by held-out loss");
 }
 
-void fo_cli_ladder_print(const struct fo_ladder *l, FILE *f)
+void fo_cli_ladder_print(const struct fo_ladder *l, bool brief, FILE *f)
 {
 	struct fo_arena a = { 0 };
 	char params[32], cpu[200];
@@ -222,10 +224,12 @@ void fo_cli_ladder_print(const struct fo_ladder *l, FILE *f)
 	fputc('\n', f);
 	print_time(l, &a, f);
 	fputc('\n', f);
-	print_rest(l, &a, f);
-	print_parts(l, &a, f);
-	print_rungs(l, f);
-	print_notes(l, f);
+	if (!brief) {
+		print_rest(l, &a, f);
+		print_parts(l, &a, f);
+		print_rungs(l, f);
+		print_notes(l, f);
+	}
 	fo_arena_fini(&a);
 }
 
@@ -263,23 +267,23 @@ static fo_status conclude(const struct fo_ladder *l)
 	return FO_OK;
 }
 
-fo_status fo_cli_ladder_report(const char *dir, bool json, bool keeps)
+fo_status fo_cli_ladder_report(const char *dir, const struct fo_cli_ladder *in, bool keeps)
 {
 	struct fo_ladder l;
 	char shown[600];
 	FO_TRY(fo_ladder_read(&l, dir));
-	if (json) {
+	if (in->json) {
 		struct fo_str s = { 0 };
 		fo_ladder_json(&l, &s);
 		fputs(s.data, stdout);
 		fo_str_fini(&s);
 	} else {
-		fo_cli_ladder_print(&l, stdout);
+		fo_cli_ladder_print(&l, in->brief, stdout);
 	}
 	/* Hours of turns were printed before anything could fail. */
 	fflush(stdout);
 	fo_status st = fo_cli_ladder_write(&l);
-	if (st == FO_OK && !json)
+	if (st == FO_OK && !in->json)
 		printf("pictures   %s/ladder.html\n", fo_str_visible(shown, sizeof shown, dir));
 	if (st != FO_OK && !keeps) {
 		fprintf(stderr, "warning: %s\n", fo_str_visible(shown, sizeof shown, fo_err_text()));
@@ -306,7 +310,7 @@ static fo_status show(int argc, char **argv)
 			st = fo_hint(fo_fail(FO_EARG, "'--%s' says nothing to --show, which runs nothing", rows[i].key),
 				     "flatout ladder DIR --show prints the ladder in DIR as it was measured");
 	if (st == FO_OK)
-		st = fo_cli_ladder_report(argc > 1 ? argv[1] : in.run.dir, in.json, false);
+		st = fo_cli_ladder_report(argc > 1 ? argv[1] : in.run.dir, &in, false);
 	fo_opt_fini(&s);
 	return st;
 }
@@ -390,7 +394,7 @@ static fo_status run(int argc, char **argv)
 const struct fo_command fo_cmd_ladder = {
 	.name = "ladder",
 	.group = "improve",
-	.usage = "flatout ladder run.yaml [--steps=N] [--rounds=N] [--rungs=FILE] [--run.dir=DIR] [--KEY=VALUE ...] [--json]",
+	.usage = "flatout ladder run.yaml [--steps=N] [--rounds=N] [--rungs=FILE] [--run.dir=DIR] [--KEY=VALUE ...] [--brief] [--json]\nflatout ladder DIR --show [--brief] [--json]",
 	.summary = "one change at a time: what each gains, with an interval",
 	.text = "Trains the run without optimisations and then with one more after the other, 500 steps each, in at least five rounds in which every "
 		"rung trains its share, so that a machine that drifts does so for all alike. Shows MFU with its spread, useful tokens/s, the gain of each "

@@ -32,6 +32,7 @@ static void time_json(struct fo_json *j, const struct fo_ladder *l, const struct
 	fo_json_text(j, "peak_source", g->peak_source);
 	fo_json_real(j, "useful_tokens_per_step", g->step_tokens);
 	fo_json_real(j, "padding", g->padding);
+	fo_json_real(j, "truncated", g->truncated);
 	reals_json(j, "round_step_seconds", g->round_step_s, l->rounds);
 	reals_json(j, "round_tokens_per_second", g->round_tokens_s, l->rounds);
 	fo_json_object(j, "quiet");

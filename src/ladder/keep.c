@@ -126,6 +126,17 @@ static fo_status compare(const struct fo_ladder_plan *p, const char *old, size_t
 	return st;
 }
 
+/* Whether any rung of the plan in `old` has begun. */
+static bool has_begun(const char *dir, const char *old, size_t len, const char *path)
+{
+	struct fo_ladder l = { .dir = dir };
+	bool begun = fo_ladder_plan_parse(&l, old, len, path) != FO_OK;
+	for (int i = 0; i < l.rungs && !begun; i++)
+		begun = fo_fs_exists(l.rung[i].dir);
+	fo_ladder_fini(&l);
+	return begun;
+}
+
 fo_status fo_ladder_plan_keep(const struct fo_ladder_plan *p)
 {
 	struct fo_arena a = { 0 };
@@ -134,15 +145,13 @@ fo_status fo_ladder_plan_keep(const struct fo_ladder_plan *p)
 	size_t len;
 	fo_status st;
 	fo_ladder_plan_json(p, &text);
-	if (fo_fs_exists(path)) {
-		st = fo_fs_read(&a, path, (size_t)8 << 20, &old, &len);
-		if (st == FO_OK)
-			st = compare(p, old, len, path, &text);
-	} else {
-		st = fo_fs_mkdirs(p->dir);
-		if (st == FO_OK)
-			st = fo_fs_write_atomic(path, text.data, text.len);
-	}
+	bool keep = fo_fs_exists(path);
+	st = keep ? fo_fs_read_regular(&a, path, (size_t)8 << 20, &old, &len) : fo_fs_mkdirs(p->dir);
+	/* What a start that failed before its first turn left binds nobody. */
+	if (st == FO_OK && keep && (keep = has_begun(p->dir, old, len, path)))
+		st = compare(p, old, len, path, &text);
+	if (st == FO_OK && !keep)
+		st = fo_fs_write_atomic(path, text.data, text.len);
 	fo_str_fini(&text);
 	fo_arena_fini(&a);
 	return st;

@@ -74,6 +74,7 @@ struct fo_ladder_rung {
 	double step_tokens;      /* mean useful tokens of a timed step */
 	struct fo_ladder_spread mfu[FO_LADDER_RULES]; /* fractions of the peak */
 	double padding;          /* share of processed tokens that carry no loss */
+	double truncated;        /* share of the text read that was cut off documents longer than a row */
 
 	/* Beside it: the step time composed from quiet spans (timeline/metered.h). */
 	double quiet_s, quiet_share, enough_share, quiet_spans_share;

@@ -88,11 +88,14 @@ static void fill_rounds(const struct fo_ladder *l, struct fo_ladder_rung *g, con
 	}
 }
 
-static void fill_memory(struct fo_ladder_rung *g, const struct fo_record *r)
+/* What the log says of a process as it ends. */
+static void fill_ends(struct fo_ladder_rung *g, const struct fo_record *r)
 {
 	for (int64_t i = 0; i < r->ends; i++) {
 		g->planned_bytes = fmax((double)g->planned_bytes, r->end[i].planned_bytes);
 		g->measured_bytes = fmax((double)g->measured_bytes, r->end[i].measured_bytes);
+		if (isfinite(r->end[i].truncated_share))
+			g->truncated = fmax(isfinite(g->truncated) ? g->truncated : 0, r->end[i].truncated_share);
 	}
 }
 
@@ -126,7 +129,7 @@ static void fill_rung(const struct fo_ladder *l, struct fo_ladder_rung *g, struc
 	g->step_s = fo_ladder_spread(scratch, v->n);
 	memcpy(scratch, v->tokens_s, v->n * sizeof *scratch);
 	g->tokens_s = fo_ladder_spread(scratch, v->n);
-	fill_memory(g, r);
+	fill_ends(g, r);
 	fill_parts(g, r);
 	for (int64_t i = 0; i < r->evals; i++)
 		if (r->eval[i].step == l->steps)
@@ -252,7 +255,7 @@ static void blank(struct fo_ladder *l, struct fo_ladder_rung *g)
 		g->part_s[k] = NAN;
 	for (int k = 0; k < FO_SURE_COUNT; k++)
 		g->sure[k] = NAN;
-	g->step_tokens = g->padding = g->quiet_s = g->quiet_share = g->enough_share = g->quiet_spans_share = NAN;
+	g->step_tokens = g->padding = g->truncated = g->quiet_s = g->quiet_share = g->enough_share = g->quiet_spans_share = NAN;
 	g->gain = g->gain_low = g->gain_high = g->gain_level = g->predicted_step_s = g->predicted_gain = NAN;
 	g->val_loss = g->deviation = g->tolerance = g->peak_flop_s = NAN;
 	g->peak_dtype = g->peak_source = "";

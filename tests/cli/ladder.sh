@@ -54,6 +54,9 @@ same merged alone.txt
 run 0 ladder one --show
 sed -n '/^ladder /,$p' one.txt >then
 same out then
+run 0 ladder one --show --brief
+says "^baseline " "^pictures "
+[ "$(grep -c '^baseline ' out)" = 1 ] || wrong "--brief prints more than the first table"
 run 0 ladder one --show --json
 valid out
 # The turn of a ladder that was killed just now holds the lock a moment longer: that is waited for, a ladder that runs is not.
@@ -79,6 +82,8 @@ run 3 ladder $base --run.dir=one
 says "15 of 15 turns done" "ladder.json"
 rmdir one/ladder.json
 mkdir -p locked/lock
+# A training run's folder is no place for a ladder.
+refused 2 "'alone' is the directory of a training run" ladder $base --run.dir=alone
 refused 3 "locked/lock" ladder $base --run.dir=locked
 
 # Killed at any moment and gone on with: the same losses.

@@ -360,6 +360,7 @@ static fo_status plan_ladder(const struct demo *in, const struct fo_run *r, cons
 	*argv++ = fo_arena_printf(a, "--rungs=%s", rungs);
 	*argv++ = fo_arena_printf(a, "--run.dir=%s/ladder", r->dir);
 	*argv++ = fo_arena_printf(a, "--data.path=%s/data", r->dir); /* shards are there */
+	*argv++ = "--brief"; /* the run's own figures shall stay on the screen */
 	*argv++ = fo_arena_printf(a, "--train.steps=%lld", (long long)(steps < 20 ? 20 : steps > 500 ? 500 : steps));
 	*argv = NULL;
 	return FO_OK;

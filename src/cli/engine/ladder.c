@@ -96,10 +96,12 @@ static void turn_begins(void *ctx, const struct fo_ladder_turn *t)
 static fo_status lock_folder(const char *dir, int *lock)
 {
 	struct fo_arena a = { 0 };
-	FO_TRY(fo_fs_mkdirs(dir));
 	const char *path = fo_arena_printf(&a, "%s/lock", dir);
-	*lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-	fo_status st = *lock < 0 ? fo_fs_refuse("open", path, errno) : FO_OK;
+	fo_status st = fo_fs_exists(fo_arena_printf(&a, "%s/run.json", dir))
+			       ? fo_hint(fo_fail(FO_EARG, "'%s' is the directory of a training run", dir), "a ladder has a folder of its own: choose another --run.dir")
+			       : fo_fs_mkdirs(dir);
+	if (st == FO_OK && (*lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666)) < 0)
+		st = fo_fs_refuse("open", path, errno);
 	fo_arena_fini(&a);
 	FO_TRY(st);
 	/* The turn of a ladder that was killed this moment holds it until the kernel has ended it, too. */
@@ -132,7 +134,7 @@ fo_status fo_cli_ladder_run(const struct fo_cli_ladder *in, struct fo_ladder_pla
 	if (st == FO_OK || st == FO_EINTERRUPT) {
 		struct fo_err why;
 		fo_err_save(&why, st);
-		fo_status shown = fo_cli_ladder_report(p->dir, in->json, true);
+		fo_status shown = fo_cli_ladder_report(p->dir, in, true);
 		st = st == FO_OK ? shown : fo_err_raise(&why);
 	}
 	if (lock >= 0)
