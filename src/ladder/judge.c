@@ -58,18 +58,6 @@ void fo_ladder_judge(struct fo_ladder *l)
 	}
 }
 
-int fo_ladder_best(const struct fo_ladder *l)
-{
-	int best = -1;
-	for (int i = 0; i < l->rungs; i++) {
-		const struct fo_ladder_rung *g = &l->rung[i];
-		if (!g->numerics_only && !g->reason && g->rounds_done == l->rounds && g->check != FO_LADDER_LEFT && isfinite(g->tokens_s.median) &&
-		    (best < 0 || g->tokens_s.median > l->rung[best].tokens_s.median))
-			best = i;
-	}
-	return best;
-}
-
 int fo_ladder_bottom(const struct fo_ladder *l)
 {
 	for (int i = 0; i < l->rungs; i++)

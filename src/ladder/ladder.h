@@ -166,8 +166,6 @@ FO_CHECKED fo_status fo_ladder_plan_keep(const struct fo_ladder_plan *p);
 FO_CHECKED fo_status fo_ladder_read(struct fo_ladder *l, const char *dir);
 void fo_ladder_fini(struct fo_ladder *l);
 
-/* The rung of the most useful tokens/s of those whose time says something, that did all rounds and kept their losses; -1: none. */
-int fo_ladder_best(const struct fo_ladder *l);
 /* The first rung that starts from nothing and says something about time; -1: none. */
 int fo_ladder_bottom(const struct fo_ladder *l);
 /* The top of the chain of rungs that build on each other from the baseline: what all the changes make together. Several rungs that

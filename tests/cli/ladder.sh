@@ -55,8 +55,8 @@ run 0 ladder one --show
 sed -n '/^ladder /,$p' one.txt >then
 same out then
 run 0 ladder one --show --brief
-says "^baseline " "^pictures "
-[ "$(grep -c '^baseline ' out)" = 1 ] || wrong "--brief prints more than the first table"
+says "^plain " "^pictures "
+[ "$(grep -c '^plain ' out)" = 1 ] || wrong "--brief prints more than the first table"
 run 0 ladder one --show --json
 valid out
 # The turn of a ladder that was killed just now holds the lock a moment longer: that is waited for, a ladder that runs is not.

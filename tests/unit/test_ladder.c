@@ -373,27 +373,6 @@ static const struct fo_ladder_rung *rung(const struct fo_ladder *l, const char *
 	return NULL;
 }
 
-/* What is fastest is so of those that were measured to the end and compute what they should. */
-static void test_best(const struct fo_ladder *l)
-{
-	assert_true(rung(l, "broken")->tokens_s.median > 0 && rung(l, "late")->tokens_s.median > 0);
-	assert_string_equal(l->rung[fo_ladder_best(l)].name, "fast");
-	struct fo_ladder_rung *fast = (struct fo_ladder_rung *)rung(l, "fast");
-	const struct fo_ladder_rung kept = *fast;
-	static const struct {
-		const char *reason;
-		int rounds;
-		enum fo_ladder_check check;
-	} row[] = { { "killed", 5, FO_LADDER_HELD }, { NULL, 4, FO_LADDER_HELD }, { NULL, 5, FO_LADDER_LEFT } };
-	for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
-		fast->reason = row[i].reason;
-		fast->rounds_done = row[i].rounds;
-		fast->check = row[i].check;
-		assert_true(strcmp(l->rung[fo_ladder_best(l)].name, "fast"));
-		*fast = kept;
-	}
-}
-
 /* Steps of 20 and of 80 useful tokens by turns hold 50 on average, whatever the median of their rates says. */
 static void test_predicted(struct fo_ladder *l)
 {
@@ -415,6 +394,10 @@ static void test_result(void **state)
 	struct planned p;
 	struct fo_ladder l;
 	char path[128];
+	begin(&p, 40);
+	must(parse(&p, mine));
+	must(fo_ladder_plan_keep(&p.plan)); /* of which nothing is done: it binds nobody */
+	end(&p);
 	begin(&p, 20);
 	must(parse(&p, mine));
 	must(fo_ladder_plan_keep(&p.plan));
@@ -469,7 +452,6 @@ static void test_result(void **state)
 	/* Steps that are done and have no loss are no gap. */
 	assert_int_equal(rung(&l, "lost")->check, FO_LADDER_LEFT);
 	assert_true(isinf(rung(&l, "lost")->deviation));
-	test_best(&l);
 	test_predicted(&l);
 	struct fo_str s = { 0 };
 	fo_ladder_json(&l, &s);
