@@ -205,7 +205,7 @@ static void print_notes(const struct fo_ladder *l, FILE *f)
 		   "longer than a row");
 	print_gain_note(l, f);
 	print_prediction_note(l, f);
-	fo_cli_put(f, "losses     ", lead, "largest distance from the reference's over tenths of the run; compare new data by held-out loss");
+	fo_cli_put(f, "losses     ", lead, "distance from the reference's, median of tenths of the run or of its last three; compare new data by held-out loss");
 }
 
 void fo_cli_ladder_print(const struct fo_ladder *l, bool brief, FILE *f)

@@ -311,7 +311,7 @@ static void draw_overlay(const struct fo_ladder *l, struct fo_arena *a, struct f
 						    .n = n });
 }
 
-/* What fo_ladder_deviation takes the largest of: the relative difference of mean losses, by equal stretches of the steps. */
+/* What fo_ladder_deviation takes the median of: the relative difference of mean losses, by equal stretches of the steps. */
 static struct fo_draw_series apart(const struct fo_ladder *l, struct fo_arena *a, int i)
 {
 	const double *v = l->rung[i].loss, *ref = l->rung[l->rung[i].reference].loss;

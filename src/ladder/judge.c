@@ -37,7 +37,7 @@ static void judge_losses(struct fo_ladder *l, int i)
 	const struct fo_ladder_rung *reference = &l->rung[g->reference];
 	if (g->reference == i)
 		return;
-	g->deviation = fo_ladder_deviation(g->loss, reference->loss, l->steps, FO_LADDER_WINDOWS);
+	g->deviation = fo_ladder_deviation(g->loss, reference->loss, l->steps);
 	g->tolerance = tolerance_of(g, reference);
 	if (!isnan(g->deviation))
 		g->check = g->deviation <= g->tolerance ? FO_LADDER_HELD : FO_LADDER_LEFT;

@@ -193,11 +193,12 @@ struct fo_ladder_interval fo_ladder_interval(const double *ratio, int n, double 
 struct fo_ladder_interval fo_ladder_over(const struct fo_ladder *l, int to, int from, int *n);
 /* Median and quartiles; v is sorted. NaN without values. */
 struct fo_ladder_spread fo_ladder_spread(double *v, size_t n);
-/* How far losses are from a reference's: the largest |mean(a) - mean(b)| / mean(b) over `windows` equal stretches of the steps
- * that both have (fewer where there are fewer steps; NaN: a step that is not done). NaN without common steps; INFINITY where a loss of
- * either is infinite. */
-double fo_ladder_deviation(const double *a, const double *b, int64_t n, int windows);
-enum { FO_LADDER_WINDOWS = 10 };
+/* How far losses are from a reference's: |mean(a) - mean(b)| / mean(b) of FO_LADDER_WINDOWS equal stretches of the steps that both
+ * have (fewer where there are fewer steps; NaN: a step that is not done); the median of all stretches, or of the last
+ * FO_LADDER_LATE where that is more. NaN without common steps; INFINITY where a loss of either is infinite. docs/metrics.md tells why
+ * not the largest. */
+double fo_ladder_deviation(const double *a, const double *b, int64_t n);
+enum { FO_LADDER_WINDOWS = 10, FO_LADDER_LATE = 3 };
 /* What the deviation may be, by the precision of both runs and for emulated fp8: docs/metrics.md tells how these were measured. */
 #define FO_LADDER_TOLERANCE_F32 0.001
 #define FO_LADDER_TOLERANCE_BF16 0.01

@@ -70,29 +70,38 @@ struct fo_ladder_spread fo_ladder_spread(double *v, size_t n)
 	return s;
 }
 
-double fo_ladder_deviation(const double *a, const double *b, int64_t n, int windows)
+/* Relative differences of the mean losses of `w` equal stretches of the common steps; false where one is infinite. */
+static bool stretches(const double *a, const double *b, int64_t n, int64_t common, int w, double *d)
 {
-	int64_t common = 0, seen = 0;
+	double sum_a = 0, sum_b = 0;
+	int64_t seen = 0;
+	for (int64_t i = 0, k = 0; i < n && k < w; i++) {
+		if (isnan(a[i]) || isnan(b[i]))
+			continue;
+		sum_a += a[i], sum_b += b[i];
+		if (++seen < common * (k + 1) / w)
+			continue;
+		d[k] = fabs(sum_a - sum_b) / fabs(sum_b);
+		if (!isfinite(d[k++]))
+			return false;
+		sum_a = sum_b = 0;
+	}
+	return true;
+}
+
+double fo_ladder_deviation(const double *a, const double *b, int64_t n)
+{
+	double d[FO_LADDER_WINDOWS];
+	int64_t common = 0;
 	for (int64_t i = 0; i < n; i++)
 		common += !isnan(a[i]) && !isnan(b[i]);
 	if (!common)
 		return NAN;
-	double worst = 0, sum_a = 0, sum_b = 0;
-	int64_t w = common < windows ? common : windows, window = 0;
-	for (int64_t i = 0; i < n; i++) {
-		if (isnan(a[i]) || isnan(b[i]))
-			continue;
-		sum_a += a[i], sum_b += b[i];
-		if (++seen < common * (window + 1) / w)
-			continue;
-		double d = fabs(sum_a - sum_b) / fabs(sum_b);
-		if (!isfinite(d))
-			return INFINITY;
-		worst = d > worst ? d : worst;
-		sum_a = sum_b = 0;
-		window++;
-	}
-	return worst;
+	int w = common < FO_LADDER_WINDOWS ? (int)common : FO_LADDER_WINDOWS, late = w < FO_LADDER_LATE ? w : FO_LADDER_LATE;
+	if (!stretches(a, b, n, common, w, d))
+		return INFINITY;
+	double end = fo_stats_quantile(d + w - late, (size_t)late, 0.5); /* sorts these alone */
+	return fmax(end, fo_stats_quantile(d, (size_t)w, 0.5));
 }
 
 void fo_ladder_order(uint64_t seed, int round, int rungs, int *order)
