@@ -382,6 +382,8 @@ static void draw_losses(const struct fo_ladder *l, struct fo_arena *a, struct fo
 	for (int first = 0; first < n; first += FO_DRAW_STYLES)
 		draw_apart(l, a, out, rung + first, (size_t)(n - first < FO_DRAW_STYLES ? n - first : FO_DRAW_STYLES),
 			   n > FO_DRAW_STYLES);
+	fo_draw_remark(out, "A rung is held or not by its deviation: the median of these stretches, or of the last three where that is larger. A "
+			    "single unstable stretch magnifies rounding and decides nothing.");
 	fo_draw_table_begin(&t, out, "deviation: how far the losses are from those of the reference, relative",
 			    "lllrrr", head);
 	for (int i = 0; i < l->rungs; i++) {

@@ -1,7 +1,5 @@
 /* ladder.json. */
-#include "ladder/ladder.h"
-
-#include "base/json.h"
+#include "ladder/plan_int.h"
 
 static void spread_json(struct fo_json *j, const char *key, const struct fo_ladder_spread *s)
 {
@@ -78,12 +76,8 @@ static void losses_json(struct fo_json *j, const struct fo_ladder *l, const stru
 	fo_json_close(j);
 }
 
-static void rung_json(struct fo_json *j, const struct fo_ladder *l, const struct fo_ladder_rung *g)
+void fo_ladder_changes_json(struct fo_json *j, const struct fo_ladder_rung *g)
 {
-	fo_json_object(j, NULL);
-	fo_json_text(j, "name", g->name);
-	fo_json_text(j, "what", g->what);
-	fo_json_text(j, "from", g->from < 0 ? NULL : l->rung[g->from].name);
 	fo_json_array(j, "change");
 	for (int k = 0; k < g->changes; k++) {
 		fo_json_object(j, NULL);
@@ -93,6 +87,15 @@ static void rung_json(struct fo_json *j, const struct fo_ladder *l, const struct
 		fo_json_close(j);
 	}
 	fo_json_close(j);
+}
+
+static void rung_json(struct fo_json *j, const struct fo_ladder *l, const struct fo_ladder_rung *g)
+{
+	fo_json_object(j, NULL);
+	fo_json_text(j, "name", g->name);
+	fo_json_text(j, "what", g->what);
+	fo_json_text(j, "from", g->from < 0 ? NULL : l->rung[g->from].name);
+	fo_ladder_changes_json(j, g);
 	fo_json_text(j, "options", g->options);
 	fo_json_text(j, "dir", g->dir);
 	fo_json_bool(j, "numerics_only", g->numerics_only);

@@ -20,15 +20,7 @@ static void rung_json(const struct fo_ladder_plan *p, int i, struct fo_json *j)
 	fo_json_int(j, "reference", g->reference);
 	fo_json_bool(j, "numerics_only", g->numerics_only);
 	fo_json_text(j, "options", g->options);
-	fo_json_array(j, "change");
-	for (int k = 0; k < g->changes; k++) {
-		fo_json_object(j, NULL);
-		fo_json_text(j, "key", g->change[k].key);
-		fo_json_text(j, "value", g->change[k].value);
-		fo_json_text(j, "was", g->change[k].was);
-		fo_json_close(j);
-	}
-	fo_json_close(j);
+	fo_ladder_changes_json(j, g);
 	fo_json_close(j);
 }
 

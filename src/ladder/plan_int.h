@@ -2,6 +2,7 @@
 #ifndef FO_LADDER_PLAN_INT_H
 #define FO_LADDER_PLAN_INT_H
 
+#include "base/json.h"
 #include "ladder/ladder.h"
 
 #define FO_LADDER_PLAN_FILE "plan.json"
@@ -15,6 +16,8 @@ const char *fo_ladder_value(const struct fo_ladder_plan *p, int rung, const char
 void fo_ladder_plan_derive(struct fo_ladder_plan *p, int i);
 /* Every rung as a run, and steps against rounds; reports what `problems` holds so far, too. */
 FO_CHECKED fo_status fo_ladder_plan_check(const struct fo_ladder_plan *p, struct fo_opt_set *problems);
+/* "change": what a rung changes, as an array of key, value and was. */
+void fo_ladder_changes_json(struct fo_json *j, const struct fo_ladder_rung *g);
 /* plan.json as text. */
 void fo_ladder_plan_json(const struct fo_ladder_plan *p, struct fo_str *out);
 /* Fills the plan's part of l: rungs with names, changes, options, reference. FO_EFORMAT. */
