@@ -34,6 +34,17 @@ double fo_stats_quantile(double *v, size_t n, double q)
 	return i + 1 < n ? v[i] + (at - (double)i) * (v[i + 1] - v[i]) : v[n - 1];
 }
 
+struct fo_spread fo_stats_spread(double *v, size_t n)
+{
+	struct fo_spread s = { NAN, NAN, NAN, (int64_t)n };
+	if (!n)
+		return s;
+	s.median = fo_stats_quantile(v, n, 0.5);
+	s.low = fo_stats_quantile(v, n, 0.25);
+	s.high = fo_stats_quantile(v, n, 0.75);
+	return s;
+}
+
 double fo_stats_median(const double *v, size_t n)
 {
 	if (!n)

@@ -116,12 +116,12 @@ void fo_opt_problem(struct fo_opt_set *s, const char *fmt, ...)
 {
 	if (s->problem_count++ >= FO_OPT_PROBLEMS_MAX)
 		return;
+	if (s->problems.len)
+		fo_str_puts(&s->problems, "\n");
 	va_list ap;
 	va_start(ap, fmt);
-	char line[1024];
-	vsnprintf(line, sizeof line, fmt, ap);
+	fo_str_vprintf(&s->problems, fmt, ap);
 	va_end(ap);
-	fo_str_printf(&s->problems, "%s%s", s->problems.len ? "\n" : "", line);
 }
 
 void fo_opt_assign(struct fo_opt_set *s, int i, const char *text, size_t len, enum fo_opt_origin from,

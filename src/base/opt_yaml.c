@@ -253,9 +253,8 @@ fo_status fo_opt_read_yaml_text(struct fo_opt_set *s, const char *text, size_t l
 	if (len > FO_OPT_FILE_BYTES_MAX)
 		return fo_fail(FO_EFORMAT, "'%s' has %zu bytes: a run file has at most %zu", where, len,
 			       FO_OPT_FILE_BYTES_MAX);
-	char shown[FO_OPT_SHOWN];
-	size_t rows = (size_t)fo_opt_count(s->rows) + 1;
-	struct reader r = { .s = s, .where = fo_arena_strdup(&s->arena, fo_opt_shown(shown, where, strlen(where))) };
+	size_t rows = (size_t)fo_opt_count(s->rows) + 1, name = 4 * strlen(where) + 1; /* \xNN for each byte */
+	struct reader r = { .s = s, .where = fo_str_visible(fo_arena_alloc(&s->arena, name), name, where) };
 	r.row_line = fo_arena_alloc(&s->arena, rows * sizeof *r.row_line);
 	r.section_line = fo_arena_alloc(&s->arena, rows * sizeof *r.section_line);
 	if (len >= 3 && !memcmp(text, "\xef\xbb\xbf", 3)) { /* byte order mark of some editors */

@@ -30,19 +30,25 @@ void fo_str_append(struct fo_str *s, const void *bytes, size_t n)
 
 void fo_str_puts(struct fo_str *s, const char *text) { fo_str_append(s, text, strlen(text)); }
 
-void fo_str_printf(struct fo_str *s, const char *fmt, ...)
+void fo_str_vprintf(struct fo_str *s, const char *fmt, va_list ap)
 {
-	va_list ap, ap2;
-	va_start(ap, fmt);
-	va_copy(ap2, ap);
+	va_list again;
+	va_copy(again, ap);
 	int n = vsnprintf(NULL, 0, fmt, ap);
-	va_end(ap);
 	if (n > 0) {
 		room(s, (size_t)n);
-		vsnprintf(s->data + s->len, (size_t)n + 1, fmt, ap2);
+		vsnprintf(s->data + s->len, (size_t)n + 1, fmt, again);
 		s->len += (size_t)n;
 	}
-	va_end(ap2);
+	va_end(again);
+}
+
+void fo_str_printf(struct fo_str *s, const char *fmt, ...)
+{
+	va_list ap;
+	va_start(ap, fmt);
+	fo_str_vprintf(s, fmt, ap);
+	va_end(ap);
 }
 
 void fo_str_fini(struct fo_str *s)

@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -13,6 +14,7 @@ struct fo_str { char *data; size_t len, cap; };
 void fo_str_append(struct fo_str *s, const void *bytes, size_t n);
 void fo_str_puts(struct fo_str *s, const char *text);
 void fo_str_printf(struct fo_str *s, const char *fmt, ...) FO_PRINTF(2, 3);
+void fo_str_vprintf(struct fo_str *s, const char *fmt, va_list ap) FO_PRINTF(2, 0);
 void fo_str_fini(struct fo_str *s);
 
 /* Edit distance for "nearest name" suggestions (case-insensitive, transpositions count once). */

@@ -56,7 +56,7 @@ static void print_time(const struct fo_ladder *l, struct fo_arena *a, FILE *f)
 	fo_table_row(&t, "rung", "MFU %", "quartiles", "quiet", "tok/s", "gain", "interval", "verdict");
 	for (int i = 0; i < l->rungs; i++) {
 		const struct fo_ladder_rung *g = &l->rung[i];
-		const struct fo_ladder_spread *m = &g->mfu[FO_LADDER_MFU];
+		const struct fo_spread *m = &g->mfu[FO_LADDER_MFU];
 		fo_table_row(&t, g->name, percent(a, m->median), range(a, "%.1f", 100 * m->low, 100 * m->high),
 			     percent(a, g->quiet_mfu[FO_LADDER_MFU]), rate(a, g->tokens_s.median), factor(a, g->gain),
 			     range(a, "%.2f", g->gain_low, g->gain_high), verdict(g));

@@ -18,7 +18,7 @@ static bool stands(const struct fo_ladder_rung *r)
 	       r->verdict != FO_LADDER_UNMEASURED;
 }
 
-static char *spread_text(char *buf, size_t size, const struct fo_ladder_spread *s)
+static char *spread_text(char *buf, size_t size, const struct fo_spread *s)
 {
 	if (!isfinite(s->median))
 		snprintf(buf, size, "-");
@@ -107,7 +107,7 @@ static void draw_mfu(const struct fo_ladder *l, struct fo_arena *a, struct fo_st
 	bool quiet = false;
 	for (int i = 0; i < l->rungs; i++) {
 		const struct fo_ladder_rung *r = &l->rung[i];
-		const struct fo_ladder_spread *s = &r->mfu[FO_LADDER_MFU];
+		const struct fo_spread *s = &r->mfu[FO_LADDER_MFU];
 		char text[80];
 		quiet = quiet || isfinite(r->quiet_mfu[FO_LADDER_MFU]);
 		row[i] = (struct fo_draw_bar_row){

@@ -1,7 +1,7 @@
 /* ladder.json. */
 #include "ladder/plan_int.h"
 
-static void spread_json(struct fo_json *j, const char *key, const struct fo_ladder_spread *s)
+static void spread_json(struct fo_json *j, const char *key, const struct fo_spread *s)
 {
 	fo_json_object(j, key);
 	fo_json_real(j, "median", s->median);

@@ -8,6 +8,7 @@
 #ifndef FO_LADDER_LADDER_H
 #define FO_LADDER_LADDER_H
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -40,10 +41,6 @@ enum fo_ladder_check {
 };
 extern const char *const fo_ladder_check_name[FO_LADDER_CHECK_COUNT];
 
-/* Over the timed steps of all rounds, unfiltered. */
-struct fo_ladder_spread {
-	double median, low, high; /* low, high: quartiles */
-};
 enum fo_ladder_rule { FO_LADDER_MFU, FO_LADDER_MFU_CAUSAL, FO_LADDER_MFU_DOCUMENT, FO_LADDER_MFU_6N, FO_LADDER_HFU, FO_LADDER_RULES };
 extern const char *const fo_ladder_rule_name[FO_LADDER_RULES];
 
@@ -70,9 +67,9 @@ struct fo_ladder_rung {
 	int64_t timed_steps;
 	double *round_step_s;    /* per round: median step time; NaN: not done */
 	double *round_tokens_s;  /* per round: mean useful tokens of a step over that time */
-	struct fo_ladder_spread step_s, tokens_s; /* useful tokens */
+	struct fo_spread step_s, tokens_s; /* over the timed steps of all rounds, unfiltered; useful tokens */
 	double step_tokens;      /* mean useful tokens of a timed step */
-	struct fo_ladder_spread mfu[FO_LADDER_RULES]; /* fractions of the peak */
+	struct fo_spread mfu[FO_LADDER_RULES]; /* fractions of the peak */
 	double padding;          /* share of processed tokens that carry no loss */
 	double truncated;        /* share of the text read that was cut off documents longer than a row */
 
@@ -191,8 +188,6 @@ struct fo_ladder_interval fo_ladder_interval(const double *ratio, int n, double 
 #define FO_LADDER_LEVEL 0.95
 /* Useful tokens/s of rung `to` over those of `from`, by the rounds that both have done; *n (may be NULL): how many. */
 struct fo_ladder_interval fo_ladder_over(const struct fo_ladder *l, int to, int from, int *n);
-/* Median and quartiles; v is sorted. NaN without values. */
-struct fo_ladder_spread fo_ladder_spread(double *v, size_t n);
 /* How far losses are from a reference's: |mean(a) - mean(b)| / mean(b) of FO_LADDER_WINDOWS equal stretches of the steps that both
  * have (fewer where there are fewer steps; NaN: a step that is not done); the median of all stretches, or of the last
  * FO_LADDER_LATE where that is more. NaN without common steps; INFINITY where a loss of either is infinite. docs/metrics.md tells why

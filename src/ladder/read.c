@@ -83,7 +83,7 @@ static void fill_rounds(const struct fo_ladder *l, struct fo_ladder_rung *g, con
 			}
 		bool done = g->steps_done >= fo_ladder_round_end(l->steps, l->rounds, round);
 		g->rounds_done += done;
-		g->round_step_s[round] = n && done ? fo_ladder_spread(scratch, n).median : NAN;
+		g->round_step_s[round] = n && done ? fo_stats_spread(scratch, n).median : NAN;
 		g->round_tokens_s[round] = tokens / (double)n / g->round_step_s[round];
 	}
 }
@@ -126,9 +126,9 @@ static void fill_rung(const struct fo_ladder *l, struct fo_ladder_rung *g, struc
 	g->step_tokens = useful;
 	g->padding = 1 - useful / processed;
 	memcpy(scratch, v->step_s, v->n * sizeof *scratch);
-	g->step_s = fo_ladder_spread(scratch, v->n);
+	g->step_s = fo_stats_spread(scratch, v->n);
 	memcpy(scratch, v->tokens_s, v->n * sizeof *scratch);
-	g->tokens_s = fo_ladder_spread(scratch, v->n);
+	g->tokens_s = fo_stats_spread(scratch, v->n);
 	fill_ends(g, r);
 	fill_parts(g, r);
 	for (int64_t i = 0; i < r->evals; i++)
@@ -199,7 +199,7 @@ static void fill_mfu(struct fo_ladder_rung *g, const struct rung_read *v, struct
 		bool known = true;
 		for (size_t i = 0; i < v->n; i++)
 			known &= isfinite(scratch[i]);
-		g->mfu[k] = fo_ladder_spread(scratch, known ? v->n : 0);
+		g->mfu[k] = fo_stats_spread(scratch, known ? v->n : 0);
 	}
 }
 
@@ -246,7 +246,7 @@ static void blank(struct fo_ladder *l, struct fo_ladder_rung *g)
 		g->round_step_s[i] = g->round_tokens_s[i] = NAN;
 	for (int64_t i = 0; i < l->steps; i++)
 		g->loss[i] = NAN;
-	g->step_s = g->tokens_s = fo_ladder_spread(NULL, 0);
+	g->step_s = g->tokens_s = fo_stats_spread(NULL, 0);
 	for (int k = 0; k < FO_LADDER_RULES; k++) {
 		g->mfu[k] = g->step_s;
 		g->quiet_mfu[k] = NAN;

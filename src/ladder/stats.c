@@ -59,17 +59,6 @@ struct fo_ladder_interval fo_ladder_over(const struct fo_ladder *l, int to, int 
 	return v;
 }
 
-struct fo_ladder_spread fo_ladder_spread(double *v, size_t n)
-{
-	struct fo_ladder_spread s = { NAN, NAN, NAN };
-	if (!n)
-		return s;
-	s.median = fo_stats_quantile(v, n, 0.5);
-	s.low = fo_stats_quantile(v, n, 0.25);
-	s.high = fo_stats_quantile(v, n, 0.75);
-	return s;
-}
-
 /* Relative differences of the mean losses of `w` equal stretches of the common steps; false where one is infinite. */
 static bool stretches(const double *a, const double *b, int64_t n, int64_t common, int w, double *d)
 {

@@ -46,11 +46,12 @@ void fo_running_median(const double *v, int64_t n, int64_t window, double *out)
 	free(sorted);
 }
 
-static struct fo_report_spread spread(const struct fo_record *r, enum fo_step_field f)
+static struct fo_spread spread(const struct fo_record *r, enum fo_step_field f)
 {
-	return (struct fo_report_spread){ fo_record_quantile(&r->step, f, 0, r->step.n, 0.5),
-					  fo_record_quantile(&r->step, f, 0, r->step.n, 0.25),
-					  fo_record_quantile(&r->step, f, 0, r->step.n, 0.75) };
+	return (struct fo_spread){ .median = fo_record_quantile(&r->step, f, 0, r->step.n, 0.5),
+				   .low = fo_record_quantile(&r->step, f, 0, r->step.n, 0.25),
+				   .high = fo_record_quantile(&r->step, f, 0, r->step.n, 0.75),
+				   .n = r->step.n };
 }
 
 /* The field without metered steps; NULL: no line has it. */

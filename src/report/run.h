@@ -6,6 +6,7 @@
 #ifndef FO_REPORT_RUN_H
 #define FO_REPORT_RUN_H
 
+#include "base/clock.h"
 #include "base/json.h"
 #include "record/record.h"
 
@@ -55,14 +56,11 @@ struct fo_report_memory {
 	int buffers;
 };
 
-struct fo_report_spread {
-	double median, low, high; /* low, high: quartiles */
-};
 struct fo_report {
 	struct fo_arena arena;
 	const struct fo_record *r;
 	/* Steps. Medians and quartiles over all that were not metered. */
-	struct fo_report_spread step_s, tokens_s, mfu[FO_STEP_HFU - FO_STEP_MFU + 1];
+	struct fo_spread step_s, tokens_s, mfu[FO_STEP_HFU - FO_STEP_MFU + 1];
 	int64_t metered; /* steps that are left out everywhere below */
 	int64_t window; /* of the running medians below: a fortieth of the steps, 5 to 201 */
 	double *loss_smooth, *mfu_smooth[FO_STEP_HFU - FO_STEP_MFU + 1], *seconds,

@@ -32,7 +32,7 @@ static const char *number(struct page *p, double v, enum fo_draw_unit unit)
 	return fo_arena_strdup(p->a, fo_draw_number(buf, v, unit));
 }
 
-static const char *spread_text(struct page *p, const struct fo_report_spread *s, enum fo_draw_unit unit)
+static const char *spread_text(struct page *p, const struct fo_spread *s, enum fo_draw_unit unit)
 {
 	return fo_arena_printf(p->a, "quartiles %s to %s", number(p, s->low, unit), number(p, s->high, unit));
 }
@@ -239,7 +239,7 @@ static void draw_mfu(struct page *p)
 	struct fo_draw_table t;
 	fo_draw_table_begin(&t, p->out, "Over all steps, unfiltered", "lrrr", head);
 	for (int k = 0; k < RULES; k++) {
-		const struct fo_report_spread *s = &p->o->mfu[k];
+		const struct fo_spread *s = &p->o->mfu[k];
 		fo_draw_table_row(&t, (const char *const[]){
 					      fo_step_field_name[FO_STEP_MFU + k], number(p, s->median, FO_DRAW_SHARE),
 					      number(p, s->low, FO_DRAW_SHARE), number(p, s->high, FO_DRAW_SHARE) });

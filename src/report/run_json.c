@@ -4,7 +4,7 @@
 
 enum { RULES = FO_STEP_HFU - FO_STEP_MFU + 1 };
 
-static void spread_json(struct fo_json *j, const char *key, const struct fo_report_spread *s)
+static void spread_json(struct fo_json *j, const char *key, const struct fo_spread *s)
 {
 	fo_json_object(j, key);
 	fo_json_real(j, "median", s->median);

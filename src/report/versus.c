@@ -19,18 +19,6 @@ bool fo_spread_apart(const struct fo_spread *a, const struct fo_spread *b)
 	return a->n && b->n && (a->high < b->low || b->high < a->low);
 }
 
-/* Sorts v. */
-static struct fo_spread spread_of(double *v, size_t n)
-{
-	struct fo_spread s = { NAN, NAN, NAN, (int64_t)n };
-	if (!n)
-		return s;
-	s.median = fo_stats_quantile(v, n, 0.5); /* v is sorted from here on */
-	s.low = fo_stats_quantile(v, n, 0.25);
-	s.high = fo_stats_quantile(v, n, 0.75);
-	return s;
-}
-
 /* ---- one run's figures ---- */
 
 /* The first step of a process finds cold memory. */
@@ -54,7 +42,7 @@ static struct fo_spread field_spread(const struct fo_record *r, const bool *cold
 		if (isfinite(x) && !cold[i] && !(fo_record_value(&r->step, FO_STEP_METERED, i) > 0))
 			v[n++] = x;
 	}
-	struct fo_spread s = spread_of(v, n);
+	struct fo_spread s = fo_stats_spread(v, n);
 	free(v);
 	return s;
 }
@@ -81,7 +69,7 @@ static void read_machine(struct fo_versus_side *s)
 	s->clock_hz = clock_s > 0 ? clock / clock_s : NAN;
 	s->steal = steal_s > 0 ? steal / steal_s : NAN;
 	s->limited_s = limits ? limited : NAN;
-	s->load = spread_of(load, loads).median;
+	s->load = fo_stats_spread(load, loads).median;
 	free(load);
 }
 
@@ -175,7 +163,7 @@ static double *collect(const struct fo_record *r, const struct whole *w, int64_t
 					(double)(span[i].end_ns - span[i].begin_ns) * 1e-9;
 		}
 	}
-	*covered = spread_of(whole, n);
+	*covered = fo_stats_spread(whole, n);
 	free(whole);
 	return seconds;
 }
@@ -189,8 +177,8 @@ static void read_timeline(struct fo_versus_side *s, int which, struct ops *l)
 	for (int i = 0; i < r->unrolled.n && steps; i++) {
 		const struct fo_op *o = fo_instance_op(&r->program, &r->unrolled, i);
 		enum fo_part part = fo_part_of_op((enum fo_op_kind)o->kind);
-		struct fo_spread ran = spread_of(seconds + (int64_t)i * steps, (size_t)steps),
-				 waited = spread_of(seconds + ((int64_t)r->unrolled.n + i) * steps, (size_t)steps);
+		struct fo_spread ran = fo_stats_spread(seconds + (int64_t)i * steps, (size_t)steps),
+				 waited = fo_stats_spread(seconds + ((int64_t)r->unrolled.n + i) * steps, (size_t)steps);
 		/* As in the step profile: waiting for another lane's compute is neither compute nor communication. */
 		add_to(&s->part[part < FO_PART_COMMUNICATION ? FO_PART_UNATTRIBUTED : part], &waited);
 		sum += waited.median;

@@ -12,12 +12,9 @@
 #ifndef FO_REPORT_VERSUS_H
 #define FO_REPORT_VERSUS_H
 
+#include "base/clock.h"
 #include "record/record.h"
 
-struct fo_spread {
-	double low, median, high; /* quartiles; NAN where n is 0 */
-	int64_t n;
-};
 /* Are both there and their quartile ranges apart? */
 bool fo_spread_apart(const struct fo_spread *a, const struct fo_spread *b);
 

@@ -28,7 +28,7 @@ fi
 
 expect 3 "flatout calibrate' measures this machine" calibrate --show
 expect 3 "none.json" calibrate --show "$tmp/none.json"
-expect 2 "two_cores.js" calibrate "$good"
+expect 2 "two_cores.json:2: unknown key" calibrate "$good"
 expect 2 "unexpected argument" calibrate --show "$good" "$good"
 expect 3 "cannot" calibrate --show "$good" --svg "$tmp/no/folder/x.svg"
 sed 's/"schema": 1/"schema": 7/' "$good" >"$tmp/bad.json"

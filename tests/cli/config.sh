@@ -71,6 +71,13 @@ says "bad.yaml:2: unknown key 'train.stpes'; nearest is 'train.steps'" "bad.yaml
 [ "$(grep -c '^hint: ' err)" = 1 ] || wrong "not one hint"
 [ ! -s out ] || wrong "a mistake wrote to standard output"
 
+# A place in a file is something to copy: however deep the folder, its whole name is shown.
+deep=a-folder-with-a-rather-long-name/another-folder-with-a-rather-long-name
+mkdir -p "$deep"
+printf 'modle: 3\n' >"$deep/a-run-file-in-a-deep-folder.yaml"
+run 2 config "$deep/a-run-file-in-a-deep-folder.yaml"
+says "$deep/a-run-file-in-a-deep-folder.yaml:1: unknown key 'modle'"
+
 refused 2 "optim.warmup is 100 steps, longer than train.steps (50)" config --train.steps=50 --optim.warmup=100
 # A default gives way.
 run 0 config --train.steps=50

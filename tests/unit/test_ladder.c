@@ -103,9 +103,9 @@ static void test_deviation(void **state)
 	a[19] = NAN;
 	assert_true(isnan(fo_ladder_deviation(a, b, 20)));
 	double v[] = { 5, 1, 3, 2, 4 };
-	struct fo_ladder_spread s = fo_ladder_spread(v, 5);
+	struct fo_spread s = fo_stats_spread(v, 5);
 	assert_true(s.median == 3 && s.low == 2 && s.high == 4);
-	assert_true(isnan(fo_ladder_spread(NULL, 0).median));
+	assert_true(isnan(fo_stats_spread(NULL, 0).median));
 }
 
 static void test_order(void **state)

@@ -13,7 +13,7 @@
 
 enum { STEPS = 120, RUNGS = 9 };
 
-static void spread(struct fo_ladder_spread *s, double v) { *s = (struct fo_ladder_spread){ v, v * 0.96, v * 1.02 }; }
+static void spread(struct fo_spread *s, double v) { *s = (struct fo_spread){ v, v * 0.96, v * 1.02, 1 }; }
 
 /* speed: times that of the baseline. */
 static void rung(struct fo_ladder_rung *r, const char *name, int from, enum fo_ladder_verdict verdict, double speed,
