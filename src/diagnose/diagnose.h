@@ -1,0 +1,225 @@
+/* From traces to findings: where each step's time went (parts that sum exactly to it), why the GPU idled, who waited for whom, what
+ * it costs, what to change and what that would gain. Definitions: docs/metrics.md. Everything is int64 nanoseconds; shares and
+ * money are computed from them when they are shown. */
+#ifndef FO_DIAGNOSE_DIAGNOSE_H
+#define FO_DIAGNOSE_DIAGNOSE_H
+
+#include "trace/trace.h"
+
+/* ---- intervals ---- */
+
+struct fo_interval {
+	int64_t begin, end;
+};
+/* Half-open, disjoint, ascending, none empty. */
+struct fo_intervals {
+	struct fo_interval *v;
+	size_t n, cap;
+};
+
+/* ---- the ledger of one device in one window ---- */
+
+enum fo_idle_cause {
+	FO_IDLE_HOST_DATA,         /* the launching thread had not launched; meanwhile the data loader ran */
+	FO_IDLE_HOST_SYNC,         /* ... it waited for the GPU, allocated or freed */
+	FO_IDLE_HOST_LAUNCH_BOUND, /* ... it was busy with operators and launches all the time */
+	FO_IDLE_HOST_OTHER,        /* ... Python, garbage collection, logging, checkpoints: nothing that the trace shows */
+	FO_IDLE_LAUNCH_LATENCY,    /* from the launch to the begin */
+	FO_IDLE_KERNEL_GAP,        /* launched before the gap, at most 10 us of it */
+	FO_IDLE_DEPENDENCY,        /* launched before the gap, longer: another stream, an event, a queue */
+	FO_IDLE_UNKNOWN,           /* no launch record, or one shared by several */
+	FO_IDLE_COUNT
+};
+extern const char *const fo_idle_name[FO_IDLE_COUNT]; /* "host_data", ... */
+
+/* Exact: span = comp + exposed_comm + exposed_mem + idle; comp = sum of class_ns; exposed_comm = wait + transfer + unknown;
+ * exposed_mem = sum of copy_ns; idle = sum of idle_ns. */
+struct fo_ledger {
+	int64_t begin_ns, end_ns, span_ns;
+	int64_t busy_ns, idle_total_ns;
+	int64_t comp_ns, class_ns[FO_K_COMPUTE_COUNT]; /* exclusive, by the order of the classes */
+	int64_t class_sum_ns[FO_K_COUNT];              /* durations added up, overlapping or not */
+	int64_t class_ops[FO_K_COUNT];
+	int64_t comm_ns, exposed_comm_ns;
+	int64_t exposed_wait_ns, exposed_transfer_ns, exposed_comm_unknown_ns;
+	int64_t mem_ns, exposed_mem_ns, copy_ns[FO_COPY_COUNT]; /* exposed, by direction; [FO_COPY_NONE]: fills */
+	int64_t exposed_pageable_ns;                             /* of exposed_mem */
+	int64_t idle_ns[FO_IDLE_COUNT];
+	/* Overlays, in no sum. */
+	int64_t resident_ns;   /* any kernel, communication included: what nvidia-smi calls utilisation */
+	int64_t recompute_ns, backward_ns, forward_ns; /* compute so marked; forward_ns -1: not marked */
+	int64_t blocking_comm_ns; /* exposed and the next compute kernel began at its end (within 10 us) */
+	int64_t ops;
+};
+
+struct fo_step_ledger {
+	int64_t number; /* -1: the whole trace */
+	struct fo_ledger l;
+	/* The host's step: exclusive parts by the priority of the PyTorch profiler's own view, which sum to it. */
+	int64_t host_span_ns; /* -1: the host's step is not in the trace */
+	int64_t host_kernel_ns, host_memcpy_ns, host_memset_ns, host_communication_ns, host_runtime_ns, host_data_ns, host_cpu_ns, host_other_ns;
+	int64_t launch_busy_ns; /* the launching thread's time inside operators and calls that do not wait: the floor of the step when
+				 * everything else is free; -1 unknown */
+};
+
+enum fo_window_origin { FO_WINDOW_LAUNCHED_STEPS, FO_WINDOW_GPU_STEPS, FO_WINDOW_NVTX, FO_WINDOW_OPTIMIZER, FO_WINDOW_WHOLE };
+extern const char *const fo_window_origin_name[];
+
+struct fo_device_ledger {
+	int16_t device;             /* in the trace's device[] */
+	enum fo_window_origin from; /* how steps were found */
+	struct fo_step_ledger *step;
+	int64_t steps;
+	struct fo_ledger total;     /* sum of the steps (or the whole trace): what JSON's device carries */
+	struct fo_step_ledger median; /* the step of median span: what findings and pictures speak of */
+	int64_t leftover_ops;       /* at the front, without a launch record, in no window */
+};
+
+struct fo_rank_ledger {
+	struct fo_trace *trace; /* not owned */
+	int rank;
+	struct fo_device_ledger *device;
+	int64_t devices;
+};
+
+struct fo_ledger_options {
+	bool whole_trace;      /* no steps: every GPU operation of the trace */
+	bool exclude_unlinked; /* leave out GPU operations without a launch record */
+};
+
+/* ---- collectives over ranks ---- */
+
+struct fo_rank_wait {
+	int rank;
+	int64_t wait_ns, transfer_ns, last; /* matched collectives; how often it arrived last */
+	int64_t matched, unmatched;
+};
+
+/* ---- pipelines and stragglers: filled where the traces show them ---- */
+
+struct fo_pipeline {
+	int stages, chunks, microbatches; /* 0: no pipeline seen */
+	double *bubble;                   /* by stage: share of the step */
+	double ideal;                     /* (p - 1) / (v m), as a share of the ideal compute time */
+};
+
+/* ---- the bridge to MFU ---- */
+
+enum { FO_BRIDGE_MAX = 40 };
+struct fo_bridge_row {
+	char name[48];
+	double share;   /* of the step; MFU itself is the first row; rows sum to 1 */
+	double dollars; /* per step over all devices; NaN without a price */
+};
+struct fo_bridge {
+	bool known;
+	double mfu, mfu_causal, peak_flop_s, step_s, flop_per_step; /* flop of one device's share */
+	char rule[32], dtype[8], peak_source[160];
+	struct fo_bridge_row row[FO_BRIDGE_MAX];
+	int rows;
+};
+
+/* A matrix product of the trace, by shape. */
+struct fo_product {
+	int64_t m, n, k, batch, calls, time_ns;
+	char dtype[12];
+	double flop_s, attainable_flop_s; /* NaN: no ceiling known */
+};
+
+/* ---- findings ---- */
+
+enum fo_finding_kind {
+	FO_FIND_VALIDITY,
+	FO_FIND_COMPUTE,
+	FO_FIND_MEMORY_BOUND,
+	FO_FIND_COMM_WAIT,
+	FO_FIND_COMM_TRANSFER,
+	FO_FIND_COPIES,
+	FO_FIND_HOST,
+	FO_FIND_DATA,
+	FO_FIND_RECOMPUTE,
+	FO_FIND_PIPELINE,
+};
+extern const char *const fo_finding_kind_name[];
+
+struct fo_evidence {
+	int rank;
+	int16_t device;
+	int64_t begin_ns, duration_ns;
+	char name[160];
+};
+struct fo_setting {
+	char framework[24]; /* "PyTorch", "TorchTitan", "Megatron-LM", "NCCL" */
+	char key[96], now[64], proposed[96]; /* now: "" where the trace does not tell */
+};
+enum { FO_EVIDENCE_MAX = 5, FO_SETTINGS_MAX = 6 };
+struct fo_finding {
+	const char *id; /* stable: "host-data", ... */
+	enum fo_finding_kind kind;
+	bool serious;          /* makes the exit code 1 */
+	bool is_bottleneck, is_runner_up;
+	char title[160], why[640];
+	int64_t loss_ns;       /* of the median step: what would go away at best */
+	double ceiling;        /* step time before / after, if all of it went: x 1.50 */
+	double gain, gain_low, gain_high; /* discounted estimate with its interval, as ceiling */
+	double dollars;        /* per hour of the job at `gain`; NaN without a price */
+	struct fo_setting setting[FO_SETTINGS_MAX];
+	int settings;
+	struct fo_evidence evidence[FO_EVIDENCE_MAX];
+	int evidences;
+};
+
+/* What the trace cannot say, and what to record it with. */
+struct fo_unknown {
+	char what[160], flag[200];
+};
+
+struct fo_diagnose_options {
+	struct fo_ledger_options ledger;
+	const char *model;      /* preset or config.json; NULL */
+	int64_t seq, tokens_per_step; /* 0: not given; tokens of the whole job's step */
+	const char *device;     /* of the catalogue; NULL: the trace's own */
+	const char *dtype;      /* NULL: from kernels and shapes */
+	double price_per_hour;  /* of one device; NaN */
+};
+
+struct fo_diagnosis {
+	struct fo_diagnose_options with;
+	struct fo_trace_set *set; /* not owned */
+	struct fo_rank_ledger *rank;
+	int ranks;
+	int worst, middle, best; /* ranks[] by the median step's span without waiting for others: slowest, median, fastest */
+	double step_skew;        /* (max - median) / median of the ranks' own work */
+	struct fo_rank_wait *wait; /* by rank; NULL with one rank */
+	struct fo_pipeline pipeline;
+	struct fo_bridge bridge;
+	struct fo_product *product; /* by time, greatest first */
+	int64_t products;
+	struct fo_finding *finding; /* validity first, then by gain */
+	int64_t findings;
+	struct fo_unknown *unknown;
+	int64_t unknowns;
+	bool serious;
+};
+
+FO_CHECKED fo_status fo_diagnose(struct fo_diagnosis *d, struct fo_trace_set *s, const struct fo_diagnose_options *o);
+void fo_diagnosis_fini(struct fo_diagnosis *d);
+
+/* {"schema": 1, "ranks": [...], "findings": [...], ...}: docs/formats.md. */
+struct fo_str;
+void fo_diagnosis_json(const struct fo_diagnosis *d, struct fo_str *out);
+
+/* ---- its parts, each in its own file ---- */
+
+/* ledger.c, idle.c */
+FO_CHECKED fo_status fo_ledger_rank(struct fo_rank_ledger *r, struct fo_trace *t, const struct fo_ledger_options *o);
+void fo_ledger_rank_fini(struct fo_rank_ledger *r);
+/* collectives.c: divides every exposed part; needs all ranks' ledgers. */
+FO_CHECKED fo_status fo_diagnose_collectives(struct fo_diagnosis *d);
+FO_CHECKED fo_status fo_diagnose_pipeline(struct fo_diagnosis *d);
+/* bridge.c */
+FO_CHECKED fo_status fo_diagnose_bridge(struct fo_diagnosis *d);
+/* findings.c */
+FO_CHECKED fo_status fo_diagnose_findings(struct fo_diagnosis *d);
+
+#endif

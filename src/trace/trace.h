@@ -1,0 +1,202 @@
+/* What a profiler recorded of one process, reduced to what a diagnosis needs: the GPU's operations, the calls that launched
+ * them, what the host did meanwhile, collectives, steps. Formats: Kineto/Chrome JSON (plain, gzip, Zstandard), Nsight Systems
+ * SQLite exports, our own timelines. facts: docs/traces.md.
+ *
+ * All times are int64 nanoseconds since the trace's own origin; a trace is immutable once it is read. Indices are -1 where
+ * the trace does not tell. Texts are as the file has them: whatever prints them makes them visible (fo_str_visible). */
+#ifndef FO_TRACE_TRACE_H
+#define FO_TRACE_TRACE_H
+
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* ---- kernels by name ---- */
+
+/* The order is the priority inside an instant at which several run (facts: docs/metrics.md, "the ledger"). */
+enum fo_kernel_class {
+	FO_K_GEMM,
+	FO_K_GEMM_FP8, /* 8 and 4 bit, grouped (experts) */
+	FO_K_ATTENTION_FORWARD,
+	FO_K_ATTENTION_BACKWARD,
+	FO_K_CONV,
+	FO_K_NORM,
+	FO_K_OPTIMIZER,
+	FO_K_LOSS,
+	FO_K_SOFTMAX, /* not of the loss: eager attention */
+	FO_K_MOE,     /* routing, permutation */
+	FO_K_ROPE,
+	FO_K_EMBEDDING,
+	FO_K_POOL,
+	FO_K_FUSED, /* of a compiler, whatever it holds: Triton's */
+	FO_K_CAST,  /* casts, quantisation */
+	FO_K_ELEMENTWISE,
+	FO_K_COPY, /* kernels that only move: cat, transpose, fill */
+	FO_K_REDUCE,
+	FO_K_RNG,
+	FO_K_OTHER,     /* no rule knows the name */
+	FO_K_COMPUTE_COUNT,
+	FO_K_COMMUNICATION = FO_K_COMPUTE_COUNT,
+	FO_K_MEMORY, /* copies and fills by the driver, whichever way the trace calls them */
+	FO_K_COUNT
+};
+extern const char *const fo_kernel_class_name[FO_K_COUNT]; /* "gemm", "gemm_fp8", "attention_forward", ... */
+/* By the rules of data/kernel_rules.tsv, first match wins. */
+enum fo_kernel_class fo_kernel_class_of(const char *name);
+
+/* ---- one process ---- */
+
+enum fo_gpu_kind { FO_GPU_KERNEL, FO_GPU_MEMCPY, FO_GPU_MEMSET };
+enum fo_copy { FO_COPY_NONE, FO_COPY_H2D, FO_COPY_D2H, FO_COPY_D2D, FO_COPY_P2P, FO_COPY_OTHER, FO_COPY_COUNT };
+extern const char *const fo_copy_name[FO_COPY_COUNT];
+
+enum {
+	FO_GPU_BACKWARD = 1 << 0,   /* launched by the backward pass */
+	FO_GPU_RECOMPUTED = 1 << 1, /* forward work that the backward pass repeats */
+	FO_GPU_GRAPH = 1 << 2,      /* replayed from a graph: its launch tells nothing about it alone */
+	FO_GPU_SHARED = 1 << 3,     /* others carry the same correlation: which launch is its own is unknown */
+	FO_GPU_PAGEABLE = 1 << 4,   /* copy from or to pageable host memory */
+	FO_GPU_CLIPPED = 1 << 5,    /* its recorded end lay beyond reason and was cut to its successor's begin (a defect) */
+};
+
+struct fo_gpu_op {
+	int64_t begin_ns, end_ns; /* end >= begin */
+	int64_t bytes;            /* a copy's; -1 unknown */
+	int64_t correlation;      /* -1 none */
+	int32_t name;             /* fo_trace_text */
+	int32_t stream;
+	int32_t launch;     /* in launch[] */
+	int32_t op;         /* in op[]: the innermost host operator around the launch */
+	int32_t collective; /* in collective[] */
+	int16_t device;     /* in device[] */
+	uint8_t kind, class_by_name, class, copy; /* class: after attribution to operator or module; equals class_by_name without */
+	uint8_t flags;
+};
+
+/* A call of the runtime or driver that put work on the GPU. */
+struct fo_launch {
+	int64_t begin_ns, end_ns, correlation;
+	int32_t name, thread;
+	int32_t op; /* in op[]: the innermost host operator around it */
+	bool graph; /* a graph's launch */
+	bool blocking; /* the host waits inside it: cudaMemcpy without Async */
+};
+
+/* Something that a host thread did. Sorted by thread, then begin, then longest first. */
+enum fo_host_kind {
+	FO_HOST_OP,      /* operator of the framework: aten::mm */
+	FO_HOST_MODULE,  /* a module's frame: nn.Module: LlamaRMSNorm_3 */
+	FO_HOST_NOTE,    /* an annotation of the user or the framework (NVTX, record_function) */
+	FO_HOST_SYNC,    /* a call in which the host waits for the GPU, frees or allocates: cudaStreamSynchronize, cudaFree */
+	FO_HOST_CALL,    /* other call of the runtime or driver (kept only as far as it shows that a thread is busy) */
+	FO_HOST_DATA,    /* the data loader's: name has DataLoader, next_batch, ... */
+};
+struct fo_host_op {
+	int64_t begin_ns, end_ns;
+	int32_t name, thread;
+	int32_t parent;   /* the innermost of any kind around it on its thread */
+	int32_t shapes;   /* text as recorded: "[[4096, 4096], [4096, 11008]]"; kept for matrix products, attention, convolutions */
+	int32_t types;    /* text: element types, as shapes */
+	int64_t sequence; /* of autograd; -1 none. Backward operators carry their forward's */
+	uint8_t kind;
+	bool backward, recomputed;
+};
+
+struct fo_thread {
+	int64_t pid, tid; /* hashed where the trace has names instead of numbers */
+	int32_t name;
+};
+
+struct fo_collective {
+	int32_t name;           /* "allreduce" */
+	int32_t group, members; /* texts: process group's name, its ranks */
+	int32_t dtype;
+	int32_t group_size;     /* -1 unknown */
+	int64_t sequence;       /* -1 unknown */
+	int64_t in_elements, out_elements, bytes; /* -1 unknown; bytes: the greater of in and out */
+	int32_t peer_from, peer_to; /* point to point; -1 */
+	bool equal_parts; /* no split sizes: every rank sends as much */
+};
+
+/* The GPU's own account of a wait: what a stream waited for (Kineto's cuda_sync). */
+struct fo_gpu_wait {
+	int64_t begin_ns, end_ns;
+	int32_t kind; /* text: "Stream Wait Event" */
+	int32_t stream, on_stream;
+	int16_t device;
+};
+
+/* An interval that carries a step's number. */
+struct fo_trace_step {
+	int64_t number, begin_ns, end_ns;
+	int32_t thread; /* of the host; -1: the GPU's copy of the annotation */
+	int16_t device; /* of the GPU's copy; -1 */
+};
+
+struct fo_device {
+	int64_t id;
+	int32_t name; /* text, -1 */
+	int64_t memory_bytes; /* 0 unknown */
+	int32_t sm_count, capability_major, capability_minor; /* 0 unknown */
+};
+
+enum fo_trace_format { FO_TRACE_KINETO, FO_TRACE_NSYS, FO_TRACE_OWN };
+
+/* What was wrong or left out; all counts. */
+struct fo_trace_defects {
+	int64_t events;              /* read in all */
+	int64_t unlinked;            /* GPU operations without a launch record */
+	int64_t shared_correlations; /* GPU operations that share one */
+	int64_t zero_duration, negative_duration, clipped, out_of_order;
+	int64_t malformed;           /* events that could not be read and were left out */
+	int64_t duplicates;          /* steps annotated twice */
+	int64_t dropped_by_profiler; /* that the profiler itself says it lost; -1 unknown */
+	bool truncated;              /* the file ends inside the events */
+	bool has_launches, has_host_ops, has_shapes, has_modules, has_collective_args, has_gpu_waits, graph_granularity;
+	int64_t profiler_overhead_ns; /* Kineto's "overhead" events, summed over threads */
+};
+
+struct fo_trace {
+	enum fo_trace_format format;
+	char *path;
+	int rank, world_size;       /* -1 unknown */
+	int64_t origin_unix_ns;     /* of time 0; 0: unknown */
+	int64_t begin_ns, end_ns;   /* of everything */
+	int32_t backend;            /* text: "nccl"; -1 */
+	int32_t process_name;       /* text, -1 */
+	struct fo_gpu_op *gpu;      /* by device, then begin, then end */
+	struct fo_launch *launch;   /* by thread, then begin */
+	struct fo_host_op *op;      /* by thread, then begin, then longest first */
+	struct fo_thread *thread;
+	struct fo_collective *collective;
+	struct fo_gpu_wait *wait;   /* by device, then begin */
+	struct fo_trace_step *step; /* the host's first, by begin */
+	struct fo_device *device;   /* those with GPU operations first come in the order of their ids */
+	int64_t gpu_count, launch_count, op_count, thread_count, collective_count, wait_count, step_count, device_count;
+	struct fo_trace_defects defect;
+	struct fo_trace_texts *texts;
+};
+
+/* Reads one file: the format is told from its first bytes, never from its name. FO_EFORMAT says at which byte; a file without GPU
+ * operations is no error. `*out` is freed with fo_trace_free. */
+FO_CHECKED fo_status fo_trace_open(struct fo_trace **out, const char *path);
+void fo_trace_free(struct fo_trace *t);
+/* "" for -1. */
+const char *fo_trace_text(const struct fo_trace *t, int32_t id);
+
+/* ---- many ranks ---- */
+
+struct fo_trace_set {
+	struct fo_trace **rank; /* by rank, then path */
+	int64_t *offset_ns;     /* add to a rank's times to be on the clock of rank[0] (measured on collectives, else 0) */
+	int64_t residual_ns;    /* median of |end - median end| of matched collectives after that; -1: nothing to align on */
+	int count;
+};
+/* Files, folders (their traces) and patterns that the shell left alone; read on as many threads as there are processors. Two files of
+ * the same rank are refused by name, as is a mixture that cannot be one job. */
+FO_CHECKED fo_status fo_trace_set_open(struct fo_trace_set *s, const char *const *path, int n);
+void fo_trace_set_fini(struct fo_trace_set *s);
+
+#endif
