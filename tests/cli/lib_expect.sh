@@ -21,10 +21,10 @@ expect()
 		failed=1
 	fi
 }
-# What the last command printed fits 80 columns.
+# What the last command printed fits 80 columns; the folder of this tree, which stands in names of files, does not count.
 narrow()
 {
-	if LC_ALL=C grep -n "^.\{81,\}" "$tmp/out"; then
+	if LC_ALL=C sed "s|$FLATOUT_SOURCE/||g" "$tmp/out" | LC_ALL=C grep -n "^.\{81,\}"; then
 		printf "FAILED: lines over 80 columns\n"
 		failed=1
 	fi
