@@ -16,6 +16,7 @@ libpcre2-dev|module libpcre2-8|PCRE2 (8 bit)
 libxxhash-dev|module libxxhash|xxHash
 zlib1g-dev|module zlib|zlib
 libzstd-dev|module libzstd|zstd
+libsqlite3-dev|module sqlite3|SQLite
 libhwloc-dev|module hwloc|hwloc
 '
 FO_NEED_TEST='

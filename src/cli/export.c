@@ -16,9 +16,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#ifdef FO_HAVE_ZLIB
 #include <zlib.h>
-#endif
 
 struct export {
 	const char *tensorboard, *trace, *prometheus, *predicted, *program;
@@ -41,9 +39,7 @@ static const struct fo_opt rows[] = {
 
 struct out {
 	FILE *f;
-#ifdef FO_HAVE_ZLIB
 	gzFile gz;
-#endif
 	const char *path;
 	struct fo_str beside; /* where it grows */
 };
@@ -51,10 +47,8 @@ struct out {
 static fo_status out_write(void *ctx, const void *bytes, size_t n)
 {
 	struct out *o = ctx;
-#ifdef FO_HAVE_ZLIB
 	if (o->gz)
 		return gzwrite(o->gz, bytes, (unsigned)n) == (int)n ? FO_OK : fo_fs_refuse("write", o->path, errno ? errno : ENOSPC);
-#endif
 	return fwrite(bytes, 1, n, o->f) == n ? FO_OK : fo_fs_refuse("write", o->path, errno ? errno : ENOSPC);
 }
 
@@ -66,13 +60,8 @@ static fo_status out_open(struct out *o, const char *path)
 	fo_str_printf(&o->beside, "%s.tmp", path);
 	errno = 0;
 	if (gz) {
-#ifdef FO_HAVE_ZLIB
 		o->gz = gzopen(o->beside.data, "wbe");
 		return o->gz ? FO_OK : fo_fs_refuse("write", path, errno);
-#else
-		return fo_hint(fo_fail(FO_EUNSUPPORTED, "cannot write '%s': this build has no zlib", path),
-			       "leave out .gz, or build with the engine");
-#endif
 	}
 	o->f = fopen(o->beside.data, "we");
 	return o->f ? FO_OK : fo_fs_refuse("write", path, errno);
@@ -82,10 +71,8 @@ static fo_status out_open(struct out *o, const char *path)
 static fo_status out_close(struct out *o, fo_status st)
 {
 	bool opened = o->f, lost = o->f && fclose(o->f);
-#ifdef FO_HAVE_ZLIB
 	opened |= o->gz != NULL;
 	lost |= o->gz && gzclose(o->gz) != Z_OK;
-#endif
 	if (st == FO_OK && (lost || rename(o->beside.data, o->path)))
 		st = fo_fs_refuse("write", o->path, errno ? errno : ENOSPC);
 	if (st != FO_OK && opened)
