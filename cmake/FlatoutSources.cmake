@@ -82,3 +82,14 @@ function(fo_link name)
 	fo_scope(${name} scope)
 	target_link_libraries(${name} ${scope} ${ARGN})
 endfunction()
+
+# fo_embed(<file> <name>): a file's bytes as a list of C numbers, <build>/generated/<name>, for tables that are part of the program.
+function(fo_embed file name)
+	set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${file}")
+	file(READ "${CMAKE_CURRENT_SOURCE_DIR}/${file}" bytes HEX)
+	# A char may be signed: the table is ASCII, which its test checks.
+	string(REGEX REPLACE "(................................)" "\\1\n" bytes "${bytes}")
+	string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${bytes}")
+	string(REGEX REPLACE ",\n*$" "" bytes "${bytes}")
+	file(CONFIGURE OUTPUT "${CMAKE_BINARY_DIR}/generated/${name}" CONTENT "${bytes}\n" @ONLY)
+endfunction()
