@@ -108,22 +108,40 @@ struct fo_pipeline {
 enum { FO_BRIDGE_MAX = 40 };
 struct fo_bridge_row {
 	char name[48];
-	double share;   /* of the step; MFU itself is the first row; rows sum to 1 */
-	double dollars; /* per step over all devices; NaN without a price */
+	double share;            /* of the step, which is its MFU points; MFU itself is the first row; rows sum to 1 */
+	double dollars;          /* per step over all devices; NaN without a price */
+	double dollars_per_hour; /* of the job; NaN */
 };
+/* Rows are of the critical rank's median step. One row may be negative: that of attention, because the rule counts the masked half
+ * that kernels skip, and that of the products where they beat the peak that was given (docs/metrics.md). */
 struct fo_bridge {
 	bool known;
-	double mfu, mfu_causal, peak_flop_s, step_s, flop_per_step; /* flop of one device's share */
-	char rule[32], dtype[8], peak_source[160];
+	double mfu, mfu_causal, peak_flop_s, step_s, flop_per_step; /* flop of one device's share; mfu_causal NaN: not told */
+	double coverage; /* of the products' and attention's time, the share whose shapes are known; 1 with a model given */
+	int devices;     /* that share the step */
+	char rule[32];   /* "mfu", "shapes" */
+	char dtype[8], device[48], peak_source[160];
+	char why_not[200]; /* known == false: what is missing */
 	struct fo_bridge_row row[FO_BRIDGE_MAX];
 	int rows;
 };
 
-/* A matrix product of the trace, by shape. */
+/* "GPU utilisation" as the driver's tool would have shown it, beside MFU: the share of time with any kernel resident, one that only
+ * waits for another rank included. */
+struct fo_utilisation {
+	double resident, computing; /* shares of the step; computing: compute kernels alone */
+	char sentence[400];         /* why it is not MFU; "" without GPU work */
+};
+
+/* A matrix product of the trace, by shape: c(m, n) = a(m, k) b(k, n), `batch` of them. */
 struct fo_product {
-	int64_t m, n, k, batch, calls, time_ns;
+	int64_t m, n, k, batch, calls, time_ns; /* time: of its kernels over all calls */
 	char dtype[12];
 	double flop_s, attainable_flop_s; /* NaN: no ceiling known */
+	double best_flop_s;               /* of the fastest call */
+	double fill;       /* estimate: share of tiles and waves that hold work; NaN: the device is unknown */
+	double contended;  /* median time while a communication kernel was live over that without; NaN: not both seen */
+	bool memory_bound; /* intensity below the ridge of the device */
 };
 
 /* ---- findings ---- */
@@ -139,6 +157,9 @@ enum fo_finding_kind {
 	FO_FIND_DATA,
 	FO_FIND_RECOMPUTE,
 	FO_FIND_PIPELINE,
+	FO_FIND_COMM, /* wait or transfer: the trace cannot say */
+	FO_FIND_IDLE, /* idle, and the trace cannot say why */
+	FO_FIND_COUNT
 };
 extern const char *const fo_finding_kind_name[];
 
@@ -154,7 +175,7 @@ struct fo_setting {
 };
 enum { FO_EVIDENCE_MAX = 5, FO_SETTINGS_MAX = 6 };
 struct fo_finding {
-	const char *id; /* stable: "host-data", ... */
+	const char *id; /* stable: "data-loading", ... (docs/diagnosis-rules.md) */
 	enum fo_finding_kind kind;
 	bool serious;          /* makes the exit code 1 */
 	bool is_bottleneck, is_runner_up;
@@ -180,7 +201,7 @@ struct fo_diagnose_options {
 	int64_t seq, tokens_per_step; /* 0: not given; tokens of the whole job's step */
 	const char *device;     /* of the catalogue; NULL: the trace's own */
 	const char *dtype;      /* NULL: from kernels and shapes */
-	double price_per_hour;  /* of one device; NaN */
+	double price_per_hour;  /* US dollars for one device; NaN */
 };
 
 struct fo_diagnosis {
@@ -193,6 +214,8 @@ struct fo_diagnosis {
 	struct fo_rank_wait *wait; /* by rank; NULL with one rank */
 	struct fo_pipeline pipeline;
 	struct fo_bridge bridge;
+	struct fo_utilisation utilisation;
+	char framework[24]; /* of the settings: "PyTorch", "TorchTitan", ...; "" where nothing was found */
 	struct fo_product *product; /* by time, greatest first */
 	int64_t products;
 	struct fo_finding *finding; /* validity first, then by gain */
@@ -217,9 +240,11 @@ void fo_ledger_rank_fini(struct fo_rank_ledger *r);
 /* collectives.c: divides every exposed part; needs all ranks' ledgers. */
 FO_CHECKED fo_status fo_diagnose_collectives(struct fo_diagnosis *d);
 FO_CHECKED fo_status fo_diagnose_pipeline(struct fo_diagnosis *d);
-/* bridge.c */
+/* products.c: the products by shape, most time first; needs the device for what is attainable. */
+FO_CHECKED fo_status fo_diagnose_products(struct fo_diagnosis *d);
+/* bridge.c: needs the collectives' division; calls fo_diagnose_products. FO_EARG for a model, device or precision that is not known. */
 FO_CHECKED fo_status fo_diagnose_bridge(struct fo_diagnosis *d);
-/* findings.c */
+/* findings.c: last of all. */
 FO_CHECKED fo_status fo_diagnose_findings(struct fo_diagnosis *d);
 
 #endif
