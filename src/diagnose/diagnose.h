@@ -11,11 +11,27 @@
 struct fo_interval {
 	int64_t begin, end;
 };
-/* Half-open, disjoint, ascending, none empty. */
+/* Half-open, disjoint, ascending, none empty and none touching the next; only between fo_intervals_add and fo_intervals_unite any
+ * others. A zeroed struct is an empty set; fo_intervals_fini frees it. Each operation below is linear in its operands, but
+ * fo_intervals_unite, which sorts what is not ascending (n log n). */
 struct fo_intervals {
 	struct fo_interval *v;
 	size_t n, cap;
 };
+void fo_intervals_add(struct fo_intervals *s, int64_t begin, int64_t end); /* at the end; nothing if begin >= end */
+void fo_intervals_unite(struct fo_intervals *s);
+/* *out, which is none of the operands, is replaced: what is in either, in both, in a but not in b. */
+void fo_intervals_union(struct fo_intervals *out, const struct fo_intervals *a, const struct fo_intervals *b);
+void fo_intervals_intersect(struct fo_intervals *out, const struct fo_intervals *a, const struct fo_intervals *b);
+void fo_intervals_subtract(struct fo_intervals *out, const struct fo_intervals *a, const struct fo_intervals *b);
+int64_t fo_intervals_length(const struct fo_intervals *s);
+/* The length of what lies in [begin, end): log n and what it meets. */
+int64_t fo_intervals_within(const struct fo_intervals *s, int64_t begin, int64_t end);
+/* The first interval that ends behind `at`; n if there is none. */
+size_t fo_intervals_find(const struct fo_intervals *s, int64_t at);
+/* Holes of at most `hole` between two intervals become part of the set. */
+void fo_intervals_close(struct fo_intervals *s, int64_t hole);
+void fo_intervals_fini(struct fo_intervals *s);
 
 /* ---- the ledger of one device in one window ---- */
 
@@ -55,15 +71,39 @@ struct fo_ledger {
 struct fo_step_ledger {
 	int64_t number; /* -1: the whole trace */
 	struct fo_ledger l;
-	/* The host's step: exclusive parts by the priority of the PyTorch profiler's own view, which sum to it. */
-	int64_t host_span_ns; /* -1: the host's step is not in the trace */
-	int64_t host_kernel_ns, host_memcpy_ns, host_memset_ns, host_communication_ns, host_runtime_ns, host_data_ns, host_cpu_ns, host_other_ns;
-	int64_t launch_busy_ns; /* the launching thread's time inside operators and calls that do not wait: the floor of the step when
+	int64_t host_begin_ns, host_end_ns; /* the host's step of that number; -1: not in the trace */
+	int64_t launch_busy_ns; /* the launching threads' time inside operators and calls that do not wait: the floor of the step when
 				 * everything else is free; -1 unknown */
 };
 
-enum fo_window_origin { FO_WINDOW_LAUNCHED_STEPS, FO_WINDOW_GPU_STEPS, FO_WINDOW_NVTX, FO_WINDOW_OPTIMIZER, FO_WINDOW_WHOLE };
-extern const char *const fo_window_origin_name[];
+/* A step as the host sees it, from its begin (or the end of the one before, if its GPU work lasted longer) to the end of its last GPU
+ * operation, in exclusive parts that sum to it: the first of these that was going on anywhere. The definition is that of the PyTorch
+ * profiler's TensorBoard view (overall_parser.py, event_parser.py of pytorch/kineto 94979607^), so that its figures can be compared. */
+enum fo_host_part {
+	FO_HOST_PART_KERNEL,
+	FO_HOST_PART_MEMCPY,
+	FO_HOST_PART_MEMSET,
+	FO_HOST_PART_COMMUNICATION,
+	FO_HOST_PART_RUNTIME, /* a call of the runtime or driver on any thread */
+	FO_HOST_PART_DATA,    /* the data loader's next */
+	FO_HOST_PART_CPU,     /* an operator or annotation on any thread */
+	FO_HOST_PART_OTHER,
+	FO_HOST_PART_COUNT
+};
+extern const char *const fo_host_part_name[FO_HOST_PART_COUNT]; /* "kernel", "memcpy", ... */
+struct fo_host_step {
+	int64_t number, begin_ns, end_ns, part_ns[FO_HOST_PART_COUNT];
+};
+
+enum fo_window_origin {
+	FO_WINDOW_LAUNCHED_STEPS, /* the host's steps, by the GPU operations that were launched in them */
+	FO_WINDOW_GPU_STEPS,      /* the GPU's copy of their annotation */
+	FO_WINDOW_NVTX,           /* recurring annotations of iterations */
+	FO_WINDOW_OPTIMIZER,      /* from the end of one optimizer update to the end of the next */
+	FO_WINDOW_WHOLE,          /* none of these: the whole trace */
+	FO_WINDOW_ORIGIN_COUNT
+};
+extern const char *const fo_window_origin_name[FO_WINDOW_ORIGIN_COUNT]; /* "launched_steps", ... */
 
 struct fo_device_ledger {
 	int16_t device;             /* in the trace's device[] */
@@ -73,18 +113,26 @@ struct fo_device_ledger {
 	struct fo_ledger total;     /* sum of the steps (or the whole trace): what JSON's device carries */
 	struct fo_step_ledger median; /* the step of median span: what findings and pictures speak of */
 	int64_t leftover_ops;       /* at the front, without a launch record, in no window */
+	int64_t outside_ops;        /* others that are in no window: before the first step, in the last one, which was dropped */
+	int64_t excluded_ops;       /* without a launch record, left out on demand (exclude_unlinked) */
+	int64_t dropped_steps;      /* at the end, of which the trace does not show where they end */
 };
 
 struct fo_rank_ledger {
 	struct fo_trace *trace; /* not owned */
 	int rank;
-	struct fo_device_ledger *device;
+	struct fo_device_ledger *device; /* those with GPU operations */
 	int64_t devices;
+	struct fo_host_step *host; /* every step of the host whose end is certain */
+	int64_t hosts;
 };
 
+/* Either takes kinds as the trace recorded them (a copy that AMD's runtime does with a kernel is a kernel) and as host_sync only calls
+ * that wait for the GPU, neither allocations nor frees but cudaFree: so the figures are those of ref.py and of TraceLens, whose
+ * definitions these are. */
 struct fo_ledger_options {
 	bool whole_trace;      /* no steps: every GPU operation of the trace */
-	bool exclude_unlinked; /* leave out GPU operations without a launch record */
+	bool exclude_unlinked; /* the same without GPU operations that have no launch record */
 };
 
 /* ---- collectives over ranks ---- */
@@ -237,6 +285,9 @@ void fo_diagnosis_json(const struct fo_diagnosis *d, struct fo_str *out);
 /* ledger.c, idle.c */
 FO_CHECKED fo_status fo_ledger_rank(struct fo_rank_ledger *r, struct fo_trace *t, const struct fo_ledger_options *o);
 void fo_ledger_rank_fini(struct fo_rank_ledger *r);
+/* total and median anew, after somebody changed what the steps' exposed communication consists of. */
+void fo_device_ledger_sum(struct fo_device_ledger *d);
+int64_t fo_device_ledger_median(const struct fo_device_ledger *d); /* in step[]: of the two in the middle the shorter; -1: no step */
 /* collectives.c: divides every exposed part; needs all ranks' ledgers. */
 FO_CHECKED fo_status fo_diagnose_collectives(struct fo_diagnosis *d);
 FO_CHECKED fo_status fo_diagnose_pipeline(struct fo_diagnosis *d);

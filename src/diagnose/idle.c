@@ -1,0 +1,161 @@
+/* Why a device idled. The operation that ends the gap tells: when it was launched, and what its thread did until then. */
+#include "diagnose/ledger_int.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const char *const fo_idle_name[FO_IDLE_COUNT] = {
+	[FO_IDLE_HOST_DATA] = "host_data",
+	[FO_IDLE_HOST_SYNC] = "host_sync",
+	[FO_IDLE_HOST_LAUNCH_BOUND] = "host_launch_bound",
+	[FO_IDLE_HOST_OTHER] = "host_other",
+	[FO_IDLE_LAUNCH_LATENCY] = "launch_latency",
+	[FO_IDLE_KERNEL_GAP] = "kernel_gap",
+	[FO_IDLE_DEPENDENCY] = "dependency",
+	[FO_IDLE_UNKNOWN] = "unknown",
+};
+
+/* Between two operators of a busy thread lies the interpreter: on the public traces of docs/traces.md most such holes are shorter than
+ * this, and those that are longer (a logger, garbage collection, a checkpoint) mostly exceed it many times. */
+#define HOLE_NS INT64_C(50000)
+
+static bool ends_with(const char *text, const char *end)
+{
+	size_t n = strlen(text), m = strlen(end);
+	return n >= m && !strcmp(text + n - m, end);
+}
+
+/* Does the host wait inside this call until the GPU has done something? */
+static bool waits(const char *name)
+{
+	return strstr(name, "StreamSynchronize") || strstr(name, "DeviceSynchronize") || strstr(name, "EventSynchronize") ||
+	       strstr(name, "CtxSynchronize") || strstr(name, "StreamWaitValue") || ends_with(name, "cudaMemcpy") ||
+	       ends_with(name, "hipMemcpy") || ends_with(name, "hipMemcpyWithStream") || ends_with(name, "cudaFree");
+}
+
+static void collect(struct fo_idle *h, bool recorded)
+{
+	const struct fo_trace *t = h->t;
+	for (int64_t i = 0; i < t->op_count; i++) {
+		const struct fo_host_op *o = &t->op[i];
+		if (o->kind == FO_HOST_DATA && (!recorded || strstr(fo_trace_text(t, o->name), "DataLoader")))
+			fo_intervals_add(&h->data, o->begin_ns, o->end_ns);
+		else if (o->kind == FO_HOST_SYNC && (!recorded || waits(fo_trace_text(t, o->name))))
+			fo_intervals_add(&h->sync[o->thread], o->begin_ns, o->end_ns);
+		if (o->kind == FO_HOST_OP || o->kind == FO_HOST_CALL || o->kind == FO_HOST_SYNC)
+			fo_intervals_add(&h->busy[o->thread], o->begin_ns, o->end_ns);
+	}
+	for (int64_t i = 0; i < t->launch_count; i++) {
+		const struct fo_launch *l = &t->launch[i];
+		if (recorded ? waits(fo_trace_text(t, l->name)) : l->blocking)
+			fo_intervals_add(&h->sync[l->thread], l->begin_ns, l->end_ns);
+		fo_intervals_add(&h->busy[l->thread], l->begin_ns, l->end_ns);
+	}
+}
+
+void fo_idle_init(struct fo_idle *h, const struct fo_trace *t, bool recorded)
+{
+	size_t n = (size_t)t->thread_count + 1; /* + 1: none is empty */
+	*h = (struct fo_idle){ .t = t, .sync = fo_xmalloc(n * sizeof *h->sync), .busy = fo_xmalloc(n * sizeof *h->busy) };
+	collect(h, recorded);
+	fo_intervals_unite(&h->data);
+	for (int64_t i = 0; i < t->thread_count; i++) {
+		fo_intervals_unite(&h->sync[i]);
+		fo_intervals_unite(&h->busy[i]);
+		fo_intervals_close(&h->busy[i], HOLE_NS);
+	}
+}
+
+void fo_idle_fini(struct fo_idle *h)
+{
+	for (int64_t i = 0; h->t && i < h->t->thread_count; i++) {
+		fo_intervals_fini(&h->sync[i]);
+		fo_intervals_fini(&h->busy[i]);
+	}
+	fo_intervals_fini(&h->data);
+	free(h->sync);
+	free(h->busy);
+	*h = (struct fo_idle){ 0 };
+}
+
+/* A walk over one set at ascending times. */
+struct cursor {
+	const struct fo_intervals *s;
+	size_t i;
+};
+static struct cursor cursor_at(const struct fo_intervals *s, int64_t at) { return (struct cursor){ s, fo_intervals_find(s, at) }; }
+/* Is `at` inside? *until is lowered to the next time at which the answer changes. */
+static bool cursor_inside(struct cursor *c, int64_t at, int64_t *until)
+{
+	while (c->i < c->s->n && c->s->v[c->i].end <= at)
+		c->i++;
+	if (c->i == c->s->n)
+		return false;
+	bool inside = c->s->v[c->i].begin <= at;
+	int64_t change = inside ? c->s->v[c->i].end : c->s->v[c->i].begin;
+	*until = change < *until ? change : *until;
+	return inside;
+}
+
+/* [from, to) before the launch on thread `thread`. */
+static void divide_host(const struct fo_idle *h, int32_t thread, int64_t from, int64_t to, int64_t idle_ns[FO_IDLE_COUNT])
+{
+	struct cursor data = cursor_at(&h->data, from), sync = cursor_at(&h->sync[thread], from), busy = cursor_at(&h->busy[thread], from);
+	while (from < to) {
+		int64_t until = to;
+		bool in_data = cursor_inside(&data, from, &until), in_sync = cursor_inside(&sync, from, &until),
+		     in_busy = cursor_inside(&busy, from, &until) && h->t->defect.has_host_ops;
+		enum fo_idle_cause cause = in_data   ? FO_IDLE_HOST_DATA
+					   : in_sync ? FO_IDLE_HOST_SYNC
+					   : in_busy ? FO_IDLE_HOST_LAUNCH_BOUND
+						     : FO_IDLE_HOST_OTHER;
+		idle_ns[cause] += until - from;
+		from = until;
+	}
+}
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t greatest(int64_t a, int64_t b) { return a > b ? a : b; }
+
+void fo_idle_divide(const struct fo_idle *h, const struct fo_gpu_op *first, int64_t begin, int64_t end, int64_t from, int64_t to,
+		    int64_t idle_ns[FO_IDLE_COUNT])
+{
+	const struct fo_launch *l = first && first->launch >= 0 ? &h->t->launch[first->launch] : NULL;
+	if (!l || l->graph || (first->flags & FO_GPU_GRAPH)) {
+		idle_ns[FO_IDLE_UNKNOWN] += to - from;
+	} else if (l->begin_ns <= begin) {
+		idle_ns[end - begin <= FO_KERNEL_GAP_NS ? FO_IDLE_KERNEL_GAP : FO_IDLE_DEPENDENCY] += to - from;
+	} else {
+		int64_t launched = least(l->begin_ns, end); /* clocks of host and device may disagree a little */
+		if (from < launched)
+			divide_host(h, l->thread, from, least(to, launched), idle_ns);
+		if (to > launched)
+			idle_ns[FO_IDLE_LAUNCH_LATENCY] += to - greatest(from, launched);
+	}
+}
+
+int64_t fo_idle_launch_busy(const struct fo_idle *h, const bool *launches, int64_t begin, int64_t end)
+{
+	struct fo_intervals all = { 0 }, one = { 0 };
+	if (!h->t->defect.has_host_ops || begin >= end)
+		return -1;
+	/* Threads that launch take turns (forward, backward), so their union is the time of the chain. */
+	for (int64_t k = 0; k < h->t->thread_count; k++) {
+		if (!launches[k])
+			continue;
+		struct fo_intervals busy = { 0 };
+		for (size_t i = fo_intervals_find(&h->busy[k], begin); i < h->busy[k].n && h->busy[k].v[i].begin < end; i++)
+			fo_intervals_add(&busy, greatest(begin, h->busy[k].v[i].begin), least(end, h->busy[k].v[i].end));
+		fo_intervals_subtract(&one, &busy, &h->sync[k]);
+		for (size_t i = 0; i < one.n; i++)
+			fo_intervals_add(&all, one.v[i].begin, one.v[i].end);
+		fo_intervals_fini(&busy);
+	}
+	fo_intervals_unite(&all);
+	int64_t ns = fo_intervals_length(&all);
+	fo_intervals_fini(&all);
+	fo_intervals_fini(&one);
+	return ns;
+}

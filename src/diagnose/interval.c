@@ -1,0 +1,139 @@
+/* Sets of times. */
+#include "diagnose/diagnose.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+
+void fo_intervals_add(struct fo_intervals *s, int64_t begin, int64_t end)
+{
+	if (begin >= end)
+		return;
+	fo_array_room(&s->v, &s->cap, s->n, sizeof *s->v);
+	s->v[s->n++] = (struct fo_interval){ begin, end };
+}
+
+static int by_begin(const void *a, const void *b)
+{
+	const struct fo_interval *x = a, *y = b;
+	return (x->begin > y->begin) - (x->begin < y->begin);
+}
+
+void fo_intervals_unite(struct fo_intervals *s)
+{
+	size_t n = 0;
+	for (size_t i = 1; i < s->n; i++)
+		if (s->v[i].begin < s->v[i - 1].begin) { /* what a trace lists mostly ascends: sorted only where it does not */
+			qsort(s->v, s->n, sizeof *s->v, by_begin);
+			break;
+		}
+	for (size_t i = 0; i < s->n; i++) {
+		if (n && s->v[i].begin <= s->v[n - 1].end) {
+			if (s->v[i].end > s->v[n - 1].end)
+				s->v[n - 1].end = s->v[i].end;
+		} else {
+			s->v[n++] = s->v[i];
+		}
+	}
+	s->n = n;
+}
+
+/* Appends to a set that is already in order. */
+static void append(struct fo_intervals *s, int64_t begin, int64_t end)
+{
+	if (s->n && begin <= s->v[s->n - 1].end) {
+		if (end > s->v[s->n - 1].end)
+			s->v[s->n - 1].end = end;
+	} else {
+		fo_intervals_add(s, begin, end);
+	}
+}
+
+void fo_intervals_union(struct fo_intervals *out, const struct fo_intervals *a, const struct fo_intervals *b)
+{
+	size_t i = 0, k = 0;
+	out->n = 0;
+	while (i < a->n || k < b->n) {
+		const struct fo_interval *x = k == b->n || (i < a->n && a->v[i].begin <= b->v[k].begin) ? &a->v[i++] : &b->v[k++];
+		append(out, x->begin, x->end);
+	}
+}
+
+void fo_intervals_intersect(struct fo_intervals *out, const struct fo_intervals *a, const struct fo_intervals *b)
+{
+	size_t i = 0, k = 0;
+	out->n = 0;
+	while (i < a->n && k < b->n) {
+		const struct fo_interval *x = &a->v[i], *y = &b->v[k];
+		fo_intervals_add(out, x->begin > y->begin ? x->begin : y->begin, x->end < y->end ? x->end : y->end);
+		if (x->end < y->end)
+			i++;
+		else
+			k++;
+	}
+}
+
+void fo_intervals_subtract(struct fo_intervals *out, const struct fo_intervals *a, const struct fo_intervals *b)
+{
+	size_t k = 0;
+	out->n = 0;
+	for (size_t i = 0; i < a->n; i++) {
+		int64_t at = a->v[i].begin;
+		while (k < b->n && b->v[k].end <= at)
+			k++;
+		for (size_t m = k; m < b->n && b->v[m].begin < a->v[i].end; m++) {
+			fo_intervals_add(out, at, b->v[m].begin);
+			if (b->v[m].end > at)
+				at = b->v[m].end;
+			k = m; /* it may reach into the next interval of a */
+		}
+		fo_intervals_add(out, at, a->v[i].end);
+	}
+}
+
+int64_t fo_intervals_length(const struct fo_intervals *s)
+{
+	int64_t sum = 0;
+	for (size_t i = 0; i < s->n; i++)
+		sum += s->v[i].end - s->v[i].begin;
+	return sum;
+}
+
+size_t fo_intervals_find(const struct fo_intervals *s, int64_t at)
+{
+	size_t low = 0, high = s->n;
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+		if (s->v[middle].end > at)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	return low;
+}
+
+int64_t fo_intervals_within(const struct fo_intervals *s, int64_t begin, int64_t end)
+{
+	int64_t sum = 0;
+	for (size_t i = fo_intervals_find(s, begin); i < s->n && s->v[i].begin < end; i++)
+		sum += (s->v[i].end < end ? s->v[i].end : end) - (s->v[i].begin > begin ? s->v[i].begin : begin);
+	return sum;
+}
+
+void fo_intervals_close(struct fo_intervals *s, int64_t hole)
+{
+	size_t n = 0;
+	for (size_t i = 0; i < s->n; i++) {
+		if (n && s->v[i].begin - s->v[n - 1].end <= hole)
+			s->v[n - 1].end = s->v[i].end;
+		else
+			s->v[n++] = s->v[i];
+	}
+	s->n = n;
+}
+
+void fo_intervals_fini(struct fo_intervals *s)
+{
+	free(s->v);
+	*s = (struct fo_intervals){ 0 };
+}

@@ -1,0 +1,438 @@
+/* The ledger: one walk over a device's operations in order of time, in which every nanosecond of every window goes to exactly one row. */
+#include "diagnose/ledger_int.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+const char *const fo_window_origin_name[FO_WINDOW_ORIGIN_COUNT] = {
+	[FO_WINDOW_LAUNCHED_STEPS] = "launched_steps",
+	[FO_WINDOW_GPU_STEPS] = "gpu_steps",
+	[FO_WINDOW_NVTX] = "nvtx",
+	[FO_WINDOW_OPTIMIZER] = "optimizer",
+	[FO_WINDOW_WHOLE] = "whole",
+};
+
+/* ---- what runs at one moment ---- */
+
+/* A running operation, in a heap by end. */
+struct running {
+	int64_t end;
+	uint8_t class, copy, flags;
+	bool kernel;
+};
+
+struct walk {
+	const struct fo_device_ops *d;
+	const struct fo_idle *idle;
+	bool recorded;
+	struct running *heap;
+	size_t n, cap;
+	int64_t active[FO_K_COUNT], copy[FO_COPY_COUNT], pageable, kernels, backward, recomputed, forward;
+	uint32_t mask;    /* of the classes in `active` */
+	struct fo_step_ledger *step;
+	const struct fo_window *window;
+	size_t windows, at; /* the first window that ends behind the present */
+	/* The exposed communication that a computation may be waiting for. */
+	int64_t run_begin, run_end, comm_end;
+	struct fo_intervals blocking;
+};
+
+enum { MARKED = FO_GPU_BACKWARD | FO_GPU_RECOMPUTED };
+
+/* Where copies are taken as recorded, a kernel that copies is a kernel and a copy is no communication. */
+static uint8_t class_of(const struct fo_gpu_op *g, bool recorded)
+{
+	if (!recorded)
+		return g->class;
+	if (g->kind != FO_GPU_KERNEL)
+		return FO_K_MEMORY;
+	if (g->class_by_name == FO_K_COMMUNICATION)
+		return FO_K_COMMUNICATION;
+	return g->class < FO_K_COMPUTE_COUNT ? g->class : FO_K_COPY;
+}
+
+/* Fills are no copies in any direction; a copy whose direction is not told has one all the same. */
+static uint8_t copy_of(const struct fo_trace *t, const struct fo_gpu_op *g)
+{
+	if (g->kind == FO_GPU_MEMSET)
+		return FO_COPY_NONE;
+	if (g->copy != FO_COPY_NONE && g->copy < FO_COPY_COUNT)
+		return g->copy;
+	if (g->kind == FO_GPU_KERNEL) {
+		const char *name = fo_trace_text(t, g->name);
+		for (; *name; name++)
+			if (!strncasecmp(name, "fill", 4) || !strncasecmp(name, "set", 3))
+				return FO_COPY_NONE;
+	}
+	return FO_COPY_OTHER;
+}
+
+static void count(struct walk *w, const struct running *r, int by)
+{
+	w->active[r->class] += by;
+	if (w->active[r->class])
+		w->mask |= UINT32_C(1) << r->class;
+	else
+		w->mask &= ~(UINT32_C(1) << r->class);
+	w->kernels += r->kernel ? by : 0;
+	if (r->class == FO_K_MEMORY) {
+		w->copy[r->copy] += by;
+		w->pageable += r->flags & FO_GPU_PAGEABLE ? by : 0;
+	} else if (r->class < FO_K_COMPUTE_COUNT) {
+		w->backward += r->flags & FO_GPU_BACKWARD ? by : 0;
+		w->recomputed += r->flags & FO_GPU_RECOMPUTED ? by : 0;
+		w->forward += r->flags & MARKED ? 0 : by;
+	}
+}
+
+static void push(struct walk *w, struct running r)
+{
+	fo_array_room(&w->heap, &w->cap, w->n, sizeof *w->heap);
+	size_t i = w->n++;
+	for (; i && w->heap[(i - 1) / 2].end > r.end; i = (i - 1) / 2)
+		w->heap[i] = w->heap[(i - 1) / 2];
+	w->heap[i] = r;
+	count(w, &r, 1);
+}
+
+static struct running pop(struct walk *w)
+{
+	struct running top = w->heap[0], last = w->heap[--w->n];
+	size_t i = 0;
+	for (;;) {
+		size_t child = 2 * i + 1;
+		if (child >= w->n)
+			break;
+		if (child + 1 < w->n && w->heap[child + 1].end < w->heap[child].end)
+			child++;
+		if (w->heap[child].end >= last.end)
+			break;
+		w->heap[i] = w->heap[child];
+		i = child;
+	}
+	if (w->n)
+		w->heap[i] = last;
+	count(w, &top, -1);
+	return top;
+}
+
+/* ---- rows ---- */
+
+static const uint32_t compute_classes = (UINT32_C(1) << FO_K_COMPUTE_COUNT) - 1;
+_Static_assert(FO_K_COUNT <= 32, "classes are bits of a word");
+
+static void charge_copy(const struct walk *w, struct fo_ledger *l, int64_t ns)
+{
+	static const uint8_t order[] = { FO_COPY_H2D, FO_COPY_D2H, FO_COPY_D2D, FO_COPY_P2P, FO_COPY_OTHER, FO_COPY_NONE };
+	l->exposed_mem_ns += ns;
+	l->exposed_pageable_ns += w->pageable ? ns : 0;
+	for (size_t i = 0; i < sizeof order; i++)
+		if (w->copy[order[i]]) {
+			l->copy_ns[order[i]] += ns;
+			return;
+		}
+}
+
+/* `ns` of one window in which what runs stays the same; something does. */
+static void charge(const struct walk *w, struct fo_ledger *l, int64_t ns)
+{
+	uint32_t compute = w->mask & compute_classes;
+	bool comm = w->active[FO_K_COMMUNICATION] > 0;
+	l->busy_ns += ns;
+	l->resident_ns += w->kernels ? ns : 0;
+	l->comm_ns += comm ? ns : 0;
+	l->mem_ns += w->active[FO_K_MEMORY] ? ns : 0;
+	if (compute) {
+		l->comp_ns += ns;
+		l->class_ns[__builtin_ctz(compute)] += ns;
+		l->recompute_ns += w->recomputed ? ns : 0;
+		l->backward_ns += w->backward ? ns : 0;
+		l->forward_ns += w->forward && !w->backward && !w->recomputed ? ns : 0;
+	} else if (comm) {
+		l->exposed_comm_ns += ns;
+	} else {
+		charge_copy(w, l, ns);
+	}
+}
+
+/* Remembers exposed communication, and tells that what blocks is known when a computation begins at `from`. */
+static void follow_blocking(struct walk *w, int64_t from, int64_t to)
+{
+	bool compute = w->mask & compute_classes;
+	if (!compute && w->active[FO_K_COMMUNICATION]) {
+		if (w->run_end != from)
+			w->run_begin = from;
+		w->run_end = to;
+	} else if (compute) {
+		/* Of what was exposed until a collective ended that this followed at once. */
+		if (w->comm_end > w->run_begin && from - w->comm_end <= FO_KERNEL_GAP_NS)
+			fo_intervals_add(&w->blocking, w->run_begin, w->run_end < w->comm_end ? w->run_end : w->comm_end);
+		w->run_begin = w->run_end = INT64_MAX;
+	}
+}
+
+/* Everything in [from, to), in which what runs stays the same; `first`: the operation at its end, where nothing runs. */
+static void pass(struct walk *w, int64_t from, int64_t to, const struct fo_gpu_op *first)
+{
+	if (w->mask)
+		follow_blocking(w, from, to);
+	while (w->at < w->windows && w->window[w->at].end <= from)
+		w->at++;
+	for (size_t i = w->at; i < w->windows && w->window[i].begin < to; i++) {
+		int64_t a = from > w->window[i].begin ? from : w->window[i].begin, b = to < w->window[i].end ? to : w->window[i].end;
+		if (a >= b)
+			continue;
+		struct fo_ledger *l = &w->step[i].l;
+		if (w->mask)
+			charge(w, l, b - a);
+		else
+			fo_idle_divide(w->idle, first, from, to, a, b, l->idle_ns);
+	}
+}
+
+/* Ends what ends until `to`; *now is the present. */
+static void advance(struct walk *w, int64_t *now, int64_t to)
+{
+	while (w->n && w->heap[0].end <= to) {
+		if (w->heap[0].end > *now) {
+			pass(w, *now, w->heap[0].end, NULL);
+			*now = w->heap[0].end;
+		}
+		struct running r = pop(w);
+		if (r.class == FO_K_COMMUNICATION)
+			w->comm_end = r.end;
+	}
+	if (w->n && to > *now) {
+		pass(w, *now, to, NULL);
+		*now = to;
+	}
+}
+
+static int64_t add_saturated(int64_t a, int64_t b)
+{
+	int64_t sum;
+	return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
+}
+
+/* Counts an operation where it begins, its duration clipped to that window, added up whether or not others ran beside it. */
+static void tally(struct walk *w, const struct fo_gpu_op *g, uint8_t class)
+{
+	size_t low = 0, high = w->windows;
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+		if (w->window[middle].end > g->begin_ns)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	for (size_t i = low; i < w->windows; i++) {
+		const struct fo_window *v = &w->window[i];
+		int64_t a = g->begin_ns > v->begin ? g->begin_ns : v->begin, b = g->end_ns < v->end ? g->end_ns : v->end;
+		struct fo_ledger *l = &w->step[i].l;
+		if (g->begin_ns >= v->begin && g->begin_ns < v->end) {
+			l->ops++;
+			l->class_ops[class]++;
+		}
+		if (a >= b)
+			break;
+		l->class_sum_ns[class] = add_saturated(l->class_sum_ns[class], b - a);
+	}
+}
+
+/* Of all that begin with op[i] the one that ends first, even if it lasts no time, and of those the one launched first: it tells why
+ * nothing began before. */
+static const struct fo_gpu_op *first_at(const struct fo_device_ops *d, int64_t i)
+{
+	const struct fo_gpu_op *first = &d->op[i];
+	int64_t begin = first->begin_ns;
+	for (int64_t k = i - 1; k >= 0 && d->op[k].begin_ns == begin; k--)
+		if (fo_device_op_counts(d, &d->op[k]))
+			first = &d->op[k];
+	for (int64_t k = first - d->op + 1; k < d->n && d->op[k].begin_ns == begin && d->op[k].end_ns == first->end_ns; k++)
+		if (fo_device_op_counts(d, &d->op[k]) && d->op[k].correlation < first->correlation)
+			first = &d->op[k];
+	return first;
+}
+
+static void walk_ops(struct walk *w)
+{
+	const struct fo_device_ops *d = w->d;
+	int64_t now = w->windows ? w->window[0].begin : 0;
+	for (int64_t i = 0; i < d->n; i++) {
+		const struct fo_gpu_op *g = &d->op[i];
+		if (!fo_device_op_counts(d, g))
+			continue;
+		uint8_t class = class_of(g, w->recorded);
+		tally(w, g, class);
+		if (g->end_ns <= g->begin_ns)
+			continue;
+		advance(w, &now, g->begin_ns);
+		if (!w->n && g->begin_ns > now)
+			pass(w, now, g->begin_ns, first_at(d, i));
+		now = g->begin_ns > now ? g->begin_ns : now;
+		push(w, (struct running){ .end = g->end_ns, .class = class, .copy = copy_of(d->t, g), .flags = g->flags,
+					  .kernel = g->kind == FO_GPU_KERNEL });
+	}
+	advance(w, &now, INT64_MAX);
+	if (w->windows && now < w->window[w->windows - 1].end)
+		pass(w, now, w->window[w->windows - 1].end, NULL);
+}
+
+/* ---- windows to ledgers ---- */
+
+static void close_ledger(struct fo_ledger *l, const struct fo_window *v, const struct fo_intervals *blocking, bool marked)
+{
+	l->begin_ns = v->begin;
+	l->end_ns = v->end;
+	l->span_ns = v->end - v->begin;
+	l->idle_total_ns = l->span_ns - l->busy_ns;
+	/* One rank alone cannot tell waiting from transferring (collectives.c). */
+	l->exposed_comm_unknown_ns = l->exposed_comm_ns;
+	l->blocking_comm_ns = fo_intervals_within(blocking, v->begin, v->end);
+	if (!marked)
+		l->forward_ns = -1;
+}
+
+static void sum_up(struct fo_ledger *total, const struct fo_ledger *l)
+{
+	total->end_ns = l->end_ns;
+	total->span_ns += l->span_ns;
+	total->busy_ns += l->busy_ns;
+	total->idle_total_ns += l->idle_total_ns;
+	total->comp_ns += l->comp_ns;
+	for (int k = 0; k < FO_K_COMPUTE_COUNT; k++)
+		total->class_ns[k] += l->class_ns[k];
+	for (int k = 0; k < FO_K_COUNT; k++) {
+		total->class_sum_ns[k] = add_saturated(total->class_sum_ns[k], l->class_sum_ns[k]);
+		total->class_ops[k] += l->class_ops[k];
+	}
+	total->comm_ns += l->comm_ns;
+	total->exposed_comm_ns += l->exposed_comm_ns;
+	total->exposed_wait_ns += l->exposed_wait_ns;
+	total->exposed_transfer_ns += l->exposed_transfer_ns;
+	total->exposed_comm_unknown_ns += l->exposed_comm_unknown_ns;
+	total->mem_ns += l->mem_ns;
+	total->exposed_mem_ns += l->exposed_mem_ns;
+	for (int k = 0; k < FO_COPY_COUNT; k++)
+		total->copy_ns[k] += l->copy_ns[k];
+	total->exposed_pageable_ns += l->exposed_pageable_ns;
+	for (int k = 0; k < FO_IDLE_COUNT; k++)
+		total->idle_ns[k] += l->idle_ns[k];
+	total->resident_ns += l->resident_ns;
+	total->recompute_ns += l->recompute_ns;
+	total->backward_ns += l->backward_ns;
+	total->forward_ns = l->forward_ns < 0 ? -1 : total->forward_ns + l->forward_ns;
+	total->blocking_comm_ns += l->blocking_comm_ns;
+	total->ops += l->ops;
+}
+
+void fo_device_ledger_sum(struct fo_device_ledger *d)
+{
+	memset(&d->total, 0, sizeof d->total);
+	if (d->steps)
+		d->total.begin_ns = d->step[0].l.begin_ns;
+	for (int64_t i = 0; i < d->steps; i++)
+		sum_up(&d->total, &d->step[i].l);
+	d->median = d->steps ? d->step[fo_device_ledger_median(d)] : (struct fo_step_ledger){ .number = -1 };
+}
+
+struct spanned {
+	int64_t span, at;
+};
+static int by_span(const void *a, const void *b)
+{
+	const struct spanned *x = a, *y = b;
+	return x->span != y->span ? (x->span > y->span) - (x->span < y->span) : (x->at > y->at) - (x->at < y->at);
+}
+
+int64_t fo_device_ledger_median(const struct fo_device_ledger *d)
+{
+	struct spanned *s = fo_xmalloc((size_t)(d->steps + 1) * sizeof *s);
+	for (int64_t i = 0; i < d->steps; i++)
+		s[i] = (struct spanned){ d->step[i].l.span_ns, i };
+	qsort(s, (size_t)d->steps, sizeof *s, by_span);
+	int64_t at = d->steps ? s[(d->steps - 1) / 2].at : -1;
+	free(s);
+	return at;
+}
+
+/* Those that no window has. */
+static void count_outside(struct fo_device_ledger *out, const struct fo_device_ops *d, const struct fo_windows *w)
+{
+	int64_t begin = w->n ? w->v[0].begin : INT64_MAX, end = w->n ? w->v[w->n - 1].end : INT64_MIN;
+	for (int64_t i = 0; i < d->n; i++) {
+		const struct fo_gpu_op *g = &d->op[i];
+		if (!fo_device_op_counts(d, g))
+			out->excluded_ops++;
+		else if (g->begin_ns < begin && g->launch < 0)
+			out->leftover_ops++;
+		else if (g->begin_ns < begin || g->begin_ns >= end)
+			out->outside_ops++;
+	}
+}
+
+static void one_device(struct fo_device_ledger *out, const struct fo_device_ops *d, const struct fo_idle *idle,
+		       const struct fo_ledger_options *o)
+{
+	struct fo_windows w;
+	bool marked = false, *launches = fo_xmalloc((size_t)d->t->thread_count + 1);
+	fo_windows_find(&w, d, o->whole_trace || o->exclude_unlinked);
+	*out = (struct fo_device_ledger){ .device = d->device, .from = w.from, .steps = (int64_t)w.n, .dropped_steps = w.dropped };
+	out->step = fo_xmalloc((w.n + 1) * sizeof *out->step);
+	struct walk k = { .d = d, .idle = idle, .recorded = o->whole_trace || o->exclude_unlinked, .step = out->step, .window = w.v,
+			  .windows = w.n, .run_begin = INT64_MAX, .run_end = INT64_MAX, .comm_end = INT64_MIN };
+	walk_ops(&k);
+	fo_intervals_unite(&k.blocking);
+	for (int64_t i = 0; i < d->n; i++) {
+		marked |= (d->op[i].flags & MARKED) != 0;
+		if (d->op[i].launch >= 0)
+			launches[d->t->launch[d->op[i].launch].thread] = true;
+	}
+	for (size_t i = 0; i < w.n; i++) {
+		struct fo_step_ledger *s = &out->step[i];
+		s->number = w.v[i].number;
+		s->host_begin_ns = w.v[i].host_begin;
+		s->host_end_ns = w.v[i].host_end;
+		close_ledger(&s->l, &w.v[i], &k.blocking, marked);
+		bool known = s->host_end_ns > s->host_begin_ns;
+		s->launch_busy_ns = fo_idle_launch_busy(idle, launches, known ? s->host_begin_ns : s->l.begin_ns,
+							known ? s->host_end_ns : s->l.end_ns);
+	}
+	count_outside(out, d, &w);
+	fo_device_ledger_sum(out);
+	fo_intervals_fini(&k.blocking);
+	free(k.heap);
+	free(launches);
+	fo_windows_fini(&w);
+}
+
+fo_status fo_ledger_rank(struct fo_rank_ledger *r, struct fo_trace *t, const struct fo_ledger_options *o)
+{
+	struct fo_idle idle;
+	*r = (struct fo_rank_ledger){ .trace = t, .rank = t->rank };
+	r->device = fo_xmalloc((size_t)(t->device_count + 1) * sizeof *r->device);
+	fo_idle_init(&idle, t, o->whole_trace || o->exclude_unlinked);
+	for (int64_t i = 0; i < t->gpu_count;) {
+		struct fo_device_ops d = { .t = t, .op = &t->gpu[i], .device = t->gpu[i].device, .linked_only = o->exclude_unlinked };
+		while (i < t->gpu_count && t->gpu[i].device == d.device) {
+			i++;
+			d.n++;
+		}
+		one_device(&r->device[r->devices++], &d, &idle, o);
+	}
+	fo_idle_fini(&idle);
+	fo_host_steps(r);
+	return FO_OK;
+}
+
+void fo_ledger_rank_fini(struct fo_rank_ledger *r)
+{
+	for (int64_t i = 0; i < r->devices; i++)
+		free(r->device[i].step);
+	free(r->device);
+	free(r->host);
+	*r = (struct fo_rank_ledger){ 0 };
+}

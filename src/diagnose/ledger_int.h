@@ -1,0 +1,57 @@
+/* Inside src/diagnose: how windows are found and gaps explained. */
+#ifndef FO_DIAGNOSE_LEDGER_INT_H
+#define FO_DIAGNOSE_LEDGER_INT_H
+
+#include "diagnose/diagnose.h"
+
+/* The longest gap behind an operation that was launched before it which is the hardware's own turn-around, and the longest time in
+ * which what follows a communication counts as waiting for it (facts: docs/metrics.md, "the ledger"). */
+#define FO_KERNEL_GAP_NS INT64_C(10000)
+
+/* The operations of one device that count: t->gpu[first .. first + n), those without a launch record left out on demand. */
+struct fo_device_ops {
+	const struct fo_trace *t;
+	const struct fo_gpu_op *op;
+	int64_t n;
+	int16_t device;
+	bool linked_only;
+};
+static inline bool fo_device_op_counts(const struct fo_device_ops *d, const struct fo_gpu_op *g)
+{
+	return !d->linked_only || g->launch >= 0;
+}
+
+struct fo_window {
+	int64_t number, begin, end; /* number -1: none */
+	int64_t host_begin, host_end; /* -1: unknown */
+};
+/* Each window begins where the one before ends. */
+struct fo_windows {
+	enum fo_window_origin from;
+	struct fo_window *v;
+	size_t n, cap;
+	int64_t dropped; /* steps at the end of which the trace does not show where they end */
+};
+/* `whole`: no steps are looked for. No window at all where no operation lasts. */
+void fo_windows_find(struct fo_windows *w, const struct fo_device_ops *d, bool whole);
+void fo_windows_fini(struct fo_windows *w);
+
+/* What the host did while a device idled: by thread, unions. */
+struct fo_idle {
+	const struct fo_trace *t;
+	struct fo_intervals data;        /* the data loader's, whichever thread it ran on */
+	struct fo_intervals *sync, *busy; /* by thread: waits for the GPU; operators and calls with short holes closed */
+};
+void fo_idle_init(struct fo_idle *h, const struct fo_trace *t, bool recorded);
+/* Adds the part [from, to) of the gap [begin, end) to the causes; `first` is the operation that ends the gap, NULL: none does. */
+void fo_idle_divide(const struct fo_idle *h, const struct fo_gpu_op *first, int64_t begin, int64_t end, int64_t from, int64_t to,
+		    int64_t idle_ns[FO_IDLE_COUNT]);
+/* The time in [begin, end) in which one of these threads (by thread: does it launch for the device?) was inside operators or calls that
+ * do not wait; -1 where the trace has no host operators. */
+int64_t fo_idle_launch_busy(const struct fo_idle *h, const bool *launches, int64_t begin, int64_t end);
+void fo_idle_fini(struct fo_idle *h);
+
+/* Fills r->host, r->hosts. */
+void fo_host_steps(struct fo_rank_ledger *r);
+
+#endif

@@ -1,0 +1,337 @@
+/* Where steps begin and end on a device. The host runs ahead of it, so a step is what was launched in it: from the begin of the first
+ * operation launched in step k to that of the first launched in step k + 1. */
+#include "diagnose/ledger_int.h"
+
+#include "base/mem.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+static void add(struct fo_windows *w, struct fo_window v)
+{
+	fo_array_room(&w->v, &w->cap, w->n, sizeof *w->v);
+	w->v[w->n++] = v;
+}
+
+/* A step of the host, and when the first operation launched in it began; INT64_MAX: none was. */
+struct host_step {
+	int64_t number, begin, end, first;
+};
+
+static int by_begin(const void *a, const void *b)
+{
+	const struct host_step *x = a, *y = b;
+	return x->begin != y->begin ? (x->begin > y->begin) - (x->begin < y->begin) : (x->number > y->number) - (x->number < y->number);
+}
+
+/* The last step that begins at or before `at`; -1: none. */
+static int64_t step_at(const struct host_step *s, int64_t n, int64_t at)
+{
+	int64_t low = 0, high = n;
+	while (low < high) {
+		int64_t middle = low + (high - low) / 2;
+		if (s[middle].begin <= at)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low - 1;
+}
+
+/* Windows from steps of the host, which this sorts. s has room for one more: what is launched behind the last step. */
+static bool from_host(struct fo_windows *w, const struct fo_device_ops *d, struct host_step *s, int64_t n)
+{
+	if (n == 0)
+		return false;
+	qsort(s, (size_t)n, sizeof *s, by_begin);
+	for (int64_t i = 0; i < n; i++)
+		s[i].first = INT64_MAX;
+	s[n] = (struct host_step){ .number = -1, .begin = s[n - 1].end, .end = INT64_MAX, .first = INT64_MAX };
+	for (int64_t i = 0; i < d->n; i++) {
+		const struct fo_gpu_op *g = &d->op[i];
+		if (g->launch < 0 || !fo_device_op_counts(d, g))
+			continue;
+		int64_t k = step_at(s, n + 1, d->t->launch[g->launch].begin_ns);
+		if (k >= 0 && g->begin_ns < s[k].first)
+			s[k].first = g->begin_ns;
+	}
+	int64_t before = -1; /* the last step seen that launched something */
+	for (int64_t i = 0; i <= n; i++) {
+		if (s[i].first == INT64_MAX)
+			continue;
+		/* A stream of its own may run ahead of the step before; windows do not overlap. */
+		if (before >= 0 && s[i].first <= s[before].first)
+			continue;
+		if (before >= 0)
+			add(w, (struct fo_window){ s[before].number, s[before].first, s[i].first, s[before].begin, s[before].end });
+		before = i;
+	}
+	w->dropped = before >= 0 && before < n;
+	return w->n > 0;
+}
+
+static bool from_steps(struct fo_windows *w, const struct fo_device_ops *d)
+{
+	const struct fo_trace *t = d->t;
+	struct host_step *s = fo_xmalloc((size_t)(t->step_count + 1) * sizeof *s);
+	int64_t n = 0;
+	for (int64_t i = 0; i < t->step_count; i++)
+		if (t->step[i].thread >= 0)
+			s[n++] = (struct host_step){ .number = t->step[i].number, .begin = t->step[i].begin_ns, .end = t->step[i].end_ns };
+	bool found = from_host(w, d, s, n);
+	free(s);
+	w->from = t->format == FO_TRACE_NSYS ? FO_WINDOW_NVTX : FO_WINDOW_LAUNCHED_STEPS;
+	return found;
+}
+
+/* The begin of the first operation that begins at or behind `at`; INT64_MAX: none does. */
+static int64_t first_from(const struct fo_device_ops *d, int64_t at)
+{
+	int64_t low = 0, high = d->n;
+	while (low < high) {
+		int64_t middle = low + (high - low) / 2;
+		if (d->op[middle].begin_ns >= at)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	while (low < d->n && !fo_device_op_counts(d, &d->op[low]))
+		low++;
+	return low < d->n ? d->op[low].begin_ns : INT64_MAX;
+}
+
+/* By the profiler's copies of the steps on the GPU, whose begins alone are believed: their lengths are wrong on some devices. */
+static bool from_gpu_steps(struct fo_windows *w, const struct fo_device_ops *d)
+{
+	const struct fo_trace *t = d->t;
+	struct host_step *s = fo_xmalloc((size_t)(t->step_count + 1) * sizeof *s);
+	int64_t n = 0;
+	for (int64_t i = 0; i < t->step_count; i++)
+		if (t->step[i].thread < 0 && t->step[i].device == d->device)
+			s[n++] = (struct host_step){ .number = t->step[i].number, .begin = t->step[i].begin_ns, .end = t->step[i].end_ns };
+	qsort(s, (size_t)n, sizeof *s, by_begin);
+	bool sane = true;
+	int64_t kept = 0;
+	for (int64_t i = 0; i < n; i++) {
+		if (kept && s[i].number == s[kept - 1].number)
+			continue; /* annotated twice */
+		sane = sane && (!kept || s[i].number > s[kept - 1].number);
+		s[kept] = s[i];
+		s[kept++].first = first_from(d, s[i].begin);
+	}
+	for (int64_t i = 0; sane && i < kept; i++) {
+		int64_t next = i + 1 < kept ? s[i + 1].first : first_from(d, s[i].end);
+		if (s[i].first != INT64_MAX && next != INT64_MAX && next > s[i].first)
+			add(w, (struct fo_window){ s[i].number, s[i].first, next, -1, -1 });
+		else
+			w->dropped++;
+	}
+	free(s);
+	/* A hole in the middle would break the chain of windows. */
+	for (size_t i = 1; i < w->n; i++)
+		if (w->v[i].begin != w->v[i - 1].end)
+			w->n = 0;
+	w->from = FO_WINDOW_GPU_STEPS;
+	return w->n > 0;
+}
+
+/* ---- annotations of iterations ---- */
+
+enum { NOTE_NAME = 64, NOTE_GROUPS = 64 /* kinds of such names in one trace; further ones are not looked at */ };
+struct notes {
+	char name[NOTE_NAME]; /* digits left out */
+	int32_t thread;
+	int64_t count, total, end;
+	bool overlap;
+};
+
+static bool has_word(const char *text, const char *word)
+{
+	size_t n = strlen(word);
+	for (const char *p = text; *p; p++)
+		if (!strncasecmp(p, word, n) && !isalpha((unsigned char)p[n]) && (p == text || !isalpha((unsigned char)p[-1])))
+			return true;
+	return false;
+}
+
+/* "iteration 12", "train_step", "step12", but not an optimizer's or a scheduler's step, which is a part of one. */
+static bool names_iteration(const char *name)
+{
+	static const char *const part[] = { "optimizer", "scheduler", "scaler", "lr", "grad", "engine", "adam", "adamw", "sgd" };
+	static const char *const whole[] = { "iteration", "iter", "step", "minibatch", "training_batch" };
+	for (size_t i = 0; i < sizeof part / sizeof *part; i++)
+		if (has_word(name, part[i]))
+			return false;
+	for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
+		if (has_word(name, whole[i]))
+			return true;
+	return false;
+}
+
+/* The name without digits, and its last number; -1: none. */
+static int64_t split_name(char out[NOTE_NAME], const char *name)
+{
+	int64_t number = -1;
+	size_t n = 0;
+	while (*name && n + 1 < NOTE_NAME) {
+		if (isdigit((unsigned char)*name)) {
+			number = strtoll(name, NULL, 10);
+			name += strspn(name, "0123456789");
+		} else {
+			out[n++] = *name++;
+		}
+	}
+	out[n] = 0;
+	return number;
+}
+
+static const struct notes *find_notes(const struct fo_trace *t, struct notes *group, int *groups)
+{
+	char name[NOTE_NAME];
+	const struct notes *best = NULL;
+	for (int64_t i = 0; i < t->op_count; i++) {
+		const struct fo_host_op *o = &t->op[i];
+		if (o->kind != FO_HOST_NOTE || !names_iteration(fo_trace_text(t, o->name)))
+			continue;
+		split_name(name, fo_trace_text(t, o->name));
+		int k = 0;
+		while (k < *groups && (group[k].thread != o->thread || strcmp(group[k].name, name)))
+			k++;
+		if (k == *groups) {
+			if (k == NOTE_GROUPS)
+				continue;
+			group[k] = (struct notes){ .thread = o->thread, .end = INT64_MIN };
+			memcpy(group[k].name, name, sizeof name);
+			++*groups;
+		}
+		group[k].overlap |= o->begin_ns < group[k].end;
+		group[k].end = o->end_ns;
+		group[k].total += o->end_ns - o->begin_ns;
+		group[k].count++;
+	}
+	for (int k = 0; k < *groups; k++)
+		if (group[k].count > 1 && !group[k].overlap && (!best || group[k].total > best->total))
+			best = &group[k];
+	return best;
+}
+
+static bool from_notes(struct fo_windows *w, const struct fo_device_ops *d)
+{
+	const struct fo_trace *t = d->t;
+	struct notes group[NOTE_GROUPS];
+	char name[NOTE_NAME];
+	int groups = 0;
+	const struct notes *best = find_notes(t, group, &groups);
+	if (!best)
+		return false;
+	struct host_step *s = fo_xmalloc((size_t)(best->count + 1) * sizeof *s);
+	int64_t n = 0;
+	for (int64_t i = 0; i < t->op_count && n < best->count; i++) {
+		const struct fo_host_op *o = &t->op[i];
+		if (o->kind != FO_HOST_NOTE || o->thread != best->thread || !names_iteration(fo_trace_text(t, o->name)))
+			continue;
+		int64_t number = split_name(name, fo_trace_text(t, o->name));
+		if (!strcmp(name, best->name)) {
+			s[n] = (struct host_step){ .number = number >= 0 ? number : n, .begin = o->begin_ns, .end = o->end_ns };
+			n++;
+		}
+	}
+	bool found = from_host(w, d, s, n);
+	free(s);
+	w->from = FO_WINDOW_NVTX;
+	return found;
+}
+
+/* ---- the optimizer ---- */
+
+static bool is_product(const struct fo_gpu_op *g)
+{
+	return g->class == FO_K_GEMM || g->class == FO_K_GEMM_FP8 || g->class == FO_K_ATTENTION_FORWARD || g->class == FO_K_ATTENTION_BACKWARD ||
+	       g->class == FO_K_CONV;
+}
+
+/* A step ends where the optimizer's kernels do: the next matrix product belongs to the next step, and so does what stands in front of
+ * it and behind the last of these kernels. Where updates lie inside the backward pass there are several groups of them in a step: then
+ * the steps so found differ in their number of operations, and none of them is believed. */
+static bool from_optimizer(struct fo_windows *w, const struct fo_device_ops *d)
+{
+	int64_t after = INT64_MIN, at = INT64_MIN, ops = 0, least = INT64_MAX, most = 0;
+	bool seen = false, inside = false, products = false;
+	for (int64_t i = 0; i < d->n; i++) {
+		const struct fo_gpu_op *g = &d->op[i];
+		if (!fo_device_op_counts(d, g))
+			continue;
+		if (g->class == FO_K_OPTIMIZER) {
+			inside = products; /* of a step that computed something */
+			after = INT64_MIN;
+		} else if (inside && after == INT64_MIN) {
+			after = g->begin_ns;
+		}
+		ops++;
+		if (!is_product(g))
+			continue;
+		products = true;
+		if (!inside)
+			continue;
+		inside = false;
+		if (seen && after > at) {
+			add(w, (struct fo_window){ -1, at, after, -1, -1 });
+			w->v[w->n - 1].number = (int64_t)w->n - 1;
+			least = ops < least ? ops : least;
+			most = ops > most ? ops : most;
+		}
+		at = after;
+		seen = true;
+		ops = 0;
+	}
+	w->from = FO_WINDOW_OPTIMIZER;
+	w->dropped = seen;
+	if (w->n && most - least > least / 4)
+		w->n = 0;
+	return w->n > 0;
+}
+
+/* ---- without steps ---- */
+
+/* From the first operation to the last end. Operations left over from before the profiler looked have no launch record: they begin the
+ * window only where nothing is linked at all. */
+static void whole(struct fo_windows *w, const struct fo_device_ops *d, bool leftovers)
+{
+	int64_t begin = INT64_MAX, linked = INT64_MAX, end = INT64_MIN;
+	for (int64_t i = 0; i < d->n; i++) {
+		const struct fo_gpu_op *g = &d->op[i];
+		if (!fo_device_op_counts(d, g) || g->end_ns <= g->begin_ns)
+			continue;
+		begin = g->begin_ns < begin ? g->begin_ns : begin;
+		if (g->launch >= 0 && g->begin_ns < linked)
+			linked = g->begin_ns;
+		end = g->end_ns > end ? g->end_ns : end;
+	}
+	if (!leftovers && linked != INT64_MAX)
+		begin = linked;
+	w->from = FO_WINDOW_WHOLE;
+	if (begin < end)
+		add(w, (struct fo_window){ -1, begin, end, -1, -1 });
+}
+
+void fo_windows_find(struct fo_windows *w, const struct fo_device_ops *d, bool take_all)
+{
+	static bool (*const way[])(struct fo_windows *, const struct fo_device_ops *) = { from_steps, from_gpu_steps, from_notes,
+											   from_optimizer };
+	*w = (struct fo_windows){ 0 };
+	for (size_t i = 0; !take_all && i < sizeof way / sizeof *way; i++) {
+		if (way[i](w, d))
+			return;
+		w->n = 0;
+		w->dropped = 0;
+	}
+	whole(w, d, take_all);
+}
+
+void fo_windows_fini(struct fo_windows *w)
+{
+	free(w->v);
+	*w = (struct fo_windows){ 0 };
+}
