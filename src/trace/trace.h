@@ -135,7 +135,7 @@ struct fo_trace_step {
 	int16_t device; /* of the GPU's copy; -1 */
 };
 
-struct fo_device {
+struct fo_trace_device {
 	int64_t id;
 	int32_t name; /* text, -1 */
 	int64_t memory_bytes; /* 0 unknown */
@@ -173,7 +173,7 @@ struct fo_trace {
 	struct fo_collective *collective;
 	struct fo_gpu_wait *wait;   /* by device, then begin */
 	struct fo_trace_step *step; /* the host's first, by begin */
-	struct fo_device *device;   /* those with GPU operations first come in the order of their ids */
+	struct fo_trace_device *device; /* those with GPU operations first come in the order of their ids */
 	int64_t gpu_count, launch_count, op_count, thread_count, collective_count, wait_count, step_count, device_count;
 	struct fo_trace_defects defect;
 	struct fo_trace_texts *texts;
