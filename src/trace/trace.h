@@ -143,6 +143,7 @@ struct fo_trace_device {
 };
 
 enum fo_trace_format { FO_TRACE_KINETO, FO_TRACE_NSYS, FO_TRACE_OWN };
+enum fo_rank_origin { FO_RANK_RECORDED, FO_RANK_FILE_NAME, FO_RANK_ORDER }; /* of the files as they were given */
 
 /* What was wrong or left out; all counts. */
 struct fo_trace_defects {
@@ -162,6 +163,7 @@ struct fo_trace {
 	enum fo_trace_format format;
 	char *path;
 	int rank, world_size;       /* -1 unknown */
+	enum fo_rank_origin rank_from; /* fo_trace_set_open looks further than the trace */
 	int64_t origin_unix_ns;     /* of time 0; 0: unknown */
 	int64_t begin_ns, end_ns;   /* of everything */
 	int32_t backend;            /* text: "nccl"; -1 */
@@ -188,15 +190,37 @@ const char *fo_trace_text(const struct fo_trace *t, int32_t id);
 
 /* ---- many ranks ---- */
 
+/* Communication kernels of several devices that are one collective (or one transfer between two). */
+struct fo_match_part {
+	int32_t trace; /* in the set's rank[] */
+	int64_t gpu;   /* in that trace's gpu[] */
+};
+struct fo_match {
+	int64_t first; /* in match_part[] */
+	int32_t parts; /* >= 2, each of another device */
+};
+
 struct fo_trace_set {
 	struct fo_trace **rank; /* by rank, then path */
-	int64_t *offset_ns;     /* add to a rank's times to be on the clock of rank[0] (measured on collectives, else 0) */
+	int64_t *offset_ns;     /* add to a rank's times to be on the clock of rank[0] (measured on collectives, else by origins) */
 	int64_t residual_ns;    /* median of |end - median end| of matched collectives after that; -1: nothing to align on */
 	int count;
+	struct fo_match *match; /* in the order of the first part's begin */
+	struct fo_match_part *match_part;
+	int64_t matches, match_parts;
+	char **skipped; /* files of a given folder that hold no trace, as sentences */
+	int skips;
 };
-/* Files, folders (their traces) and patterns that the shell left alone; read on as many threads as there are processors. Two files of
- * the same rank are refused by name, as is a mixture that cannot be one job. */
+/* Files, folders (their traces) and patterns that the shell left alone; read on as many threads as there are processors. A trace
+ * without a rank takes the number after "rank" or "worker" in its file's or folder's name, and where none has one, its place in the
+ * list. Two traces of one rank are refused by name (FO_EARG), as is a mixture that cannot be one job: formats, world sizes, or
+ * minutes that differ. A single trace keeps what it has, rank -1 too. Freed with fo_trace_set_fini. */
 FO_CHECKED fo_status fo_trace_set_open(struct fo_trace_set *s, const char *const *path, int n);
 void fo_trace_set_fini(struct fo_trace_set *s);
+
+/* match.c: finds the collectives that the devices of s have in common, then sets offset_ns and residual_ns. The i-th of a process
+ * group on every device, or that of the same sequence number; without recorded groups the i-th kernel of that name. Left out:
+ * groups of which not every member is there, counts or sizes that differ. fo_trace_set_open calls it. */
+void fo_trace_set_match(struct fo_trace_set *s);
 
 #endif
