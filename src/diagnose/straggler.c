@@ -1,0 +1,297 @@
+/* Pipeline schedules: bubbles by stage, and how much faster the steps would be without stragglers. */
+#include "diagnose/straggler.h"
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/mem.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The paper's share of workers that may be broken machines. */
+static const int WORST_PERCENT = 3;
+
+struct study {
+	const struct fo_schedule *s;
+	struct fo_step_graph **graph; /* by step */
+	double *own, *even;           /* by op: as recorded, and without stragglers */
+	double *mixed;                /* scratch: one step's */
+};
+
+static bool is_communication(int kind)
+{
+	return kind != FO_SCHED_FORWARD && kind != FO_SCHED_BACKWARD && kind != FO_SCHED_WEIGHT && kind != FO_SCHED_OPTIMIZER &&
+	       kind != FO_SCHED_PAUSE;
+}
+
+/* Whose durations are taken as recorded; the others are even. NULL: nobody's. */
+typedef bool chooser(const struct fo_schedule_op *o, const void *what);
+
+/* Mean step in seconds; *per_step, which may be NULL, gets each. */
+static double simulate(struct study *y, chooser *recorded, const void *what, double *per_step)
+{
+	double sum = 0;
+	for (int64_t k = 0; k < y->s->steps; k++) {
+		const struct fo_schedule_step *step = &y->s->step[k];
+		for (int64_t i = 0; i < step->ops; i++) {
+			int64_t at = step->first + i;
+			y->mixed[i] = recorded && recorded(&y->s->op[at], what) ? y->own[at] : y->even[at];
+		}
+		double t = fo_step_graph_run(y->graph[k], y->mixed) * 1e-9;
+		sum += t;
+		if (per_step)
+			per_step[k] = t;
+	}
+	return sum / (double)y->s->steps;
+}
+
+static bool everyone(const struct fo_schedule_op *o, const void *what)
+{
+	(void)o, (void)what;
+	return true;
+}
+static bool of_stage(const struct fo_schedule_op *o, const void *what)
+{
+	return o->stage == *(const int *)what;
+}
+static bool not_of_stage(const struct fo_schedule_op *o, const void *what)
+{
+	return !of_stage(o, what);
+}
+static bool of_replica(const struct fo_schedule_op *o, const void *what)
+{
+	return o->replica == *(const int *)what;
+}
+static bool of_kind(const struct fo_schedule_op *o, const void *what)
+{
+	return o->kind == *(const int *)what;
+}
+
+struct workers {
+	const bool *chosen; /* [replica][stage] */
+	int stages;
+};
+static bool not_of_workers(const struct fo_schedule_op *o, const void *what)
+{
+	const struct workers *w = what;
+	return !w->chosen[o->replica * w->stages + o->stage];
+}
+
+/* Every operation as the others of its kind. */
+static void even_out(struct study *y)
+{
+	double *v = fo_xmalloc(((size_t)y->s->ops + 1) * sizeof *v);
+	for (int kind = 0; kind < FO_SCHED_COUNT; kind++) {
+		size_t n = 0;
+		double sum = 0;
+		for (int64_t i = 0; i < y->s->ops; i++) {
+			if (y->s->op[i].kind != kind)
+				continue;
+			v[n++] = y->own[i];
+			sum += y->own[i];
+		}
+		if (!n)
+			continue;
+		double level = is_communication(kind) ? fo_stats_quantile(v, n, 0.5) : sum / (double)n;
+		for (int64_t i = 0; i < y->s->ops; i++)
+			if (y->s->op[i].kind == kind)
+				y->even[i] = level;
+	}
+	free(v);
+}
+
+static int greatest(const double *v, int n)
+{
+	int at = 0;
+	for (int i = 1; i < n; i++)
+		if (v[i] > v[at])
+			at = i;
+	return at;
+}
+
+/* The workers whose stage and replica both slow the job most; ties go to the first stage, then the first replica. */
+static double without_worst(struct study *y, struct fo_whatif *w)
+{
+	const struct fo_schedule *s = y->s;
+	int all = s->stages * s->replicas, want = (all * WORST_PERCENT + 99) / 100;
+	bool *chosen = fo_xmalloc((size_t)all * sizeof *chosen);
+	for (int n = 0; n < want; n++) {
+		double best = -1;
+		int stage = 0, replica = 0;
+		for (int st = 0; st < s->stages; st++) {
+			for (int r = 0; r < s->replicas; r++) {
+				double score = fmin(w->by_stage[st], w->by_replica[r]);
+				if (chosen[r * s->stages + st] || !(score > best))
+					continue;
+				best = score;
+				stage = st;
+				replica = r;
+			}
+		}
+		chosen[replica * s->stages + stage] = true;
+		if (n == 0) {
+			w->worker_stage = stage;
+			w->worker_replica = replica;
+		}
+	}
+	struct workers what = { chosen, s->stages };
+	double t = simulate(y, not_of_workers, &what, NULL);
+	free(chosen);
+	return t;
+}
+
+static void attribute(struct study *y, struct fo_whatif *w)
+{
+	const struct fo_schedule *s = y->s;
+	bool present[FO_SCHED_COUNT] = { false };
+	for (int64_t i = 0; i < s->ops; i++)
+		present[s->op[i].kind] = true;
+	for (int i = 0; i < s->stages; i++)
+		w->by_stage[i] = simulate(y, of_stage, &i, NULL) / w->ideal_s;
+	for (int i = 0; i < s->replicas; i++)
+		w->by_replica[i] = simulate(y, of_replica, &i, NULL) / w->ideal_s;
+	for (int i = 0; i < FO_SCHED_COUNT; i++)
+		w->by_kind[i] = present[i] ? simulate(y, of_kind, &i, NULL) / w->ideal_s : 0;
+	w->worst_stage = greatest(w->by_stage, s->stages);
+	w->worst_replica = greatest(w->by_replica, s->replicas);
+	w->worst_kind = greatest(w->by_kind, FO_SCHED_COUNT);
+	double lost = w->no_delay_s - w->ideal_s;
+	int last = s->stages - 1;
+	w->last_stage = (w->no_delay_s - simulate(y, not_of_stage, &last, NULL)) / lost;
+	w->worst_workers = (w->no_delay_s - without_worst(y, w)) / lost;
+}
+
+static void compare(struct study *y, struct fo_whatif *w)
+{
+	const struct fo_schedule *s = y->s;
+	double *ideal = fo_xmalloc((size_t)s->steps * sizeof *ideal);
+	w->step_slowdown = fo_xmalloc((size_t)s->steps * sizeof *w->step_slowdown);
+	w->by_stage = fo_xmalloc((size_t)s->stages * sizeof *w->by_stage);
+	w->by_replica = fo_xmalloc((size_t)s->replicas * sizeof *w->by_replica);
+	for (int64_t k = 0; k < s->steps; k++)
+		w->measured_s += (double)s->step[k].length_ns * 1e-9 / (double)s->steps;
+	w->no_delay_s = simulate(y, everyone, NULL, w->step_slowdown);
+	even_out(y);
+	w->ideal_s = simulate(y, NULL, NULL, ideal);
+	if (w->ideal_s > 0 && w->no_delay_s > 0) {
+		for (int64_t k = 0; k < s->steps; k++)
+			w->step_slowdown[k] = ideal[k] > 0 ? w->step_slowdown[k] / ideal[k] : 1;
+		w->slowdown = w->no_delay_s / w->ideal_s;
+		w->launch_slowdown = w->measured_s / w->no_delay_s;
+		attribute(y, w);
+		w->known = true;
+	} else {
+		snprintf(w->why, sizeof w->why, "the log has no durations");
+	}
+	free(ideal);
+}
+
+static void what_if(struct fo_whatif *w, const struct fo_schedule *s)
+{
+	struct study y = { .s = s, .graph = fo_xmalloc((size_t)s->steps * sizeof *y.graph) };
+	int64_t longest = 0;
+	y.own = fo_xmalloc(((size_t)s->ops + 1) * sizeof *y.own);
+	y.even = fo_xmalloc(((size_t)s->ops + 1) * sizeof *y.even);
+	for (int64_t k = 0; k < s->steps; k++)
+		longest = s->step[k].ops > longest ? s->step[k].ops : longest;
+	y.mixed = fo_xmalloc(((size_t)longest + 1) * sizeof *y.mixed);
+	fo_status st = FO_OK;
+	for (int64_t k = 0; st == FO_OK && k < s->steps; k++) {
+		st = fo_step_graph_new(&y.graph[k], s, k);
+		for (int64_t i = 0; st == FO_OK && i < s->step[k].ops; i++)
+			y.own[s->step[k].first + i] = fo_step_graph_own_ns(y.graph[k], i);
+		if (st != FO_OK)
+			snprintf(w->why, sizeof w->why, "step %lld: %s", (long long)s->step[k].number, fo_err_text());
+	}
+	if (st == FO_OK)
+		compare(&y, w);
+	else
+		fo_err_clear(); /* the bubbles are known all the same */
+	for (int64_t k = 0; k < s->steps; k++)
+		fo_step_graph_free(y.graph[k]);
+	free(y.graph);
+	free(y.own);
+	free(y.even);
+	free(y.mixed);
+}
+
+/* ---- bubbles ---- */
+
+/* Time inside passes on one worker: their union, for a combined forward and backward pass is recorded as both. */
+static void add_work(const struct fo_schedule *s, int64_t step, double *work)
+{
+	const struct fo_schedule_op *o = s->op + s->step[step].first;
+	int64_t covered = INT64_MIN;
+	for (int64_t i = 0; i < s->step[step].ops; i++) {
+		if (i && (o[i].replica != o[i - 1].replica || o[i].stage != o[i - 1].stage))
+			covered = INT64_MIN;
+		if (o[i].kind > FO_SCHED_WEIGHT)
+			continue;
+		int64_t begin = o[i].begin_ns > covered ? o[i].begin_ns : covered;
+		if (o[i].end_ns > begin) {
+			work[o[i].stage] += (double)(o[i].end_ns - begin) / s->replicas;
+			covered = o[i].end_ns;
+		}
+	}
+}
+
+static void find_bubbles(struct fo_schedule_diagnosis *d)
+{
+	const struct fo_schedule *s = d->schedule;
+	size_t steps = (size_t)s->steps, stages = (size_t)s->stages;
+	double *work = fo_xmalloc(stages * sizeof *work), *v = fo_xmalloc(3 * steps * stages * sizeof *v), *length = fo_xmalloc(steps * sizeof *length);
+	for (size_t k = 0; k < steps; k++) {
+		double whole = 0;
+		memset(work, 0, stages * sizeof *work);
+		add_work(s, (int64_t)k, work);
+		for (size_t i = 0; i < stages; i++)
+			whole = fmax(whole, (double)s->span_ns[k * stages + i]);
+		for (size_t i = 0; i < stages; i++) {
+			double span = (double)s->span_ns[k * stages + i];
+			v[(3 * i) * steps + k] = span > 0 ? 1 - work[i] / span : 0;
+			v[(3 * i + 1) * steps + k] = whole > 0 ? 1 - work[i] / whole : 0;
+			v[(3 * i + 2) * steps + k] = work[i] * 1e-9;
+			d->last_bubble[i] = v[(3 * i) * steps + k];
+		}
+		length[k] = (double)s->step[k].length_ns * 1e-9;
+	}
+	for (size_t i = 0; i < stages; i++) {
+		d->bubble[i] = fo_stats_quantile(&v[(3 * i) * steps], steps, 0.5);
+		d->bubble_of_step[i] = fo_stats_quantile(&v[(3 * i + 1) * steps], steps, 0.5);
+		d->work_s[i] = fo_stats_quantile(&v[(3 * i + 2) * steps], steps, 0.5);
+	}
+	d->step_s = fo_stats_quantile(length, steps, 0.5);
+	free(work);
+	free(length);
+	free(v);
+}
+
+fo_status fo_schedule_diagnose(struct fo_schedule_diagnosis *d, struct fo_schedule *s)
+{
+	*d = (struct fo_schedule_diagnosis){ .schedule = s };
+	size_t stages = (size_t)s->stages;
+	d->bubble = fo_xmalloc(stages * sizeof *d->bubble);
+	d->bubble_of_step = fo_xmalloc(stages * sizeof *d->bubble_of_step);
+	d->last_bubble = fo_xmalloc(stages * sizeof *d->last_bubble);
+	d->work_s = fo_xmalloc(stages * sizeof *d->work_s);
+	find_bubbles(d);
+	double rounds = (double)s->chunks * s->microbatches, wait = s->stages - 1;
+	d->ideal_bubble = rounds > 0 ? wait / rounds : 0;
+	d->ideal_of_step = rounds > 0 ? wait / (rounds + wait) : 0;
+	what_if(&d->whatif, s);
+	return FO_OK;
+}
+
+void fo_schedule_diagnosis_fini(struct fo_schedule_diagnosis *d)
+{
+	free(d->bubble);
+	free(d->bubble_of_step);
+	free(d->last_bubble);
+	free(d->work_s);
+	free(d->whatif.by_stage);
+	free(d->whatif.by_replica);
+	free(d->whatif.step_slowdown);
+	*d = (struct fo_schedule_diagnosis){ 0 };
+}

@@ -1,0 +1,63 @@
+/* What a job's steps would take without stragglers: the recorded operations of a pipeline schedule are run again in their
+ * dependencies, with other durations. (The method is that of "Understanding Stragglers in Large Model Training Using What-if
+ * Analysis", Lin et al. 2025; equation numbers are theirs.)
+ *
+ * Dependencies of one step. On a worker (one stage of one replica): passes in their recorded order; each kind of transfer in its
+ * own order; a pass after the receive that feeds it, a send after the pass that made it, a receive after the pass before the one
+ * it feeds; the first backward transfers after the last forward pass but one before the first backward pass; the parameters'
+ * gathering before the first forward pass of their chunk; after the last pass, in this order: pause, norms' gradients,
+ * embedding's, scattering of gradients, clipping, optimizer (scattering right after the chunk's last backward pass where there is a
+ * separate all-reduce). Between workers: a send and its receive, a collective's members, begin to move data when the last is there.
+ * Logs without transfers: a pass after the same microbatch's on the neighbour.
+ *
+ * An operation's own time: its duration; a collective's: from its last member's begin to its end. Without stragglers each
+ * operation takes the mean (passes, optimizer) or median (communication) of its kind over stages, replicas and steps. */
+#ifndef FO_DIAGNOSE_STRAGGLER_H
+#define FO_DIAGNOSE_STRAGGLER_H
+
+#include "trace/schedule.h"
+
+struct fo_str;
+
+struct fo_whatif {
+	bool known;
+	char why[192];   /* it is not */
+	double measured_s, no_delay_s, ideal_s; /* mean step: as recorded; every operation begins when it can; and without stragglers */
+	double slowdown;        /* eq. 1: no_delay / ideal */
+	double launch_slowdown; /* measured / no_delay */
+	double *by_stage, *by_replica, by_kind[FO_SCHED_COUNT]; /* the ideal step with only these as recorded / the ideal step; 0: none */
+	double *step_slowdown;  /* [step] */
+	int worst_stage, worst_replica, worst_kind;
+	double worst_workers;   /* eq. 5: the share of the slowdown that goes when the 3 % worst workers are as the others */
+	double last_stage;      /* the same for the last stage */
+	int worker_stage, worker_replica; /* the worst */
+};
+
+struct fo_schedule_diagnosis {
+	struct fo_schedule *schedule; /* not owned */
+	double *bubble;         /* [stage]: share of the stage's span without a pass; median over steps */
+	double *bubble_of_step; /* [stage]: of the whole step's */
+	double *last_bubble;    /* [stage]: of the last step */
+	double *work_s;         /* [stage]: time inside passes, median */
+	double ideal_bubble;    /* (p - 1) / (v m): of the ideal work */
+	double ideal_of_step;   /* the same as a share of the step: (p - 1) / (v m + p - 1) */
+	double step_s;          /* median */
+	struct fo_whatif whatif;
+};
+
+FO_CHECKED fo_status fo_schedule_diagnose(struct fo_schedule_diagnosis *d, struct fo_schedule *s);
+void fo_schedule_diagnosis_fini(struct fo_schedule_diagnosis *d);
+/* {"schema": 1, "schedule": {...}, "ranks": [], "findings": [...]}: docs/formats.md. */
+void fo_schedule_diagnosis_json(const struct fo_schedule_diagnosis *d, struct fo_str *out);
+
+/* The graph of one step and its simulation, for tests and other uses. Durations are by operation of the step, in ns. */
+struct fo_step_graph;
+/* FO_EFORMAT where the log's dependencies contradict each other. */
+FO_CHECKED fo_status fo_step_graph_new(struct fo_step_graph **out, const struct fo_schedule *s, int64_t step);
+void fo_step_graph_free(struct fo_step_graph *g);
+/* An operation's own time, as recorded. */
+double fo_step_graph_own_ns(const struct fo_step_graph *g, int64_t op);
+/* When the last operation ends, with everything begun as soon as it can. */
+double fo_step_graph_run(struct fo_step_graph *g, const double *own_ns);
+
+#endif
