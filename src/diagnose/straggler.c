@@ -15,6 +15,8 @@ static const int WORST_PERCENT = 3;
 
 struct study {
 	const struct fo_schedule *s;
+	int64_t from;                 /* the first step that counts, and its first operation */
+	int64_t from_op;
 	struct fo_step_graph **graph; /* by step */
 	double *own, *even;           /* by op: as recorded, and without stragglers */
 	double *mixed;                /* scratch: one step's */
@@ -33,7 +35,7 @@ typedef bool chooser(const struct fo_schedule_op *o, const void *what);
 static double simulate(struct study *y, chooser *recorded, const void *what, double *per_step)
 {
 	double sum = 0;
-	for (int64_t k = 0; k < y->s->steps; k++) {
+	for (int64_t k = y->from; k < y->s->steps; k++) {
 		const struct fo_schedule_step *step = &y->s->step[k];
 		for (int64_t i = 0; i < step->ops; i++) {
 			int64_t at = step->first + i;
@@ -44,7 +46,7 @@ static double simulate(struct study *y, chooser *recorded, const void *what, dou
 		if (per_step)
 			per_step[k] = t;
 	}
-	return sum / (double)y->s->steps;
+	return sum / (double)(y->s->steps - y->from);
 }
 
 static bool everyone(const struct fo_schedule_op *o, const void *what)
@@ -86,7 +88,7 @@ static void even_out(struct study *y)
 	for (int kind = 0; kind < FO_SCHED_COUNT; kind++) {
 		size_t n = 0;
 		double sum = 0;
-		for (int64_t i = 0; i < y->s->ops; i++) {
+		for (int64_t i = y->from_op; i < y->s->ops; i++) {
 			if (y->s->op[i].kind != kind)
 				continue;
 			v[n++] = y->own[i];
@@ -95,7 +97,7 @@ static void even_out(struct study *y)
 		if (!n)
 			continue;
 		double level = is_communication(kind) ? fo_stats_quantile(v, n, 0.5) : sum / (double)n;
-		for (int64_t i = 0; i < y->s->ops; i++)
+		for (int64_t i = y->from_op; i < y->s->ops; i++)
 			if (y->s->op[i].kind == kind)
 				y->even[i] = level;
 	}
@@ -170,13 +172,13 @@ static void compare(struct study *y, struct fo_whatif *w)
 	w->step_slowdown = fo_xmalloc((size_t)s->steps * sizeof *w->step_slowdown);
 	w->by_stage = fo_xmalloc((size_t)s->stages * sizeof *w->by_stage);
 	w->by_replica = fo_xmalloc((size_t)s->replicas * sizeof *w->by_replica);
-	for (int64_t k = 0; k < s->steps; k++)
-		w->measured_s += (double)s->step[k].length_ns * 1e-9 / (double)s->steps;
+	for (int64_t k = y->from; k < s->steps; k++)
+		w->measured_s += (double)s->step[k].length_ns * 1e-9 / (double)(s->steps - y->from);
 	w->no_delay_s = simulate(y, everyone, NULL, w->step_slowdown);
 	even_out(y);
 	w->ideal_s = simulate(y, NULL, NULL, ideal);
 	if (w->ideal_s > 0 && w->no_delay_s > 0) {
-		for (int64_t k = 0; k < s->steps; k++)
+		for (int64_t k = y->from; k < s->steps; k++)
 			w->step_slowdown[k] = ideal[k] > 0 ? w->step_slowdown[k] / ideal[k] : 1;
 		w->slowdown = w->no_delay_s / w->ideal_s;
 		w->launch_slowdown = w->measured_s / w->no_delay_s;
@@ -188,9 +190,9 @@ static void compare(struct study *y, struct fo_whatif *w)
 	free(ideal);
 }
 
-static void what_if(struct fo_whatif *w, const struct fo_schedule *s)
+static void what_if(struct fo_whatif *w, const struct fo_schedule *s, int64_t from)
 {
-	struct study y = { .s = s, .graph = fo_xmalloc((size_t)s->steps * sizeof *y.graph) };
+	struct study y = { .s = s, .from = from, .from_op = s->step[from].first, .graph = fo_xmalloc((size_t)s->steps * sizeof *y.graph) };
 	int64_t longest = 0;
 	y.own = fo_xmalloc(((size_t)s->ops + 1) * sizeof *y.own);
 	y.even = fo_xmalloc(((size_t)s->ops + 1) * sizeof *y.even);
@@ -198,7 +200,7 @@ static void what_if(struct fo_whatif *w, const struct fo_schedule *s)
 		longest = s->step[k].ops > longest ? s->step[k].ops : longest;
 	y.mixed = fo_xmalloc(((size_t)longest + 1) * sizeof *y.mixed);
 	fo_status st = FO_OK;
-	for (int64_t k = 0; st == FO_OK && k < s->steps; k++) {
+	for (int64_t k = from; st == FO_OK && k < s->steps; k++) {
 		st = fo_step_graph_new(&y.graph[k], s, k);
 		for (int64_t i = 0; st == FO_OK && i < s->step[k].ops; i++)
 			y.own[s->step[k].first + i] = fo_step_graph_own_ns(y.graph[k], i);
@@ -240,22 +242,23 @@ static void add_work(const struct fo_schedule *s, int64_t step, double *work)
 static void find_bubbles(struct fo_schedule_diagnosis *d)
 {
 	const struct fo_schedule *s = d->schedule;
-	size_t steps = (size_t)s->steps, stages = (size_t)s->stages;
+	size_t steps = (size_t)(s->steps - d->warm_up), stages = (size_t)s->stages;
 	double *work = fo_xmalloc(stages * sizeof *work), *v = fo_xmalloc(3 * steps * stages * sizeof *v), *length = fo_xmalloc(steps * sizeof *length);
 	for (size_t k = 0; k < steps; k++) {
+		const int64_t *stage_span = s->span_ns + ((size_t)d->warm_up + k) * stages;
 		double whole = 0;
 		memset(work, 0, stages * sizeof *work);
-		add_work(s, (int64_t)k, work);
+		add_work(s, d->warm_up + (int64_t)k, work);
 		for (size_t i = 0; i < stages; i++)
-			whole = fmax(whole, (double)s->span_ns[k * stages + i]);
+			whole = fmax(whole, (double)stage_span[i]);
 		for (size_t i = 0; i < stages; i++) {
-			double span = (double)s->span_ns[k * stages + i];
+			double span = (double)stage_span[i];
 			v[(3 * i) * steps + k] = span > 0 ? 1 - work[i] / span : 0;
 			v[(3 * i + 1) * steps + k] = whole > 0 ? 1 - work[i] / whole : 0;
 			v[(3 * i + 2) * steps + k] = work[i] * 1e-9;
 			d->last_bubble[i] = v[(3 * i) * steps + k];
 		}
-		length[k] = (double)s->step[k].length_ns * 1e-9;
+		length[k] = (double)s->step[d->warm_up + (int64_t)k].length_ns * 1e-9;
 	}
 	for (size_t i = 0; i < stages; i++) {
 		d->bubble[i] = fo_stats_quantile(&v[(3 * i) * steps], steps, 0.5);
@@ -268,10 +271,25 @@ static void find_bubbles(struct fo_schedule_diagnosis *d)
 	free(v);
 }
 
+/* A first step that compiles or allocates says nothing about the others. At least one step is kept. */
+static int64_t count_warm_up(const struct fo_schedule *s)
+{
+	double *v = fo_xmalloc((size_t)s->steps * sizeof *v);
+	int64_t n = 0;
+	for (int64_t k = 0; k < s->steps; k++)
+		v[k] = (double)s->step[k].length_ns;
+	double limit = 1.5 * fo_stats_quantile(v, (size_t)s->steps, 0.5);
+	while (n < s->steps - 1 && (double)s->step[n].length_ns > limit)
+		n++;
+	free(v);
+	return n;
+}
+
 fo_status fo_schedule_diagnose(struct fo_schedule_diagnosis *d, struct fo_schedule *s)
 {
 	*d = (struct fo_schedule_diagnosis){ .schedule = s };
 	size_t stages = (size_t)s->stages;
+	d->warm_up = count_warm_up(s);
 	d->bubble = fo_xmalloc(stages * sizeof *d->bubble);
 	d->bubble_of_step = fo_xmalloc(stages * sizeof *d->bubble_of_step);
 	d->last_bubble = fo_xmalloc(stages * sizeof *d->last_bubble);
@@ -280,7 +298,7 @@ fo_status fo_schedule_diagnose(struct fo_schedule_diagnosis *d, struct fo_schedu
 	double rounds = (double)s->chunks * s->microbatches, wait = s->stages - 1;
 	d->ideal_bubble = rounds > 0 ? wait / rounds : 0;
 	d->ideal_of_step = rounds > 0 ? wait / (rounds + wait) : 0;
-	what_if(&d->whatif, s);
+	what_if(&d->whatif, s, d->warm_up);
 	return FO_OK;
 }
 

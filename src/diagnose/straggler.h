@@ -26,7 +26,7 @@ struct fo_whatif {
 	double slowdown;        /* eq. 1: no_delay / ideal */
 	double launch_slowdown; /* measured / no_delay */
 	double *by_stage, *by_replica, by_kind[FO_SCHED_COUNT]; /* the ideal step with only these as recorded / the ideal step; 0: none */
-	double *step_slowdown;  /* [step] */
+	double *step_slowdown;  /* [step]; 0: left out */
 	int worst_stage, worst_replica, worst_kind;
 	double worst_workers;   /* eq. 5: the share of the slowdown that goes when the 3 % worst workers are as the others */
 	double last_stage;      /* the same for the last stage */
@@ -35,6 +35,7 @@ struct fo_whatif {
 
 struct fo_schedule_diagnosis {
 	struct fo_schedule *schedule; /* not owned */
+	int64_t warm_up;        /* leading steps longer than 1.5 medians, left out of everything below: compilation, allocation */
 	double *bubble;         /* [stage]: share of the stage's span without a pass; median over steps */
 	double *bubble_of_step; /* [stage]: of the whole step's */
 	double *last_bubble;    /* [stage]: of the last step */
