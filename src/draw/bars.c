@@ -146,14 +146,12 @@ static double whole(const struct fo_draw_stack *s, size_t parts)
 	return sum;
 }
 
-/* Labels inside: where a part is wide enough for "12.3 %", on a telephone as on a desk. */
-static void stack_bar(struct fo_str *out, const struct fo_draw_stacks *c, size_t parts, const struct fo_draw_stack *s,
-		      double length)
+/* The parts of one whole, as an svg. */
+static void stack_marks(struct fo_str *out, const struct fo_draw_stacks *c, size_t parts, const struct fo_draw_stack *s,
+			double length)
 {
 	double sum = whole(s, parts), at = 0, share;
 	char text[32];
-	fo_draw_escaped(out, "<div class=\"sn\">", s->name, "");
-	fo_draw_escaped(out, "<span>", s->total, "</span></div>\n<div class=\"stack\">");
 	fo_svg_begin(out, s->name, c->desc, FO_PLOT_WIDTH, TRACK);
 	for (size_t i = 0; i < parts && sum > 0; i++, at += share) {
 		share = part_of(s, i) / sum * length;
@@ -166,7 +164,17 @@ static void stack_bar(struct fo_str *out, const struct fo_draw_stacks *c, size_t
 		fo_draw_escaped(out, "", fo_draw_number(text, share / length, FO_DRAW_SHARE), "</title></rect>\n");
 	}
 	fo_str_puts(out, "</svg>");
-	at = 0;
+}
+
+/* Labels inside: where a part is wide enough for "12.3 %", on a telephone as on a desk. */
+static void stack_bar(struct fo_str *out, const struct fo_draw_stacks *c, size_t parts, const struct fo_draw_stack *s,
+		      double length)
+{
+	double sum = whole(s, parts), at = 0, share;
+	char text[32];
+	fo_draw_escaped(out, "<div class=\"sn\">", s->name, "");
+	fo_draw_escaped(out, "<span>", s->total, "</span></div>\n<div class=\"stack\">");
+	stack_marks(out, c, parts, s, length);
 	for (size_t i = 0; i < parts && sum > 0; i++, at += share) {
 		share = part_of(s, i) / sum * length;
 		if (share < 0.06)
@@ -178,7 +186,7 @@ static void stack_bar(struct fo_str *out, const struct fo_draw_stacks *c, size_t
 	fo_str_puts(out, "</div>\n");
 }
 
-static void swatch(struct fo_str *out, size_t part)
+void fo_draw_swatch(struct fo_str *out, size_t part)
 {
 	fo_str_printf(
 		out,
@@ -214,7 +222,7 @@ static void table_by_part(struct fo_str *out, const struct fo_draw_stacks *c, si
 		if (!anyone_has(c, i))
 			continue;
 		fo_str_puts(out, "<tr><td>");
-		swatch(out, i);
+		fo_draw_swatch(out, i);
 		fo_draw_escaped(out, "", c->part_name[i], "</td>");
 		for (size_t k = 0; k < c->stacks; k++)
 			share_cell(out, c->stack[k].name, &c->stack[k], parts, i);
@@ -230,7 +238,7 @@ static void table_by_whole(struct fo_str *out, const struct fo_draw_stacks *c, s
 	for (size_t i = 0; i < parts; i++)
 		if (anyone_has(c, i)) {
 			fo_str_puts(out, "<th scope=\"col\" class=\"r\">");
-			swatch(out, i);
+			fo_draw_swatch(out, i);
 			fo_draw_escaped(out, "", c->part_name[i], "</th>");
 		}
 	fo_str_puts(out, "</tr></thead>\n<tbody>\n");
@@ -244,6 +252,26 @@ static void table_by_whole(struct fo_str *out, const struct fo_draw_stacks *c, s
 	fo_str_puts(out, "</tbody></table>\n");
 }
 
+static void dense_bar(struct fo_str *out, const struct fo_draw_stacks *c, size_t parts, const struct fo_draw_stack *s,
+		      double length)
+{
+	fo_draw_escaped(out, "<div class=\"dense\"><div class=\"n\">", s->name, "</div><div class=\"stack\">");
+	stack_marks(out, c, parts, s, length);
+	fo_draw_escaped(out, "</div><div class=\"v\">", s->total, "</div></div>\n");
+}
+
+static void parts_legend(struct fo_str *out, const struct fo_draw_stacks *c, size_t parts)
+{
+	fo_str_puts(out, "<ul class=\"legend\">");
+	for (size_t i = 0; i < parts; i++)
+		if (anyone_has(c, i)) {
+			fo_str_puts(out, "<li>");
+			fo_draw_swatch(out, i);
+			fo_draw_escaped(out, "", c->part_name[i], "</li>\n");
+		}
+	fo_str_puts(out, "</ul>\n");
+}
+
 void fo_draw_stacks(struct fo_str *out, const struct fo_draw_stacks *c)
 {
 	size_t parts = c->parts < FO_DRAW_PARTS ? c->parts : FO_DRAW_PARTS;
@@ -253,6 +281,10 @@ void fo_draw_stacks(struct fo_str *out, const struct fo_draw_stacks *c)
 	fo_figure_begin(out, c->title, "stacks");
 	if (!(longest > 0)) {
 		fo_str_puts(out, "<div class=\"none\">Nothing was recorded for this picture.</div>\n");
+	} else if (c->dense) {
+		parts_legend(out, c, parts);
+		for (size_t k = 0; k < c->stacks; k++)
+			dense_bar(out, c, parts, &c->stack[k], c->to_scale ? whole(&c->stack[k], parts) / longest : 1);
 	} else {
 		for (size_t k = 0; k < c->stacks; k++)
 			stack_bar(out, c, parts, &c->stack[k], c->to_scale ? whole(&c->stack[k], parts) / longest : 1);

@@ -32,6 +32,9 @@ void fo_draw_code(struct fo_str *out, const char *text);
 /* What opens on demand, until fo_draw_details_end. */
 void fo_draw_details_begin(struct fo_str *out, const char *summary, bool open);
 void fo_draw_details_end(struct fo_str *out);
+/* A frame with a heading of its own, until fo_draw_card_end; tag: a few words above the heading, that say of what kind it is. */
+void fo_draw_card_begin(struct fo_str *out, const char *title, const char *tag, bool serious);
+void fo_draw_card_end(struct fo_str *out);
 
 /* Figures side by side: a large value, its name above, a remark below (may be NULL). */
 struct fo_draw_fact {
@@ -107,7 +110,7 @@ void fo_draw_lines(struct fo_str *out, const struct fo_draw_lines *c);
 
 /* ---- areas on top of each other ---- */
 
-enum { FO_DRAW_PARTS = 12 };
+enum { FO_DRAW_PARTS = 16 };
 /* layer[l][i], all >= 0, stands at x = i; layers are stacked, the first at the bottom. Thinned to the point with the greatest sum
  * of each column, so that the peak is exact. At most FO_DRAW_PARTS layers. */
 struct fo_draw_areas {
@@ -162,7 +165,65 @@ struct fo_draw_stacks {
 	const struct fo_draw_stack *stack;
 	size_t stacks;
 	bool to_scale; /* lengths as the wholes are to each other; else each is as long as the page */
+	bool dense;    /* thin bars, one line each, with a legend instead of labels and table: for many wholes */
 };
 void fo_draw_stacks(struct fo_str *out, const struct fo_draw_stacks *c);
+
+/* ---- a whole and what is taken off it, step by step ---- */
+
+/* From the whole down to what remains: each step begins where the one before it ended. A step below 0 gives back. */
+struct fo_draw_fall {
+	const char *name, *note; /* note may be NULL */
+	const char *value;       /* text at the end of the row */
+	double amount;           /* taken off; not finite: a row without a mark */
+};
+struct fo_draw_waterfall {
+	const char *title, *desc;
+	enum fo_draw_unit unit;
+	double whole;
+	const char *whole_name, *whole_value;
+	const struct fo_draw_fall *fall;
+	size_t falls;
+	const char *rest_name, *rest_value; /* the last row: whole less all steps */
+};
+void fo_draw_waterfall(struct fo_str *out, const struct fo_draw_waterfall *c);
+
+/* ---- what happened when, lane by lane ---- */
+
+enum { FO_DRAW_LANES = 24, FO_DRAW_LANE_ROWS = 5 };
+/* What is drawn lies in [from, to); what lies outside is cut or left out. */
+struct fo_draw_span {
+	double from, to; /* seconds, as the chart's */
+	int tone;        /* colour and legend: 0 to FO_DRAW_PARTS - 1, others count around */
+	const char *name;  /* inside where it has room, shortened; the pointer shows all of it */
+};
+/* Spans by begin, then longest first. Those that overlap or lie in others are put on rows below each other, at most
+ * FO_DRAW_LANE_ROWS; what is deeper is not drawn. Neighbours of one tone that are too narrow to be told apart become one mark. */
+struct fo_draw_lane {
+	const char *name;
+	const struct fo_draw_span *span;
+	size_t spans;
+};
+/* Shaded over all lanes, named above them. */
+struct fo_draw_mark {
+	double from, to;
+	const char *name;
+};
+/* From a moment of one lane to a later one of another: a launch and its kernel. */
+struct fo_draw_arrow {
+	size_t from_lane, to_lane;
+	double from, to;
+};
+struct fo_draw_lanes {
+	const char *title, *desc;
+	double from, to; /* of the picture; its axis begins at 0 */
+	const struct fo_draw_lane *lane;
+	size_t lanes; /* at most FO_DRAW_LANES */
+	const char *tone_name[FO_DRAW_PARTS]; /* legend, of the tones that are drawn; NULL: not there */
+	const struct fo_draw_mark *mark; /* may be NULL */
+	const struct fo_draw_arrow *arrow;
+	size_t arrows;
+};
+void fo_draw_lanes(struct fo_str *out, const struct fo_draw_lanes *c);
 
 #endif

@@ -31,6 +31,8 @@ void fo_draw_escaped(struct fo_str *out, const char *before, const char *text, c
 /* <figure> with its caption; the plot's own text follows, then fo_figure_end. */
 void fo_figure_begin(struct fo_str *out, const char *title, const char *kind);
 void fo_figure_end(struct fo_str *out);
+/* A small square in the colour of a part, for legends. */
+void fo_draw_swatch(struct fo_str *out, size_t part);
 /* The svg that stretches over its frame, with title and description; ends with </svg>, which the caller writes. */
 void fo_svg_begin(struct fo_str *out, const char *title, const char *desc, int width, int height);
 /* Frame of a plot with both axes: y labels, name, the svg with its grid; after the marks fo_plot_end draws the x labels. */

@@ -89,6 +89,16 @@ void fo_draw_details_begin(struct fo_str *out, const char *summary, bool open)
 
 void fo_draw_details_end(struct fo_str *out) { fo_str_puts(out, "</details>\n"); }
 
+void fo_draw_card_begin(struct fo_str *out, const char *title, const char *tag, bool serious)
+{
+	fo_str_puts(out, serious ? "<section class=\"card serious\">" : "<section class=\"card\">");
+	if (tag)
+		fo_draw_escaped(out, "<p class=\"tag\">", tag, "</p>");
+	fo_draw_escaped(out, "<h3>", title, "</h3>\n");
+}
+
+void fo_draw_card_end(struct fo_str *out) { fo_str_puts(out, "</section>\n"); }
+
 void fo_draw_facts(struct fo_str *out, const struct fo_draw_fact *fact, size_t n)
 {
 	fo_str_puts(out, "<dl class=\"facts\">\n");

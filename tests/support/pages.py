@@ -62,8 +62,8 @@ LOOK = r"""
   const ground = (e, r) => {
     const x = (r.left + r.right) / 2, y = (r.top + r.bottom) / 2;
     for (let b = e; b; b = b.parentElement) {
-      const stack = b.classList && b.classList.contains('stack');
-      if (stack)  // labels on the parts of a bar: the part below the middle of the text
+      const stack = b.classList && (b.classList.contains('stack') || b.classList.contains('lane'));
+      if (stack)  // labels on the parts of a bar or the spans of a lane: the one below the middle of the text
         for (const p of b.querySelectorAll('rect')) {
           const q = p.getBoundingClientRect();
           if (q.left <= x && x <= q.right && q.top <= y && y <= q.bottom) return parse(getComputedStyle(p).fill);

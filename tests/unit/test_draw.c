@@ -172,6 +172,33 @@ static void everything(struct fo_str *o, const char *text)
 						    .parts = 1,
 						    .stack = &(struct fo_draw_stack){ text, text, y },
 						    .stacks = 1 });
+	fo_draw_stacks(o, &(struct fo_draw_stacks){ .title = text,
+						    .desc = text,
+						    .part_name = &text,
+						    .parts = 1,
+						    .stack = &(struct fo_draw_stack){ text, text, y },
+						    .stacks = 1,
+						    .dense = true });
+	fo_draw_card_begin(o, text, text, true);
+	fo_draw_card_end(o);
+	fo_draw_waterfall(o, &(struct fo_draw_waterfall){ .title = text,
+							  .desc = text,
+							  .whole = 1,
+							  .whole_name = text,
+							  .whole_value = text,
+							  .fall = &(struct fo_draw_fall){ text, text, text, 0.5 },
+							  .falls = 1,
+							  .rest_name = text,
+							  .rest_value = text });
+	fo_draw_lanes(o, &(struct fo_draw_lanes){ .title = text,
+						  .desc = text,
+						  .to = 4,
+						  .lane = &(struct fo_draw_lane){ text, &(struct fo_draw_span){ 0, 3, -1, text }, 1 },
+						  .lanes = 1,
+						  .tone_name = { [FO_DRAW_PARTS - 1] = text },
+						  .mark = &(struct fo_draw_mark){ 1, 2, text },
+						  .arrow = &(struct fo_draw_arrow){ 0, 0, 1, NAN },
+						  .arrows = 1 });
 	fo_draw_page_end(o, text);
 }
 
@@ -416,6 +443,109 @@ static void test_levels(void **state)
 	fo_str_fini(&o);
 }
 
+/* From the whole down, each step where the last one ended; what is given back goes up again. */
+static void test_waterfall(void **state)
+{
+	(void)state;
+	struct fo_str o = { 0 };
+	const struct fo_draw_fall fall[] = { { "a", NULL, "-30", 0.3 }, { "b", "note", "-50", 0.5 }, { "?", NULL, "-", NAN }, { "c", NULL, "+5", -0.05 } };
+	struct fo_draw_waterfall c = { .title = "t", .unit = FO_DRAW_SHARE, .whole = 1, .whole_name = "all", .fall = fall, .falls = 4, .rest_name = "rest" };
+	fo_draw_waterfall(&o, &c);
+	assert_xml(&o);
+	assert_non_null(strstr(o.data, "class=\"bar\" x=\"0\" y=\"14\" width=\"4000\""));
+	assert_non_null(strstr(o.data, "class=\"fall\" x=\"2800\" y=\"14\" width=\"1200\""));
+	assert_non_null(strstr(o.data, "class=\"fall\" x=\"800\" y=\"14\" width=\"2000\""));
+	assert_non_null(strstr(o.data, "class=\"back\" x=\"800\" y=\"14\" width=\"200\""));
+	assert_non_null(strstr(o.data, "class=\"bar\" x=\"0\" y=\"14\" width=\"1000\""));
+	assert_int_equal(count(o.data, "<rect"), 5);
+	fo_str_fini(&o);
+	/* Below nothing there is room, too. */
+	c.falls = 1;
+	c.fall = &(struct fo_draw_fall){ "a", NULL, NULL, 2 };
+	fo_draw_waterfall(&o, &c);
+	assert_xml(&o);
+	assert_non_null(strstr(o.data, "class=\"fall\" x=\"0\" y=\"14\" width=\"4000\""));
+	fo_str_fini(&o);
+	c = (struct fo_draw_waterfall){ .title = "t", .whole = NAN };
+	fo_draw_waterfall(&o, &c);
+	assert_xml(&o);
+	assert_non_null(strstr(o.data, "Nothing was recorded"));
+	fo_str_fini(&o);
+}
+
+static void test_lanes(void **state)
+{
+	(void)state;
+	struct fo_str o = { 0 };
+	const struct fo_draw_span host[] = { { 10, 12, 1, "outer_operator" }, { 10.5, 11.5, 2, "inner" }, { 11, 11.2, 3, "innermost" }, { 12, 13, 1, "next" } },
+				  kernel[] = { { 5, 9, 0, "before" }, { 13, 14, 0, "kernel_name" }, { 19, 30, 4, "cut" }, { NAN, 3, 0, "odd" } };
+	const struct fo_draw_lane lane[] = { { "host", host, 4 }, { "stream 7", kernel, 4 } };
+	struct fo_draw_lanes c = { .title = "t", .from = 10, .to = 20, .lane = lane, .lanes = 2, .tone_name = { "blue", "one", NULL, "three", NULL, "none" },
+				   .mark = &(struct fo_draw_mark){ 11, 13, "idle 2 s" }, .arrow = &(struct fo_draw_arrow){ 0, 1, 12, 13 }, .arrows = 1 };
+	fo_draw_lanes(&o, &c);
+	assert_xml(&o);
+	/* Inside each other: a row each; the row is free again behind its end. */
+	assert_non_null(strstr(o.data, "p1\" x=\"0\" y=\"1\" width=\"800\""));
+	assert_non_null(strstr(o.data, "p2\" x=\"200\" y=\"23\" width=\"400\""));
+	assert_non_null(strstr(o.data, "p3\" x=\"400\" y=\"45\" width=\"80\""));
+	assert_non_null(strstr(o.data, "p1\" x=\"800\" y=\"1\" width=\"400\""));
+	assert_non_null(strstr(o.data, "p4\" x=\"3600\" y=\"1\" width=\"400\""));
+	assert_null(strstr(o.data, "before"));
+	assert_null(strstr(o.data, "odd"));
+	/* Three rows of 22 px, and from the bottom of the first lane to the top of the second. */
+	assert_non_null(strstr(o.data, "style=\"height:66px\""));
+	assert_non_null(strstr(o.data, "<path class=\"gap\" d=\"M400 20H1200V156H400z\"/>"));
+	assert_non_null(strstr(o.data, "<path class=\"arrow\" d=\"M800 110L1200 134M"));
+	assert_non_null(strstr(o.data, "idle 2 s"));
+	/* Names as far as there is room: all of it on a desk, some of it on a telephone; the legend has what is drawn. */
+	assert_non_null(strstr(o.data, "wide\" style=\"left:0.000%;width:20.000%;top:1px\" aria-hidden=\"true\">outer_operator</b>"));
+	assert_non_null(strstr(o.data, "narrow\" style=\"left:0.000%;width:20.000%;top:1px\" aria-hidden=\"true\">outer…</b>"));
+	assert_int_equal(count(o.data, "<li>"), 3);
+	fo_str_fini(&o);
+	for (size_t i = 0; i < 4; i++) {
+		c.lanes = i != 0;
+		c.from = i == 1 ? NAN : 0;
+		c.to = i == 2 ? 0 : i == 3 ? INFINITY : 1;
+		fo_draw_lanes(&o, &c);
+		assert_xml(&o);
+		assert_non_null(strstr(o.data, "Nothing was recorded"));
+		fo_str_fini(&o);
+	}
+}
+
+/* A million spans, of all tones and depths, become a bounded picture. */
+static void test_lanes_long(void **state)
+{
+	(void)state;
+	enum { N = 1000000 };
+	struct fo_str o = { 0 };
+	struct fo_draw_span *s = malloc(N * sizeof *s);
+	for (int i = 0; i < N; i++)
+		s[i] = (struct fo_draw_span){ i, i + 1 + i % 7, i % 5, "k" };
+	const struct fo_draw_lane lane = { "l", s, N };
+	fo_draw_lanes(&o, &(struct fo_draw_lanes){ .title = "t", .to = N, .lane = &lane, .lanes = 1 });
+	assert_xml(&o);
+	assert_true(count(o.data, "<rect") <= (size_t)FO_DRAW_LANE_ROWS * 1001);
+	assert_true(count(o.data, "<rect") >= 900);
+	fo_str_fini(&o);
+	free(s);
+}
+
+static void test_dense(void **state)
+{
+	(void)state;
+	struct fo_str o = { 0 };
+	double part[] = { 1, 3 };
+	const char *const name[] = { "first", "second" };
+	const struct fo_draw_stack stack[] = { { "rank 0", "4 s", part }, { "rank 1", "4 s", part } };
+	fo_draw_stacks(&o, &(struct fo_draw_stacks){ .title = "t", .part_name = name, .parts = 2, .stack = stack, .stacks = 2, .dense = true });
+	assert_xml(&o);
+	assert_int_equal(count(o.data, "class=\"part p1\" x=\"1000\" y=\"0\" width=\"3000\""), 2);
+	assert_null(strstr(o.data, "<table"));
+	assert_int_equal(count(o.data, "<li>"), 2);
+	fo_str_fini(&o);
+}
+
 static void test_stacks(void **state)
 {
 	(void)state;
@@ -466,7 +596,7 @@ int main(void)
 		cmocka_unit_test(test_checker),   cmocka_unit_test(test_escapes),    cmocka_unit_test(test_lines_place),
 		cmocka_unit_test(test_lines_odd), cmocka_unit_test(test_lines_long), cmocka_unit_test(test_bands),
 		cmocka_unit_test(test_areas),     cmocka_unit_test(test_bars), cmocka_unit_test(test_factors),
-		cmocka_unit_test(test_levels),       cmocka_unit_test(test_stacks),
+		cmocka_unit_test(test_levels),       cmocka_unit_test(test_stacks), cmocka_unit_test(test_waterfall), cmocka_unit_test(test_lanes), cmocka_unit_test(test_lanes_long), cmocka_unit_test(test_dense),
 		cmocka_unit_test(test_numbers),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

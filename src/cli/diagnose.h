@@ -1,0 +1,21 @@
+/* flatout diagnose: what the command prints, in parts, each with an empty line in front. 80 columns; what comes from files is made
+ * visible. */
+#ifndef FO_CLI_DIAGNOSE_H
+#define FO_CLI_DIAGNOSE_H
+
+#include "diagnose/diagnose.h"
+
+#include <stdio.h>
+
+/* The bottleneck, its worth, the runner-up; MFU beside utilisation. No empty line in front: it stands first. */
+void fo_cli_diagnose_answer(FILE *f, const struct fo_diagnosis *d);
+/* From 100 % down to MFU, or one line that says what is missing. */
+void fo_cli_diagnose_bridge(FILE *f, const struct fo_diagnosis *d);
+/* Each with its evidence, settings and gain. */
+void fo_cli_diagnose_findings(FILE *f, const struct fo_diagnosis *d);
+/* Products by shape, most time first; nothing where no shapes are known. */
+void fo_cli_diagnose_products(FILE *f, const struct fo_diagnosis *d);
+/* What the traces cannot tell, and the flag that would; nothing where there is none. */
+void fo_cli_diagnose_unknowns(FILE *f, const struct fo_diagnosis *d);
+
+#endif

@@ -1,0 +1,385 @@
+/* The worst gap of a step: where it lies, who launched late and what that thread did meanwhile, and the picture of it. */
+#include "report/diagnose_html.h"
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "draw/draw.h"
+#include "report/ledger_parts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+	STREAMS = 8,	   /* lanes of a picture, the busiest */
+	SPANS = 20000,	   /* of one lane: what is beyond is left out (a pixel holds a hundred) */
+	OP_DEPTH = 2,	   /* operators inside operators that a lane shows */
+	TONE_OP = FO_LEDGER_IDLE_BUSY, TONE_NOTE = FO_LEDGER_IDLE_HOST, TONE_SYNC = FO_LEDGER_IDLE_SYNC,
+	TONE_DATA = FO_LEDGER_IDLE_DATA, TONE_LAUNCH = FO_LEDGER_IDLE_LAUNCH,
+};
+
+static char *seconds(char buf[32], int64_t ns) { return fo_draw_number(buf, (double)ns * 1e-9, FO_DRAW_SECONDS); }
+
+/* ---- finding it ---- */
+
+static bool is_communication(const struct fo_gpu_op *o) { return o->class == FO_K_COMMUNICATION; }
+
+/* [begin, end) without operations (of other classes than communication, where that may run) and what lies at its ends. */
+struct stretch {
+	int64_t begin, end, before, after;
+};
+
+static void longest(struct stretch *best, int64_t begin, int64_t end, int64_t before, int64_t after)
+{
+	if (end - begin > best->end - best->begin)
+		*best = (struct stretch){ begin, end, before, after };
+}
+
+static void sweep(const struct fo_trace *t, int16_t device, int64_t from, int64_t to, struct stretch *idle, struct stretch *alone)
+{
+	int64_t end[2] = { from, from }, before[2] = { -1, -1 };
+	bool any = false;
+	for (int64_t i = 0; i < t->gpu_count; i++) {
+		const struct fo_gpu_op *o = &t->gpu[i];
+		if (o->device != device || o->end_ns <= from)
+			continue;
+		/* What begins at the end of the window ends its last gap. */
+		bool last = o->begin_ns >= to;
+		int64_t begin = last ? to : o->begin_ns;
+		any = any || !last;
+		longest(idle, end[0], begin, before[0], i);
+		if (!is_communication(o) || last)
+			longest(alone, end[1], begin, before[1], i);
+		if (last)
+			return;
+		if (o->end_ns > end[0])
+			end[0] = o->end_ns, before[0] = i;
+		if (!is_communication(o) && o->end_ns > end[1])
+			end[1] = o->end_ns, before[1] = i;
+	}
+	if (any) {
+		longest(idle, end[0], to, before[0], -1);
+		longest(alone, end[1], to, before[1], -1);
+	} else {
+		*idle = *alone = (struct stretch){ 0, 0, -1, -1 };
+	}
+}
+
+static int64_t overlap(int64_t a, int64_t b, int64_t from, int64_t to)
+{
+	int64_t lo = a > from ? a : from, hi = b < to ? b : to;
+	return hi > lo ? hi - lo : 0;
+}
+
+/* Own time, without what lies inside, by name. */
+static void what_thread_did(struct fo_gap *g, int32_t thread, int64_t from, int64_t to)
+{
+	const struct fo_trace *t = g->trace;
+	struct {
+		int32_t name;
+		int64_t ns;
+	} *sum = NULL;
+	size_t n = 0, cap = 0, k;
+	int64_t *inside = fo_xmalloc((size_t)(t->op_count + 1) * sizeof *inside);
+	for (int64_t i = 0; i < t->op_count; i++)
+		if (t->op[i].thread == thread && t->op[i].parent >= 0 && t->op[i].parent < t->op_count)
+			inside[t->op[i].parent] += overlap(t->op[i].begin_ns, t->op[i].end_ns, from, to);
+	for (int64_t i = 0; i < t->op_count; i++) {
+		const struct fo_host_op *o = &t->op[i];
+		/* Frames and annotations say where, not what. */
+		if (o->thread != thread || o->kind == FO_HOST_MODULE || o->kind == FO_HOST_NOTE)
+			continue;
+		int64_t own = overlap(o->begin_ns, o->end_ns, from, to) - inside[i];
+		if (own <= 0)
+			continue;
+		g->did_ns += own;
+		for (k = 0; k < n && sum[k].name != o->name; k++)
+			;
+		if (k == n) {
+			fo_array_room(&sum, &cap, n, sizeof *sum);
+			sum[n].name = o->name;
+			sum[n++].ns = 0;
+		}
+		sum[k].ns += own;
+	}
+	for (; g->dids < FO_GAP_DID; g->dids++) {
+		size_t best = n;
+		for (k = 0; k < n; k++)
+			if (sum[k].ns > 0 && (best == n || sum[k].ns > sum[best].ns))
+				best = k;
+		if (best == n)
+			break;
+		g->did[g->dids].name = sum[best].name;
+		g->did[g->dids].ns = sum[best].ns;
+		sum[best].ns = 0;
+	}
+	g->meanwhile_ns = to - from;
+	g->did_ns = g->did_ns < g->meanwhile_ns ? g->did_ns : g->meanwhile_ns;
+	free(inside);
+	free(sum);
+}
+
+void fo_gap_worst(struct fo_gap *g, const struct fo_rank_ledger *r)
+{
+	const struct fo_device_ledger *d = fo_ledger_busiest(r);
+	struct stretch idle = { 0, 0, -1, -1 }, alone = idle;
+	*g = (struct fo_gap){ .trace = r->trace, .rank = r->rank, .before = -1, .after = -1, .launch = -1 };
+	if (!d || !r->trace)
+		return;
+	g->device = d->device;
+	sweep(r->trace, d->device, d->median.l.begin_ns, d->median.l.end_ns, &idle, &alone);
+	/* A stretch with communication in it holds the idle ones beside it, so it is never shorter: it counts when most of it is. */
+	g->communication = alone.end - alone.begin > 2 * (idle.end - idle.begin);
+	const struct stretch *s = g->communication ? &alone : &idle;
+	g->begin_ns = s->begin;
+	g->end_ns = s->end;
+	g->before = s->before;
+	g->after = s->after;
+	if (s->end <= s->begin || s->after < 0)
+		return;
+	g->launch = r->trace->gpu[s->after].launch;
+	if (g->launch < 0 || g->launch >= r->trace->launch_count) {
+		g->launch = -1;
+		return;
+	}
+	const struct fo_launch *l = &r->trace->launch[g->launch];
+	if (l->begin_ns > s->begin)
+		what_thread_did(g, l->thread, s->begin, l->begin_ns < s->end ? l->begin_ns : s->end);
+}
+
+/* ---- in words ---- */
+
+static const char *thread_name(const struct fo_trace *t, int32_t thread, char *buf, size_t size)
+{
+	if (thread < 0 || thread >= t->thread_count)
+		snprintf(buf, size, "a thread that is not known");
+	else if (t->thread[thread].name >= 0 && *fo_trace_text(t, t->thread[thread].name))
+		snprintf(buf, size, "thread %lld (%.60s)", (long long)t->thread[thread].tid, fo_trace_text(t, t->thread[thread].name));
+	else
+		snprintf(buf, size, "thread %lld", (long long)t->thread[thread].tid);
+	return buf;
+}
+
+void fo_gap_words(const struct fo_gap *g, struct fo_str *out)
+{
+	char a[32], b[32], name[96], thread[128];
+	const struct fo_trace *t = g->trace;
+	if (g->end_ns <= g->begin_ns) {
+		fo_str_puts(out, "The GPU was never without work in this step.");
+		return;
+	}
+	fo_str_printf(out, "For %s, from %s after the trace's begin, %s. ", seconds(a, g->end_ns - g->begin_ns),
+		      seconds(b, g->begin_ns - t->begin_ns), g->communication ? "only communication ran" : "the GPU did nothing");
+	if (g->after < 0) {
+		fo_str_puts(out, "Nothing came behind it.");
+		return;
+	}
+	fo_kernel_short_name(name, sizeof name, fo_trace_text(t, t->gpu[g->after].name));
+	if (g->launch < 0) {
+		fo_str_printf(out, "What ended it, '%s', has no record of its launch: the trace cannot tell who was late.", name);
+		return;
+	}
+	const struct fo_launch *l = &t->launch[g->launch];
+	if (l->begin_ns <= g->begin_ns) {
+		fo_str_printf(out, "What ended it, '%s', had been launched %s before: it waited on the GPU, for %s.", name,
+			      seconds(a, g->begin_ns - l->begin_ns),
+			      g->communication ? "the communication" : "another stream, an event or the queue");
+		return;
+	}
+	if (t->gpu[g->after].flags & (FO_GPU_SHARED | FO_GPU_GRAPH)) {
+		fo_str_printf(out, "What ended it, '%s', was replayed from a graph or shares its launch with others: the trace cannot tell who was late.",
+			      name);
+		return;
+	}
+	fo_str_printf(out, "What ended it, '%s', was launched only %s after the gap began, by %s", name,
+		      seconds(a, l->begin_ns - g->begin_ns), thread_name(t, l->thread, thread, sizeof thread));
+	for (int i = 0; i < g->dids && i < 2; i++)
+		fo_str_printf(out, "%s'%.80s' for %s", i ? " and in " : ", which until then was in ", fo_trace_text(t, g->did[i].name),
+			      seconds(b, g->did[i].ns));
+	if (g->meanwhile_ns - g->did_ns > g->meanwhile_ns / 10)
+		fo_str_printf(out, "%s for %s of it nothing is recorded of that thread (Python, another program, a lock)", g->dids ? ";" : ":",
+			      seconds(b, g->meanwhile_ns - g->did_ns));
+	fo_str_puts(out, ".");
+}
+
+/* ---- the picture ---- */
+
+struct view {
+	const struct fo_trace *t;
+	struct fo_arena *a;
+	int64_t from, to;
+	struct fo_draw_lane lane[STREAMS + 2];
+	size_t lanes;
+};
+
+static double at(int64_t ns) { return (double)ns * 1e-9; }
+
+static const char *short_text(struct view *v, int32_t name)
+{
+	char text[128];
+	return fo_arena_strdup(v->a, fo_kernel_short_name(text, sizeof text, fo_trace_text(v->t, name)));
+}
+
+static void add_lane(struct view *v, const char *name, struct fo_draw_span *span, size_t n)
+{
+	v->lane[v->lanes++] = (struct fo_draw_lane){ name, span, n };
+}
+
+static int by_begin(const void *a, const void *b)
+{
+	const struct fo_draw_span *x = a, *y = b;
+	if (x->from != y->from)
+		return x->from < y->from ? -1 : 1;
+	return (x->to < y->to) - (x->to > y->to);
+}
+
+static int tone_of_host(uint8_t kind)
+{
+	return kind == FO_HOST_DATA ? TONE_DATA : kind == FO_HOST_SYNC ? TONE_SYNC : kind == FO_HOST_NOTE ? TONE_NOTE : TONE_OP;
+}
+
+/* Operators around it, its own kind only. */
+static int depth_of(const struct fo_trace *t, int64_t i)
+{
+	int depth = 0;
+	for (int64_t p = t->op[i].parent, left = 64; p >= 0 && p < t->op_count && left; p = t->op[p].parent, left--)
+		depth += t->op[p].kind == FO_HOST_OP;
+	return depth;
+}
+
+static void host_lane(struct view *v, int32_t thread, int64_t gap_ns)
+{
+	const struct fo_trace *t = v->t;
+	struct fo_draw_span *span = fo_arena_alloc(v->a, SPANS * sizeof *span);
+	size_t n = 0;
+	char name[128];
+	for (int64_t i = 0; i < t->op_count && n < SPANS; i++) {
+		const struct fo_host_op *o = &t->op[i];
+		bool deep = o->kind == FO_HOST_OP && depth_of(t, i) >= OP_DEPTH;
+		/* What is around the whole picture says nothing about a part of it. */
+		bool around = o->kind == FO_HOST_NOTE && o->end_ns - o->begin_ns > 4 * gap_ns;
+		if (o->thread != thread || o->kind == FO_HOST_MODULE || deep || around || !overlap(o->begin_ns, o->end_ns, v->from, v->to))
+			continue;
+		span[n++] = (struct fo_draw_span){ at(o->begin_ns), at(o->end_ns), tone_of_host(o->kind),
+						   fo_arena_strdup(v->a, fo_trace_text(t, o->name)) };
+	}
+	for (int64_t i = 0; i < t->launch_count && n < SPANS; i++)
+		if (t->launch[i].thread == thread && overlap(t->launch[i].begin_ns, t->launch[i].end_ns, v->from, v->to))
+			span[n++] = (struct fo_draw_span){ at(t->launch[i].begin_ns), at(t->launch[i].end_ns), TONE_LAUNCH,
+							   fo_arena_strdup(v->a, fo_trace_text(t, t->launch[i].name)) };
+	qsort(span, n, sizeof *span, by_begin);
+	add_lane(v, fo_arena_printf(v->a, "host, %s", thread_name(t, thread, name, sizeof name)), span, n);
+}
+
+struct stream {
+	int32_t id;
+	int64_t busy_ns, ops;
+};
+
+static int busier(const void *a, const void *b)
+{
+	const struct stream *x = a, *y = b;
+	return x->busy_ns != y->busy_ns ? (x->busy_ns < y->busy_ns ? 1 : -1) : (x->id > y->id) - (x->id < y->id);
+}
+
+static int by_id(const void *a, const void *b)
+{
+	const struct stream *x = a, *y = b;
+	return (x->id > y->id) - (x->id < y->id);
+}
+
+/* The device's streams that work in view, the busiest STREAMS of them by id. */
+static struct stream *streams_of(struct view *v, int16_t device, size_t *n)
+{
+	struct stream *s = NULL;
+	size_t cap = 0, k;
+	*n = 0;
+	for (int64_t i = 0; i < v->t->gpu_count; i++) {
+		const struct fo_gpu_op *o = &v->t->gpu[i];
+		if (o->device != device || !overlap(o->begin_ns, o->end_ns, v->from, v->to))
+			continue;
+		for (k = 0; k < *n && s[k].id != o->stream; k++)
+			;
+		if (k == *n) {
+			fo_array_room(&s, &cap, *n, sizeof *s);
+			s[(*n)++] = (struct stream){ .id = o->stream };
+		}
+		s[k].busy_ns += overlap(o->begin_ns, o->end_ns, v->from, v->to);
+		s[k].ops++;
+	}
+	if (*n)
+		qsort(s, *n, sizeof *s, busier);
+	*n = *n < STREAMS ? *n : STREAMS;
+	if (*n)
+		qsort(s, *n, sizeof *s, by_id);
+	return s;
+}
+
+static void stream_lane(struct view *v, int16_t device, const struct stream *s)
+{
+	size_t n = 0, most = s->ops < SPANS ? (size_t)s->ops : SPANS;
+	struct fo_draw_span *span = fo_arena_alloc(v->a, (most + 1) * sizeof *span);
+	for (int64_t i = 0; i < v->t->gpu_count && n < most; i++) {
+		const struct fo_gpu_op *o = &v->t->gpu[i];
+		if (o->device == device && o->stream == s->id && overlap(o->begin_ns, o->end_ns, v->from, v->to))
+			span[n++] = (struct fo_draw_span){ at(o->begin_ns), at(o->end_ns),
+							   (int)fo_ledger_part_of((enum fo_kernel_class)o->class), short_text(v, o->name) };
+	}
+	add_lane(v, fo_arena_printf(v->a, "GPU %lld, stream %d", (long long)v->t->device[device].id, s->id), span, n);
+}
+
+static int lane_of_stream(const struct stream *s, size_t n, int32_t id)
+{
+	for (size_t k = 0; k < n; k++)
+		if (s[k].id == id)
+			return (int)k;
+	return -1;
+}
+
+void fo_gap_draw(const struct fo_gap *g, struct fo_arena *a, struct fo_str *out)
+{
+	static const char *const name[FO_DRAW_PARTS] = {
+		[FO_LEDGER_GEMM] = "matrix products", [FO_LEDGER_ATTENTION] = "attention", [FO_LEDGER_CONV] = "convolutions",
+		[FO_LEDGER_OTHER] = "other kernels",  [FO_LEDGER_OPTIMIZER] = "optimizer", [FO_LEDGER_TRANSFER] = "communication",
+		[FO_LEDGER_COPIES] = "copies, fills", [TONE_OP] = "host: operators",	   [TONE_NOTE] = "host: annotations",
+		[TONE_SYNC] = "host: waits",	      [TONE_DATA] = "host: data loading",  [TONE_LAUNCH] = "host: launches",
+	};
+	const struct fo_trace *t = g->trace;
+	struct fo_draw_lanes c = { .title = "Around the worst gap of the median step" };
+	struct fo_draw_mark mark;
+	struct fo_draw_arrow arrow;
+	struct fo_str words = { 0 };
+	char text[32];
+	size_t n = 0;
+	if (g->end_ns <= g->begin_ns) {
+		fo_draw_lanes(out, &c);
+		return;
+	}
+	int64_t gap = g->end_ns - g->begin_ns, beside = gap / 2 > 10000 ? gap / 2 : 10000; /* 10 us: a few short kernels */
+	struct view v = { .t = t, .a = a, .from = g->begin_ns - beside, .to = g->end_ns + beside };
+	if (g->launch >= 0)
+		host_lane(&v, t->launch[g->launch].thread, gap);
+	struct stream *s = streams_of(&v, g->device, &n);
+	size_t first = v.lanes;
+	for (size_t k = 0; k < n; k++)
+		stream_lane(&v, g->device, &s[k]);
+	int to = g->after >= 0 ? lane_of_stream(s, n, t->gpu[g->after].stream) : -1;
+	if (g->launch >= 0 && to >= 0 && t->launch[g->launch].begin_ns >= v.from) {
+		arrow = (struct fo_draw_arrow){ 0, first + (size_t)to, at(t->launch[g->launch].begin_ns), at(t->gpu[g->after].begin_ns) };
+		c.arrow = &arrow;
+		c.arrows = 1;
+	}
+	free(s);
+	mark = (struct fo_draw_mark){ at(g->begin_ns), at(g->end_ns),
+				      fo_arena_printf(a, "%s %s", g->communication ? "exposed" : "idle", seconds(text, gap)) };
+	fo_gap_words(g, &words);
+	c.desc = words.data;
+	c.from = at(v.from);
+	c.to = at(v.to);
+	c.lane = v.lane;
+	c.lanes = v.lanes;
+	c.mark = &mark;
+	memcpy(c.tone_name, name, sizeof c.tone_name);
+	fo_draw_lanes(out, &c);
+	fo_str_fini(&words);
+}

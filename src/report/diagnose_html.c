@@ -1,0 +1,562 @@
+/* A diagnosis as one page. */
+#include "report/diagnose_html.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "draw/draw.h"
+#include "report/ledger_parts.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { DENSE = 64, PRODUCTS = 40, FEW = 4 /* wholes that a table beside their bars has columns for */ };
+
+struct page {
+	const struct fo_diagnosis *d;
+	struct fo_arena *a;
+	struct fo_str *out;
+};
+#define TEXT(...) fo_arena_printf(p->a, __VA_ARGS__)
+
+static const char *number(struct page *p, double v, enum fo_draw_unit unit)
+{
+	char buf[32];
+	return fo_arena_strdup(p->a, fo_draw_number(buf, v, unit));
+}
+
+static const char *time_text(struct page *p, int64_t ns) { return number(p, (double)ns * 1e-9, FO_DRAW_SECONDS); }
+static const char *share(struct page *p, int64_t part, int64_t whole)
+{
+	return number(p, whole > 0 ? (double)part / (double)whole : NAN, FO_DRAW_SHARE);
+}
+
+static const char *dollars(struct page *p, double v)
+{
+	return isfinite(v) ? TEXT(fabs(v) < 0.1 ? "$%.3g" : "$%.2f", v) : "-";
+}
+
+/* "rank 3", "rank 3, GPU 1" where a rank has several. */
+static const char *unit_name(struct page *p, const struct fo_rank_ledger *r, const struct fo_device_ledger *d)
+{
+	long long gpu = r->trace && d && d->device >= 0 && d->device < r->trace->device_count ? r->trace->device[d->device].id : 0;
+	return r->devices > 1 ? TEXT("rank %d, GPU %lld", r->rank, gpu) : TEXT("rank %d", r->rank);
+}
+
+static const struct fo_finding *the_bottleneck(const struct fo_diagnosis *d, bool runner_up)
+{
+	for (int64_t i = 0; i < d->findings; i++)
+		if (runner_up ? d->finding[i].is_runner_up : d->finding[i].is_bottleneck)
+			return &d->finding[i];
+	return NULL;
+}
+
+static const struct fo_device_ledger *slowest(const struct fo_diagnosis *d)
+{
+	return d->ranks > 0 && d->worst >= 0 && d->worst < d->ranks ? fo_ledger_busiest(&d->rank[d->worst]) : NULL;
+}
+
+static struct fo_spread step_spread(struct page *p, const struct fo_device_ledger *d)
+{
+	double *v = fo_arena_alloc(p->a, (size_t)(d->steps + 1) * sizeof *v);
+	for (int64_t i = 0; i < d->steps; i++)
+		v[i] = (double)d->step[i].l.span_ns * 1e-9;
+	return fo_stats_spread(v, (size_t)d->steps);
+}
+
+/* ---- the answer ---- */
+
+static const char *worth(struct page *p, const struct fo_finding *f)
+{
+	return isfinite(f->gain) ? TEXT("x %.2f (%.2f to %.2f)", f->gain, f->gain_low, f->gain_high) : "-";
+}
+
+static void fact_step(struct page *p, struct fo_draw_fact *f, const struct fo_device_ledger *d)
+{
+	bool whole = d->from == FO_WINDOW_WHOLE;
+	f->name = whole ? "whole trace" : "step";
+	f->value = time_text(p, d->median.l.span_ns);
+	f->note = "no steps are marked in it";
+	if (!whole) {
+		struct fo_spread s = step_spread(p, d);
+		f->note = d->steps > 1 ? TEXT("median of %lld steps; quartiles %s to %s", (long long)d->steps, number(p, s.low, FO_DRAW_SECONDS),
+					      number(p, s.high, FO_DRAW_SECONDS))
+				       : "one step: no spread";
+	}
+}
+
+static const char *mfu_note(struct page *p)
+{
+	const struct fo_bridge *b = &p->d->bridge;
+	const char *causal = isfinite(b->mfu_causal) ? TEXT("; causal %s", number(p, b->mfu_causal, FO_DRAW_SHARE)) : "";
+	return TEXT("rule %s%s%s%s", b->rule, *b->dtype ? ", " : "", b->dtype, causal);
+}
+
+static const char *why_no_mfu(const struct fo_diagnosis *d)
+{
+	return *d->bridge.why_not ? d->bridge.why_not : "give --model, --seq and --tokens-per-step";
+}
+
+static void answer(struct page *p)
+{
+	const struct fo_diagnosis *d = p->d;
+	const struct fo_device_ledger *s = slowest(d);
+	const struct fo_finding *f = the_bottleneck(d, false), *second = the_bottleneck(d, true);
+	struct fo_draw_fact fact[8];
+	size_t n = 0;
+	fact[n++] = (struct fo_draw_fact){ "bottleneck", f ? fo_finding_kind_name[f->kind] : "none",
+					   f ? f->title : "nothing is worth a change by what these traces show" };
+	if (f)
+		fact[n++] = (struct fo_draw_fact){ "its removal is worth", isfinite(f->gain) ? TEXT("x %.2f", f->gain) : "-",
+						   isfinite(f->gain) ? TEXT("estimate, x %.2f to x %.2f; at best x %.2f", f->gain_low, f->gain_high,
+									    f->ceiling)
+								     : NULL };
+	if (second)
+		fact[n++] = (struct fo_draw_fact){ "runner-up", fo_finding_kind_name[second->kind],
+						   isfinite(second->gain) ? TEXT("worth %s", worth(p, second)) : second->title };
+	fact[n++] = d->bridge.known ? (struct fo_draw_fact){ "MFU", number(p, d->bridge.mfu, FO_DRAW_SHARE),
+							     mfu_note(p) }
+				    : (struct fo_draw_fact){ "MFU", "not known", why_no_mfu(d) };
+	if (s) {
+		const struct fo_ledger *l = &s->median.l;
+		fact[n++] = (struct fo_draw_fact){ "utilisation", number(p, d->utilisation.resident, FO_DRAW_SHARE),
+						   "as nvidia-smi counts: any kernel resident, waiting ones included" };
+		fact_step(p, &fact[n++], s);
+		fact[n++] = (struct fo_draw_fact){ "GPU idle", share(p, l->idle_total_ns, l->span_ns), time_text(p, l->idle_total_ns) };
+	}
+	if (isfinite(d->with.price_per_hour))
+		fact[n++] = (struct fo_draw_fact){ "price", TEXT("%s/h", dollars(p, d->with.price_per_hour)), "of one device" };
+	fo_draw_facts(p->out, fact, n);
+	if (*d->utilisation.sentence)
+		fo_draw_text(p->out, "%s", d->utilisation.sentence);
+}
+
+/* ---- the ledger ---- */
+
+static void stack_of(struct page *p, struct fo_draw_stack *s, const char *name, const struct fo_ledger *l)
+{
+	int64_t part[FO_LEDGER_PARTS];
+	double *v = fo_arena_alloc(p->a, FO_LEDGER_PARTS * sizeof *v);
+	fo_ledger_parts(l, part);
+	for (int i = 0; i < FO_LEDGER_PARTS; i++)
+		v[i] = (double)part[i];
+	*s = (struct fo_draw_stack){ name, time_text(p, l->span_ns), v };
+}
+
+static int64_t units_of(const struct fo_diagnosis *d)
+{
+	int64_t n = 0;
+	for (int r = 0; r < d->ranks; r++)
+		n += d->rank[r].devices;
+	return n;
+}
+
+/* Every unit, one thin bar each. */
+static void draw_every(struct page *p, int64_t units)
+{
+	const struct fo_diagnosis *d = p->d;
+	struct fo_draw_stack *stack = fo_arena_alloc(p->a, (size_t)units * sizeof *stack);
+	size_t n = 0;
+	for (int r = 0; r < d->ranks; r++)
+		for (int64_t k = 0; k < d->rank[r].devices; k++)
+			stack_of(p, &stack[n++], unit_name(p, &d->rank[r], &d->rank[r].device[k]), &d->rank[r].device[k].median.l);
+	fo_draw_stacks(p->out, &(struct fo_draw_stacks){ .title = "The median step of every rank, lengths to scale",
+							 .desc = "Parts sum to the step.",
+							 .part_name = fo_ledger_part_name,
+							 .parts = FO_LEDGER_PARTS,
+							 .stack = stack,
+							 .stacks = n,
+							 .to_scale = true,
+							 .dense = true });
+}
+
+/* Few units: each. Many: the slowest, the median and the fastest rank. */
+static size_t main_stacks(struct page *p, struct fo_draw_stack stack[FEW], int64_t units)
+{
+	static const char *const role[] = { "slowest", "median", "fastest" };
+	const struct fo_diagnosis *d = p->d;
+	const int which[] = { d->worst, d->middle, d->best };
+	size_t n = 0;
+	if (units <= FEW) {
+		for (int r = 0; r < d->ranks; r++)
+			for (int64_t k = 0; k < d->rank[r].devices; k++)
+				stack_of(p, &stack[n++], unit_name(p, &d->rank[r], &d->rank[r].device[k]), &d->rank[r].device[k].median.l);
+		return n;
+	}
+	for (int i = 0; i < 3; i++) {
+		if (which[i] < 0 || which[i] >= d->ranks)
+			continue;
+		const struct fo_rank_ledger *r = &d->rank[which[i]];
+		const struct fo_device_ledger *l = fo_ledger_busiest(r);
+		if (l)
+			stack_of(p, &stack[n++], TEXT("%s: %s", role[i], unit_name(p, r, l)), &l->median.l);
+	}
+	return n;
+}
+
+static void class_table(struct page *p, const struct fo_ledger *l)
+{
+	static const char *const head[] = { "class of kernel", "exclusive", "of the step", "durations added up", "operations" };
+	struct fo_draw_table t;
+	fo_draw_details_begin(p->out, "Classes of kernels on the slowest rank", false);
+	fo_draw_table_begin(&t, p->out, "Exclusive: an instant in which several run counts for the class that stands first.", "lrrrr", head);
+	for (int k = 0; k < FO_K_COUNT; k++)
+		if (l->class_ops[k] || l->class_sum_ns[k]) {
+			bool compute = k < FO_K_COMPUTE_COUNT;
+			int64_t own = compute ? l->class_ns[k] : k == FO_K_COMMUNICATION ? l->exposed_comm_ns : l->exposed_mem_ns;
+			fo_draw_table_row(&t, (const char *const[]){ fo_kernel_class_name[k], time_text(p, own), share(p, own, l->span_ns),
+								     time_text(p, l->class_sum_ns[k]), TEXT("%lld", (long long)l->class_ops[k]) });
+		}
+	fo_draw_table_end(&t);
+	fo_draw_remark(p->out, "Communication %s in all, of which %s under compute (%s).", time_text(p, l->comm_ns),
+		       time_text(p, l->comm_ns - l->exposed_comm_ns), share(p, l->comm_ns - l->exposed_comm_ns, l->comm_ns));
+	if (l->recompute_ns > 0)
+		fo_draw_remark(p->out, "Recomputed: %s (%s of the step).", time_text(p, l->recompute_ns), share(p, l->recompute_ns, l->span_ns));
+	fo_draw_details_end(p->out);
+}
+
+static const char *origin_words(enum fo_window_origin from)
+{
+	switch (from) {
+	case FO_WINDOW_LAUNCHED_STEPS: return "the host's, by the GPU operations that were launched in them";
+	case FO_WINDOW_GPU_STEPS: return "the GPU's copy of the profiler's annotation";
+	case FO_WINDOW_NVTX: return "recurring annotations";
+	case FO_WINDOW_OPTIMIZER: return "from one optimizer update to the next";
+	default: return "none are marked; the whole trace stands for one";
+	}
+}
+
+static void draw_ledger(struct page *p)
+{
+	const struct fo_diagnosis *d = p->d;
+	struct fo_draw_stack stack[FEW];
+	const struct fo_device_ledger *s = slowest(d);
+	int64_t units = units_of(d);
+	size_t n = main_stacks(p, stack, units);
+	fo_draw_heading(p->out, "Where the time goes");
+	fo_draw_stacks(p->out, &(struct fo_draw_stacks){ .title = "The median step; parts sum to it",
+							 .desc = "Parts sum to the step.",
+							 .part_name = fo_ledger_part_name,
+							 .parts = FO_LEDGER_PARTS,
+							 .stack = stack,
+							 .stacks = n,
+							 .to_scale = true });
+	if (units > FEW && units <= DENSE)
+		draw_every(p, units);
+	if (units > DENSE)
+		fo_draw_remark(p->out, "%lld devices: the slowest, the median and the fastest rank stand for them.", (long long)units);
+	if (s) {
+		class_table(p, &s->median.l);
+		fo_draw_remark(p->out, "Steps: %s.", origin_words(s->from));
+	}
+}
+
+static void draw_gap(struct page *p)
+{
+	static const char *const head[] = { "meanwhile, the launching thread", "own time", "of the wait" };
+	struct fo_gap g;
+	struct fo_draw_table t;
+	char name[160];
+	if (!slowest(p->d))
+		return;
+	fo_gap_worst(&g, &p->d->rank[p->d->worst]);
+	fo_draw_heading(p->out, "The worst gap");
+	if (g.end_ns <= g.begin_ns) {
+		fo_draw_text(p->out, "In the median step of the slowest rank the GPU was never without work.");
+		return;
+	}
+	fo_gap_draw(&g, p->a, p->out);
+	if (!g.dids)
+		return;
+	fo_draw_table_begin(&t, p->out, NULL, "lrr", head);
+	for (int i = 0; i < g.dids; i++) {
+		snprintf(name, sizeof name, "%s", fo_trace_text(g.trace, g.did[i].name));
+		fo_draw_table_row(&t, (const char *const[]){ name, time_text(p, g.did[i].ns), share(p, g.did[i].ns, g.meanwhile_ns) });
+	}
+	fo_draw_table_row(&t, (const char *const[]){ "nothing that is recorded", time_text(p, g.meanwhile_ns - g.did_ns),
+						     share(p, g.meanwhile_ns - g.did_ns, g.meanwhile_ns) });
+	fo_draw_table_end(&t);
+}
+
+/* ---- the bridge ---- */
+
+/* What a step costs: the rows' dollars sum to it. */
+static const char *bridge_money(struct page *p)
+{
+	const struct fo_bridge *b = &p->d->bridge;
+	double step = 0, hour = 0;
+	for (int i = 0; i < b->rows && i < FO_BRIDGE_MAX; i++) {
+		step += b->row[i].dollars;
+		hour += b->row[i].dollars_per_hour;
+	}
+	return isfinite(step) && isfinite(hour) ? TEXT(" and costs %s, %s an hour", dollars(p, step), dollars(p, hour)) : "";
+}
+
+static void draw_bridge(struct page *p)
+{
+	const struct fo_bridge *b = &p->d->bridge;
+	struct fo_draw_fall fall[FO_BRIDGE_MAX];
+	size_t n = 0;
+	char si[32];
+	fo_draw_heading(p->out, "From 100 % to MFU");
+	if (!b->known) {
+		fo_draw_text(p->out, "Not known: %s.", why_no_mfu(p->d));
+		return;
+	}
+	for (int i = 1; i < b->rows && i < FO_BRIDGE_MAX; i++) {
+		const struct fo_bridge_row *r = &b->row[i];
+		const char *cost = isfinite(r->dollars_per_hour) ? TEXT(", %s/h", dollars(p, r->dollars_per_hour)) : "";
+		fall[n++] = (struct fo_draw_fall){ r->name, NULL, TEXT("%+.1f points%s", -100 * r->share, cost), r->share };
+	}
+	fo_draw_waterfall(p->out,
+			  &(struct fo_draw_waterfall){
+				  .title = "What the step's time is lost to, in points of MFU",
+				  .desc = TEXT("Peak: %s%s%s. A step takes %s on %d device%s%s.", b->device, *b->device ? ", " : "",
+					       *b->peak_source ? b->peak_source : "dense", number(p, b->step_s, FO_DRAW_SECONDS), b->devices,
+					       b->devices == 1 ? "" : "s", bridge_money(p)),
+				  .unit = FO_DRAW_SHARE,
+				  .whole = 1,
+				  .whole_name = "the peak",
+				  .whole_value = TEXT("100 %%, %s", fo_str_si(si, b->peak_flop_s, "FLOP/s")),
+				  .fall = fall,
+				  .falls = n,
+				  .rest_name = "MFU",
+				  .rest_value = TEXT("%s, rule %s%s%s", number(p, b->mfu, FO_DRAW_SHARE), b->rule, *b->dtype ? ", " : "", b->dtype) });
+}
+
+/* ---- findings ---- */
+
+static void settings(struct page *p, const struct fo_finding *f)
+{
+	static const char *const head[] = { "framework", "setting", "now", "try" };
+	struct fo_draw_table t;
+	struct fo_str copy = { 0 };
+	if (!f->settings)
+		return;
+	fo_draw_table_begin(&t, p->out, NULL, "llll", head);
+	for (int i = 0; i < f->settings && i < FO_SETTINGS_MAX; i++) {
+		const struct fo_setting *s = &f->setting[i];
+		fo_draw_table_row(&t, (const char *const[]){ s->framework, s->key, *s->now ? s->now : "not in the trace", s->proposed });
+		fo_str_printf(&copy, "%s# %s\n%s  %s", i ? "\n" : "", s->framework, s->key, s->proposed);
+	}
+	fo_draw_table_end(&t);
+	fo_draw_code(p->out, copy.data);
+	fo_str_fini(&copy);
+}
+
+static void evidence(struct page *p, const struct fo_finding *f)
+{
+	static const char *const head[] = { "event", "rank", "GPU", "at", "takes" };
+	struct fo_draw_table t;
+	if (!f->evidences)
+		return;
+	fo_draw_table_begin(&t, p->out, "Evidence; times are after the trace's begin", "lrrrr", head);
+	for (int i = 0; i < f->evidences && i < FO_EVIDENCE_MAX; i++) {
+		const struct fo_evidence *e = &f->evidence[i];
+		const struct fo_trace *trace = NULL;
+		for (int r = 0; r < p->d->ranks && !trace; r++)
+			trace = p->d->rank[r].rank == e->rank ? p->d->rank[r].trace : NULL;
+		const char *gpu = trace && e->device >= 0 && e->device < trace->device_count ? TEXT("%lld", (long long)trace->device[e->device].id)
+											     : "-";
+		fo_draw_table_row(&t, (const char *const[]){ e->name, TEXT("%d", e->rank), gpu,
+							     TEXT("%.3f ms", (double)(e->begin_ns - (trace ? trace->begin_ns : 0)) * 1e-6),
+							     time_text(p, e->duration_ns) });
+	}
+	fo_draw_table_end(&t);
+}
+
+static void draw_findings(struct page *p)
+{
+	const struct fo_diagnosis *d = p->d;
+	fo_draw_heading(p->out, "Findings");
+	if (!d->findings)
+		fo_draw_text(p->out, "None: nothing that these traces show is worth a change.");
+	for (int64_t i = 0; i < d->findings; i++) {
+		const struct fo_finding *f = &d->finding[i];
+		const char *role = f->is_bottleneck ? ", the bottleneck" : f->is_runner_up ? ", the runner-up" : "";
+		struct fo_draw_fact fact[4];
+		size_t n = 0;
+		fo_draw_card_begin(p->out, f->title, TEXT("%s%s%s", fo_finding_kind_name[f->kind], role, f->serious ? ", serious" : ""),
+				   f->serious);
+		fo_draw_text(p->out, "%s", f->why);
+		if (isfinite(f->gain))
+			fact[n++] = (struct fo_draw_fact){ "estimate", TEXT("x %.2f", f->gain), TEXT("x %.2f to x %.2f", f->gain_low, f->gain_high) };
+		if (isfinite(f->ceiling))
+			fact[n++] = (struct fo_draw_fact){ "ceiling", TEXT("x %.2f", f->ceiling), "if all of it went and nothing took its place" };
+		if (f->loss_ns > 0)
+			fact[n++] = (struct fo_draw_fact){ "of the median step", time_text(p, f->loss_ns), "would go at best" };
+		if (isfinite(f->dollars))
+			fact[n++] = (struct fo_draw_fact){ "worth", TEXT("%s/h", dollars(p, f->dollars)), "at the estimate, all devices" };
+		if (n)
+			fo_draw_facts(p->out, fact, n);
+		settings(p, f);
+		evidence(p, f);
+		fo_draw_card_end(p->out);
+	}
+}
+
+/* ---- products, ranks ---- */
+
+static const char *tera(struct page *p, double flop_s) { return isfinite(flop_s) ? TEXT("%.1f", flop_s * 1e-12) : "-"; }
+
+static const char *product_note(struct page *p, const struct fo_product *q)
+{
+	const char *fill = q->fill < 0.9 ? TEXT("%.0f %% of tiles and waves filled", 100 * q->fill) : "";
+	const char *contended = q->contended > 1.05 ? TEXT("x %.2f slower beside communication", q->contended) : "";
+	return TEXT("%s%s%s%s%s", q->memory_bound ? "memory-bound" : "", q->memory_bound && (*fill || *contended) ? "; " : "", fill,
+		    *fill && *contended ? "; " : "", contended);
+}
+
+static void draw_products(struct page *p)
+{
+	static const char *const head[] = { "product", "type", "calls", "time", "TFLOP/s", "best call", "attainable", "of it", "note" };
+	const struct fo_diagnosis *d = p->d;
+	struct fo_draw_table t;
+	if (!d->products)
+		return;
+	fo_draw_heading(p->out, "Matrix products by shape");
+	fo_draw_table_begin(&t, p->out, "m x n x k, by time. Attainable: what this device reaches on such a shape, where that is known.",
+			    "llrrrrrrl", head);
+	for (int64_t i = 0; i < d->products && i < PRODUCTS; i++) {
+		const struct fo_product *q = &d->product[i];
+		const char *batch = q->batch > 1 ? TEXT(", %lld of them", (long long)q->batch) : "";
+		fo_draw_table_row(&t, (const char *const[]){
+					      TEXT("%lld x %lld x %lld%s", (long long)q->m, (long long)q->n, (long long)q->k, batch), q->dtype,
+					      TEXT("%lld", (long long)q->calls), time_text(p, q->time_ns), tera(p, q->flop_s),
+					      tera(p, q->best_flop_s), tera(p, q->attainable_flop_s),
+					      number(p, q->flop_s / q->attainable_flop_s, FO_DRAW_SHARE), product_note(p, q) });
+	}
+	fo_draw_table_end(&t);
+	if (d->products > PRODUCTS)
+		fo_draw_remark(p->out, "And %lld more shapes.", (long long)(d->products - PRODUCTS));
+}
+
+static void draw_pipeline(struct page *p)
+{
+	const struct fo_pipeline *l = &p->d->pipeline;
+	if (l->stages <= 0 || !l->bubble)
+		return;
+	struct fo_draw_bar_row *row = fo_arena_alloc(p->a, (size_t)l->stages * sizeof *row);
+	for (int i = 0; i < l->stages; i++)
+		row[i] = (struct fo_draw_bar_row){ .name = TEXT("stage %d", i),
+						   .value = number(p, l->bubble[i], FO_DRAW_SHARE),
+						   .bar = { { l->bubble[i], NAN, NAN }, { NAN, NAN, NAN } } };
+	fo_draw_bars(p->out, &(struct fo_draw_bars){ .title = "Pipeline bubble by stage, share of the step",
+						     .desc = TEXT("%d stages, %d chunks each, %d micro-batches: (p - 1) / (v m) is %s of the "
+								  "ideal time.",
+								  l->stages, l->chunks, l->microbatches, number(p, l->ideal, FO_DRAW_SHARE)),
+						     .unit = FO_DRAW_SHARE,
+						     .row = row,
+						     .rows = (size_t)l->stages });
+}
+
+static void draw_ranks(struct page *p)
+{
+	static const char *const head[] = { "rank", "step", "busy", "waits", "transfer", "arrives last", "matched" };
+	const struct fo_diagnosis *d = p->d;
+	struct fo_draw_table t;
+	if (d->ranks < 2 && d->pipeline.stages <= 0)
+		return;
+	fo_draw_heading(p->out, "Ranks");
+	draw_pipeline(p);
+	if (d->ranks < 2)
+		return;
+	if (d->worst >= 0 && d->worst < d->ranks)
+		fo_draw_text(p->out, "The own work of the slowest, rank %d, is %s above the median's.", d->rank[d->worst].rank,
+			     number(p, d->step_skew, FO_DRAW_SHARE));
+	fo_draw_table_begin(&t, p->out, "Waits and transfer are of matched collectives, over the whole trace", "lrrrrrr", head);
+	for (int r = 0; r < d->ranks; r++) {
+		const struct fo_device_ledger *l = fo_ledger_busiest(&d->rank[r]);
+		const struct fo_rank_wait *w = d->wait ? &d->wait[r] : NULL;
+		fo_draw_table_row(&t, (const char *const[]){
+					      TEXT("rank %d", d->rank[r].rank), l ? time_text(p, l->median.l.span_ns) : "-",
+					      l ? share(p, l->median.l.busy_ns, l->median.l.span_ns) : "-", w ? time_text(p, w->wait_ns) : "-",
+					      w ? time_text(p, w->transfer_ns) : "-",
+					      w ? TEXT("%lld of %lld", (long long)w->last, (long long)w->matched) : "-",
+					      w ? TEXT("%lld, %lld not", (long long)w->matched, (long long)w->unmatched) : "-" });
+	}
+	fo_draw_table_end(&t);
+	if (d->set && d->set->residual_ns >= 0)
+		fo_draw_remark(p->out, "Clocks were aligned on the ends of collectives; they agree within %s.", time_text(p, d->set->residual_ns));
+}
+
+/* ---- what is not known, and what words mean ---- */
+
+static void draw_unknowns(struct page *p)
+{
+	static const char *const head[] = { "what these traces cannot tell", "what would" };
+	const struct fo_diagnosis *d = p->d;
+	struct fo_draw_table t;
+	if (!d->unknowns)
+		return;
+	fo_draw_heading(p->out, "Not known");
+	fo_draw_table_begin(&t, p->out, NULL, "ll", head);
+	for (int64_t i = 0; i < d->unknowns; i++)
+		fo_draw_table_row(&t, (const char *const[]){ d->unknown[i].what, d->unknown[i].flag });
+	fo_draw_table_end(&t);
+}
+
+static void draw_traces(struct page *p)
+{
+	static const char *const head[] = { "trace", "rank", "GPU operations", "without launch record", "events" };
+	const struct fo_diagnosis *d = p->d;
+	struct fo_draw_table t;
+	fo_draw_details_begin(p->out, "Traces that were read", false);
+	fo_draw_table_begin(&t, p->out, NULL, "lrrrr", head);
+	for (int r = 0; r < d->ranks; r++) {
+		const struct fo_trace *x = d->rank[r].trace;
+		if (x)
+			fo_draw_table_row(&t, (const char *const[]){ x->path, TEXT("%d", d->rank[r].rank), TEXT("%lld", (long long)x->gpu_count),
+								     TEXT("%lld", (long long)x->defect.unlinked),
+								     TEXT("%lld", (long long)x->defect.events) });
+	}
+	fo_draw_table_end(&t);
+	fo_draw_details_end(p->out);
+}
+
+static void definitions(struct page *p)
+{
+	static const char *const word[][2] = {
+		{ "step", "on the GPU: from the first operation that step k launched to the first that step k + 1 launched" },
+		{ "compute", "any kernel that is neither communication nor a copy; where several classes run at once, the first in the table counts" },
+		{ "communication, copies", "only what nothing computes beside: what is hidden costs nothing here" },
+		{ "waiting for a late rank", "from a rank's arrival at a collective to the last one's; of several ranks' traces only" },
+		{ "transfer", "the rest of the collective: the data on the wire" },
+		{ "idle", "no kernel, no copy on the whole device; its cause is what the launching thread did, or what the operation waited for" },
+		{ "utilisation", "share of the step in which any kernel is on the device: what nvidia-smi shows" },
+		{ "MFU", "the model's arithmetic in a step over what the dense peak would have done in that time" },
+		{ "ceiling", "step time before and after if all of the loss went and nothing took its place" },
+		{ "estimate", "the ceiling, discounted by what measured pairs of runs gave, and held above the host's own time to launch a step" },
+	};
+	static const char *const head[] = { "word", "what it means here" };
+	struct fo_draw_table t;
+	fo_draw_heading(p->out, "Words");
+	fo_draw_table_begin(&t, p->out, NULL, "ll", head);
+	for (size_t i = 0; i < sizeof word / sizeof *word; i++)
+		fo_draw_table_row(&t, word[i]);
+	fo_draw_table_end(&t);
+}
+
+void fo_diagnose_html(const struct fo_diagnosis *d, struct fo_str *out)
+{
+	struct fo_arena a = { 0 };
+	struct page page = { d, &a, out }, *p = &page;
+	const struct fo_finding *f = the_bottleneck(d, false);
+	const char *path = d->ranks > 0 && d->rank[0].trace && d->rank[0].trace->path ? d->rank[0].trace->path : "no trace";
+	const char *file = strrchr(path, '/') && strrchr(path, '/')[1] ? strrchr(path, '/') + 1 : path;
+	fo_draw_page_begin(out, d->ranks > 1 ? TEXT("Diagnosis of %d ranks, %s", d->ranks, file) : TEXT("Diagnosis of %s", file),
+			   f ? TEXT("%s. Worth %s.", f->title, worth(p, f)) : "No bottleneck: nothing that these traces show is worth a change.");
+	answer(p);
+	draw_ledger(p);
+	draw_gap(p);
+	draw_bridge(p);
+	draw_findings(p);
+	draw_products(p);
+	draw_ranks(p);
+	draw_unknowns(p);
+	draw_traces(p);
+	definitions(p);
+	fo_draw_page_end(out, "flatout diagnose --html. Figures are defined in docs/metrics.md.");
+	fo_arena_fini(&a);
+}

@@ -1,0 +1,41 @@
+/* A diagnosis as one page: the answer, the ledger as a picture, the timeline around the worst gap, the bridge to MFU, findings,
+ * products by shape, ranks, what the trace cannot tell, definitions. Self-contained: no network, no script (draw/draw.h). */
+#ifndef FO_REPORT_DIAGNOSE_HTML_H
+#define FO_REPORT_DIAGNOSE_HTML_H
+
+#include "diagnose/diagnose.h"
+
+struct fo_arena;
+struct fo_str;
+
+void fo_diagnose_html(const struct fo_diagnosis *d, struct fo_str *out);
+
+/* ---- the worst gap ---- */
+
+/* The longest stretch of a device's median step in which nothing ran, or only communication. Indices into the trace; -1: none. */
+enum { FO_GAP_DID = 4 };
+struct fo_gap {
+	const struct fo_trace *trace;
+	int rank;
+	int16_t device;
+	bool communication;         /* meanwhile communication ran, and nothing else */
+	int64_t begin_ns, end_ns;   /* equal: there is none */
+	int64_t before, after;      /* gpu[]: what ended last before it, what ended it */
+	int64_t launch;             /* of `after` */
+	/* What the launching thread did between the gap's begin and the launch (or the gap's end), by its own time, longest first; the
+	 * rest is what the trace does not show. */
+	struct {
+		int32_t name; /* text */
+		int64_t ns;
+	} did[FO_GAP_DID];
+	int dids;
+	int64_t meanwhile_ns, did_ns; /* of all that it did */
+};
+/* begin_ns = end_ns where there is no such stretch (also without any GPU operation). */
+void fo_gap_worst(struct fo_gap *g, const struct fo_rank_ledger *r);
+/* One sentence or two. */
+void fo_gap_words(const struct fo_gap *g, struct fo_str *out);
+/* The picture: the launching thread and the device's streams, half as long again on either side. */
+void fo_gap_draw(const struct fo_gap *g, struct fo_arena *a, struct fo_str *out);
+
+#endif

@@ -1,0 +1,108 @@
+#include "report/ledger_parts.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const char *const fo_ledger_part_name[FO_LEDGER_PARTS] = {
+	[FO_LEDGER_GEMM] = "matrix products",
+	[FO_LEDGER_ATTENTION] = "attention",
+	[FO_LEDGER_CONV] = "convolutions",
+	[FO_LEDGER_OTHER] = "other kernels",
+	[FO_LEDGER_OPTIMIZER] = "optimizer",
+	[FO_LEDGER_WAIT] = "communication: waiting for a late rank",
+	[FO_LEDGER_TRANSFER] = "communication: transfer",
+	[FO_LEDGER_COMM_UNKNOWN] = "communication: wait or transfer",
+	[FO_LEDGER_COPIES] = "copies and fills",
+	[FO_LEDGER_IDLE_DATA] = "idle: data loading",
+	[FO_LEDGER_IDLE_SYNC] = "idle: host waits or allocates",
+	[FO_LEDGER_IDLE_BUSY] = "idle: host busy launching",
+	[FO_LEDGER_IDLE_HOST] = "idle: host, not in the trace",
+	[FO_LEDGER_IDLE_LAUNCH] = "idle: launch and kernel gaps",
+	[FO_LEDGER_IDLE_DEPENDENCY] = "idle: another stream or event",
+	[FO_LEDGER_IDLE_UNKNOWN] = "idle: the trace cannot tell",
+};
+
+const char *const fo_idle_words[FO_IDLE_COUNT] = {
+	[FO_IDLE_HOST_DATA] = "data loading",
+	[FO_IDLE_HOST_SYNC] = "host waits or allocates",
+	[FO_IDLE_HOST_LAUNCH_BOUND] = "host busy launching",
+	[FO_IDLE_HOST_OTHER] = "host, not in the trace",
+	[FO_IDLE_LAUNCH_LATENCY] = "launch latency",
+	[FO_IDLE_KERNEL_GAP] = "gaps between kernels",
+	[FO_IDLE_DEPENDENCY] = "another stream or event",
+	[FO_IDLE_UNKNOWN] = "the trace cannot tell",
+};
+
+static const enum fo_ledger_part idle_part[FO_IDLE_COUNT] = {
+	[FO_IDLE_HOST_DATA] = FO_LEDGER_IDLE_DATA,	      [FO_IDLE_HOST_SYNC] = FO_LEDGER_IDLE_SYNC,
+	[FO_IDLE_HOST_LAUNCH_BOUND] = FO_LEDGER_IDLE_BUSY,    [FO_IDLE_HOST_OTHER] = FO_LEDGER_IDLE_HOST,
+	[FO_IDLE_LAUNCH_LATENCY] = FO_LEDGER_IDLE_LAUNCH,     [FO_IDLE_KERNEL_GAP] = FO_LEDGER_IDLE_LAUNCH,
+	[FO_IDLE_DEPENDENCY] = FO_LEDGER_IDLE_DEPENDENCY,     [FO_IDLE_UNKNOWN] = FO_LEDGER_IDLE_UNKNOWN,
+};
+
+enum fo_ledger_part fo_ledger_part_of(enum fo_kernel_class k)
+{
+	switch (k) {
+	case FO_K_GEMM:
+	case FO_K_GEMM_FP8: return FO_LEDGER_GEMM;
+	case FO_K_ATTENTION_FORWARD:
+	case FO_K_ATTENTION_BACKWARD: return FO_LEDGER_ATTENTION;
+	case FO_K_CONV: return FO_LEDGER_CONV;
+	case FO_K_OPTIMIZER: return FO_LEDGER_OPTIMIZER;
+	case FO_K_COMMUNICATION: return FO_LEDGER_TRANSFER;
+	case FO_K_MEMORY: return FO_LEDGER_COPIES;
+	default: return FO_LEDGER_OTHER;
+	}
+}
+
+void fo_ledger_parts(const struct fo_ledger *l, int64_t part[FO_LEDGER_PARTS])
+{
+	memset(part, 0, FO_LEDGER_PARTS * sizeof *part);
+	for (int k = 0; k < FO_K_COMPUTE_COUNT; k++)
+		part[fo_ledger_part_of((enum fo_kernel_class)k)] += l->class_ns[k];
+	part[FO_LEDGER_WAIT] = l->exposed_wait_ns;
+	part[FO_LEDGER_TRANSFER] = l->exposed_transfer_ns;
+	part[FO_LEDGER_COMM_UNKNOWN] = l->exposed_comm_unknown_ns;
+	part[FO_LEDGER_COPIES] = l->exposed_mem_ns;
+	for (int c = 0; c < FO_IDLE_COUNT; c++)
+		part[idle_part[c]] += l->idle_ns[c];
+}
+
+const struct fo_device_ledger *fo_ledger_busiest(const struct fo_rank_ledger *r)
+{
+	const struct fo_device_ledger *best = NULL;
+	for (int64_t i = 0; i < r->devices; i++)
+		if (!best || r->device[i].median.l.busy_ns > best->median.l.busy_ns)
+			best = &r->device[i];
+	return best;
+}
+
+/* Names look like "void at::native::(anonymous namespace)::kernel<4, at::native::CUDAFunctor_add<float>>(int, float)". */
+char *fo_kernel_short_name(char *buf, size_t size, const char *name)
+{
+	const char *from = strncmp(name, "void ", 5) ? name : name + 5, *p = from;
+	size_t n;
+	while (*p) {
+		if (!strncmp(p, "(anonymous namespace)", 21)) {
+			p += 21;
+			continue;
+		}
+		if (*p == '<' && p > from && p[-1] != ':') /* "<unnamed>::" begins a component */
+			break;
+		if (*p == '(' && p > from && p[-1] != ' ') /* a copy's "(Pageable -> Device)" is part of its name */
+			break;
+		p += strncmp(p, "::", 2) ? 1 : 2;
+		if (p - from >= 2 && !strncmp(p - 2, "::", 2))
+			from = p;
+	}
+	n = (size_t)(p - from);
+	if (!n) {
+		from = name;
+		n = strlen(name);
+	}
+	if (n >= size)
+		for (n = size - 1; n && ((unsigned char)from[n] & 0xc0) == 0x80; n--)
+			;
+	snprintf(buf, size, "%.*s", (int)n, from);
+	return buf;
+}
