@@ -100,8 +100,10 @@ struct fo_host_op {
 	int32_t shapes;   /* text as recorded: "[[4096, 4096], [4096, 11008]]"; kept for matrix products, attention, convolutions */
 	int32_t types;    /* text: element types, as shapes */
 	int64_t sequence; /* of autograd; -1 none. Backward operators carry their forward's */
+	int32_t collective; /* in collective[]: its arguments, of a record_param_comms */
 	uint8_t kind;
 	bool backward, recomputed;
+	bool other_thread; /* it says that its forward ran on another thread: an operator of the backward pass */
 };
 
 struct fo_thread {

@@ -4,27 +4,61 @@
 
 #include "trace/trace.h"
 
-/* An empty trace to fill; arrays grow through the add functions, which return the new element (valid until the next call). */
+/* An empty trace to fill; arrays grow through the add functions, which return the new element (valid until the next call): zeroed, but
+ * every index, id and unknown count is -1. Indices that the finish finds (launch, op, parent) need not be set. */
 struct fo_trace_build {
 	struct fo_trace *t;
 	size_t gpu_cap, launch_cap, op_cap, thread_cap, collective_cap, wait_cap, step_cap, device_cap;
+	int32_t *thread_slot; /* hash of (pid, tid) to index + 1 */
+	size_t thread_slots;
+	int32_t thread_last;  /* found last: most events come in runs of one thread */
 };
 void fo_trace_build_init(struct fo_trace_build *b, const char *path);
 struct fo_gpu_op *fo_trace_add_gpu(struct fo_trace_build *b);
+/* Any call of the runtime or driver: the finish tells by name and by the correlations of GPU operations whether it launched (launch[]),
+ * made the host wait or was neither (op[], FO_HOST_SYNC and FO_HOST_CALL). */
 struct fo_launch *fo_trace_add_launch(struct fo_trace_build *b);
 struct fo_host_op *fo_trace_add_op(struct fo_trace_build *b);
 struct fo_collective *fo_trace_add_collective(struct fo_trace_build *b, int32_t *index);
 struct fo_gpu_wait *fo_trace_add_wait(struct fo_trace_build *b);
 struct fo_trace_step *fo_trace_add_step(struct fo_trace_build *b);
 int32_t fo_trace_thread(struct fo_trace_build *b, int64_t pid, int64_t tid); /* found or made */
-int16_t fo_trace_device(struct fo_trace_build *b, int64_t id);               /* found or made */
+int16_t fo_trace_device(struct fo_trace_build *b, int64_t id);               /* found or made; -1: more than 32767 */
+/* The same text has the same id. A NUL inside becomes a space. */
 int32_t fo_trace_intern(struct fo_trace_build *b, const char *text, size_t n);
 
-/* Sorts everything, links kernels to launches (by correlation), launches to host operators (by thread and time), sets parents, backward
- * and recompute marks, classes by name and by operator or module, drops host operators that neither launch nor mark anything, counts
- * defects. The trace is the caller's; the build is empty afterwards. */
+/* Times beyond this (the year 2116 as Unix time) are cut to it: differences of two never overflow. */
+#define FO_TRACE_TIME_MAX ((int64_t)1 << 62)
+#define FO_TRACE_TIME_MIN (-((int64_t)1 << 61))
+
+/* What a call of the runtime or driver is, by its name ("cudaLaunchKernel", "hipMemcpyWithStream", "cuLaunchKernelEx"). */
+enum fo_call {
+	FO_CALL_OTHER,
+	FO_CALL_LAUNCH,
+	FO_CALL_LAUNCH_BLOCKING, /* puts work on the GPU and returns when it is done: cudaMemcpy */
+	FO_CALL_LAUNCH_GRAPH,
+	FO_CALL_SYNC,            /* waits for the GPU, or frees or allocates, which may */
+};
+enum fo_call fo_trace_call(const char *name);
+/* FO_HOST_DATA for the data loader's names, FO_HOST_MODULE for modules' frames, else `otherwise`. */
+enum fo_host_kind fo_trace_host_kind(const char *name, enum fo_host_kind otherwise);
+/* "ProfilerStep#12": true and *number = 12. */
+bool fo_trace_step_number(const char *name, size_t n, int64_t *number);
+
+/* Sorts everything, links kernels to launches (by correlation), launches to host operators (by thread and time), sets parents, classes
+ * by name, collectives of the operators around their launches, drops host operators that lie in another and neither launch nor mark
+ * anything, counts defects; then fo_trace_attribute(). The trace is the caller's; the build is empty afterwards, also on failure. */
 FO_CHECKED fo_status fo_trace_build_finish(struct fo_trace_build *b, struct fo_trace **out);
 void fo_trace_build_drop(struct fo_trace_build *b);
+
+/* attribute.c: backward and recompute marks, classes by operator or module, on a trace whose arrays are sorted and linked. */
+void fo_trace_attribute(struct fo_trace *t);
+
+/* texts.c: distinct texts by number. */
+struct fo_trace_texts *fo_trace_texts_new(void);
+void fo_trace_texts_free(struct fo_trace_texts *x);
+int32_t fo_trace_texts_add(struct fo_trace_texts *x, const char *text, size_t n);
+int32_t fo_trace_texts_count(const struct fo_trace_texts *x);
 
 FO_CHECKED fo_status fo_trace_read_kineto(struct fo_trace_build *b, const char *path);
 FO_CHECKED fo_status fo_trace_read_nsys(struct fo_trace_build *b, const char *path);

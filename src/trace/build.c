@@ -1,0 +1,219 @@
+/* Filling a trace: growing arrays, threads and devices by their ids, what a name says about a call. */
+#include "trace/trace_int.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const char *const fo_copy_name[FO_COPY_COUNT] = {
+	[FO_COPY_NONE] = "fill", [FO_COPY_H2D] = "h2d", [FO_COPY_D2H] = "d2h",
+	[FO_COPY_D2D] = "d2d",   [FO_COPY_P2P] = "p2p", [FO_COPY_OTHER] = "other",
+};
+
+void fo_trace_build_init(struct fo_trace_build *b, const char *path)
+{
+	*b = (struct fo_trace_build){ .t = fo_xmalloc(sizeof(*b->t)), .thread_last = -1 };
+	struct fo_trace *t = b->t;
+	t->path = fo_xstrdup(path);
+	t->rank = t->world_size = -1;
+	t->backend = t->process_name = -1;
+	t->defect.dropped_by_profiler = -1;
+	t->texts = fo_trace_texts_new();
+}
+
+void fo_trace_build_drop(struct fo_trace_build *b)
+{
+	fo_trace_free(b->t);
+	free(b->thread_slot);
+	*b = (struct fo_trace_build){ 0 };
+}
+
+void fo_trace_free(struct fo_trace *t)
+{
+	if (!t)
+		return;
+	free(t->path);
+	free(t->gpu);
+	free(t->launch);
+	free(t->op);
+	free(t->thread);
+	free(t->collective);
+	free(t->wait);
+	free(t->step);
+	free(t->device);
+	fo_trace_texts_free(t->texts);
+	free(t);
+}
+
+int32_t fo_trace_intern(struct fo_trace_build *b, const char *text, size_t n)
+{
+	return fo_trace_texts_add(b->t->texts, text, n);
+}
+
+/* ---- arrays ---- */
+
+#define ROOM(b, name) fo_array_room(&(b)->t->name, &(b)->name##_cap, (size_t)(b)->t->name##_count, sizeof(*(b)->t->name))
+
+struct fo_gpu_op *fo_trace_add_gpu(struct fo_trace_build *b)
+{
+	ROOM(b, gpu);
+	struct fo_gpu_op *g = &b->t->gpu[b->t->gpu_count++];
+	*g = (struct fo_gpu_op){ .bytes = -1, .correlation = -1, .name = -1, .launch = -1, .op = -1, .collective = -1, .device = -1 };
+	return g;
+}
+
+struct fo_launch *fo_trace_add_launch(struct fo_trace_build *b)
+{
+	ROOM(b, launch);
+	struct fo_launch *l = &b->t->launch[b->t->launch_count++];
+	*l = (struct fo_launch){ .correlation = -1, .name = -1, .thread = -1, .op = -1 };
+	return l;
+}
+
+struct fo_host_op *fo_trace_add_op(struct fo_trace_build *b)
+{
+	ROOM(b, op);
+	struct fo_host_op *o = &b->t->op[b->t->op_count++];
+	*o = (struct fo_host_op){ .name = -1, .thread = -1, .parent = -1, .shapes = -1, .types = -1, .sequence = -1, .collective = -1 };
+	return o;
+}
+
+struct fo_collective *fo_trace_add_collective(struct fo_trace_build *b, int32_t *index)
+{
+	ROOM(b, collective);
+	*index = (int32_t)b->t->collective_count;
+	struct fo_collective *c = &b->t->collective[b->t->collective_count++];
+	*c = (struct fo_collective){ .name = -1, .group = -1, .members = -1, .dtype = -1, .group_size = -1, .sequence = -1, .in_elements = -1,
+				     .out_elements = -1, .bytes = -1, .peer_from = -1, .peer_to = -1 };
+	return c;
+}
+
+struct fo_gpu_wait *fo_trace_add_wait(struct fo_trace_build *b)
+{
+	ROOM(b, wait);
+	struct fo_gpu_wait *w = &b->t->wait[b->t->wait_count++];
+	*w = (struct fo_gpu_wait){ .kind = -1, .stream = -1, .on_stream = -1, .device = -1 };
+	return w;
+}
+
+struct fo_trace_step *fo_trace_add_step(struct fo_trace_build *b)
+{
+	ROOM(b, step);
+	struct fo_trace_step *s = &b->t->step[b->t->step_count++];
+	*s = (struct fo_trace_step){ .thread = -1, .device = -1 };
+	return s;
+}
+
+/* ---- threads and devices ---- */
+
+static size_t thread_hash(int64_t pid, int64_t tid, size_t slots)
+{
+	uint64_t h = ((uint64_t)pid * 0x9e3779b97f4a7c15u ^ (uint64_t)tid) * 0xff51afd7ed558ccdu; /* odd multipliers spread the bits */
+	return (size_t)(h ^ h >> 32) & (slots - 1);
+}
+
+static void grow_threads(struct fo_trace_build *b)
+{
+	size_t slots = b->thread_slots ? b->thread_slots * 2 : 64;
+	free(b->thread_slot);
+	b->thread_slot = fo_xmalloc(slots * sizeof(*b->thread_slot));
+	b->thread_slots = slots;
+	for (int64_t i = 0; i < b->t->thread_count; i++) {
+		size_t at = thread_hash(b->t->thread[i].pid, b->t->thread[i].tid, slots);
+		while (b->thread_slot[at])
+			at = (at + 1) & (slots - 1);
+		b->thread_slot[at] = (int32_t)i + 1;
+	}
+}
+
+int32_t fo_trace_thread(struct fo_trace_build *b, int64_t pid, int64_t tid)
+{
+	struct fo_trace *t = b->t;
+	if (b->thread_last >= 0 && t->thread[b->thread_last].tid == tid && t->thread[b->thread_last].pid == pid)
+		return b->thread_last;
+	if ((size_t)t->thread_count * 2 >= b->thread_slots)
+		grow_threads(b);
+	size_t at = thread_hash(pid, tid, b->thread_slots);
+	for (; b->thread_slot[at]; at = (at + 1) & (b->thread_slots - 1)) {
+		int32_t i = b->thread_slot[at] - 1;
+		if (t->thread[i].pid == pid && t->thread[i].tid == tid)
+			return b->thread_last = i;
+	}
+	ROOM(b, thread);
+	t->thread[t->thread_count] = (struct fo_thread){ pid, tid, -1 };
+	b->thread_slot[at] = (int32_t)t->thread_count + 1;
+	return b->thread_last = (int32_t)t->thread_count++;
+}
+
+int16_t fo_trace_device(struct fo_trace_build *b, int64_t id)
+{
+	struct fo_trace *t = b->t;
+	for (int64_t i = 0; i < t->device_count; i++)
+		if (t->device[i].id == id)
+			return (int16_t)i;
+	if (t->device_count >= 1024) /* a node has 16 at most; the search is linear */
+		return -1;
+	ROOM(b, device);
+	t->device[t->device_count] = (struct fo_trace_device){ .id = id, .name = -1 };
+	return (int16_t)t->device_count++;
+}
+
+/* ---- names ---- */
+
+static bool ends_with(const char *s, size_t n, const char *end)
+{
+	size_t m = strlen(end);
+	return n >= m && !memcmp(s + n - m, end, m);
+}
+
+static bool any_of(const char *name, const char *const *part)
+{
+	for (; *part; part++)
+		if (strstr(name, *part))
+			return true;
+	return false;
+}
+
+/* CUDA's runtime and driver, HIP's: cudaLaunchKernelExC, cuLaunchKernel, hipExtModuleLaunchKernel, cudaMemcpy2DAsync, hipMemcpyWithStream,
+ * cudaMemsetAsync, cudaGraphLaunch. Without "Async" a copy returns when it is done (CUDA runtime API, "API synchronization behavior"). */
+enum fo_call fo_trace_call(const char *name)
+{
+	static const char *const launch[] = { "LaunchKernel", "LaunchCooperative", "LaunchHostFunc", "LaunchGrid", "cuLaunch", "cudaLaunch", "hipLaunch", NULL };
+	static const char *const sync[] = { "Synchronize", "StreamWaitValue", "cudaFree", "hipFree", "cuMemFree", "cudaMalloc", "hipMalloc",
+					    "cuMemAlloc", "cudaHostAlloc", "cuMemHostAlloc", "hipHostMalloc", "hipHostFree", NULL };
+	size_t n = strlen(name);
+	if (strstr(name, "GraphLaunch"))
+		return FO_CALL_LAUNCH_GRAPH;
+	if (any_of(name, launch))
+		return FO_CALL_LAUNCH;
+	/* Copies to and from symbols, arrays, peers too; not cudaMemcpyToSymbol's address queries, which have no such names. */
+	if (strstr(name, "Memcpy") || strstr(name, "Memset"))
+		return strstr(name, "Async") || strstr(name, "Memset") || strstr(name, "Node") ? FO_CALL_LAUNCH : FO_CALL_LAUNCH_BLOCKING;
+	if (any_of(name, sync) && !ends_with(name, n, "Async"))
+		return FO_CALL_SYNC;
+	return FO_CALL_OTHER;
+}
+
+enum fo_host_kind fo_trace_host_kind(const char *name, enum fo_host_kind otherwise)
+{
+	static const char *const data[] = { "DataLoader", "dataloader", "data_loader", "next_batch", "get_batch", "dataloading", "data_loading", NULL };
+	if (!strncmp(name, "nn.Module: ", 11))
+		return FO_HOST_MODULE;
+	return any_of(name, data) ? FO_HOST_DATA : otherwise;
+}
+
+bool fo_trace_step_number(const char *name, size_t n, int64_t *number)
+{
+	static const char prefix[] = "ProfilerStep#";
+	if (n < sizeof(prefix) || memcmp(name, prefix, sizeof(prefix) - 1))
+		return false;
+	int64_t v = 0;
+	for (size_t i = sizeof(prefix) - 1; i < n; i++) {
+		if (name[i] < '0' || name[i] > '9' || v > INT64_MAX / 10 - 9)
+			return false;
+		v = v * 10 + (name[i] - '0');
+	}
+	*number = v;
+	return true;
+}

@@ -1,0 +1,696 @@
+/* Kineto's and Chrome's trace events: JSON from the PyTorch profiler. facts: docs/traces.md. */
+#define _GNU_SOURCE /* memmem */
+#include "trace/scan.h"
+#include "trace/trace_int.h"
+#include "trace/unpack.h"
+
+#include "base/mem.h"
+#include "base/str.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+enum {
+	WINDOW_BYTES = 1 << 20,       /* of the file in memory at once: larger reads leave the second-level cache */
+	EVENT_MAX_BYTES = 256 << 20,  /* one event or header value: more is no profiler's, and the window does not grow for it */
+	ARGS_MAX = 96,                /* members of one "args": kernels have about 20, collectives 12 more */
+};
+
+struct reader {
+	struct fo_trace_build *b;
+	struct fo_unpack *u;
+	char *window; /* [at, len) is to be read; FO_SCAN_PAD zeros behind */
+	size_t at, len, cap;
+	uint64_t offset; /* of window[0] in the unpacked file */
+	bool last;       /* nothing follows the window */
+	bool events_seen;
+	bool mtia;       /* categories of Meta's accelerator */
+	char *scratch;   /* unescaped texts */
+	size_t scratch_cap;
+	int64_t base_unix_ns;
+	struct fo_scan_member arg[ARGS_MAX];
+	int args;
+};
+
+/* ---- the window ---- */
+
+/* More of the file behind what is left of the window; the window grows when that is all of it. */
+static fo_status more(struct reader *r)
+{
+	memmove(r->window, r->window + r->at, r->len - r->at);
+	r->offset += r->at;
+	r->len -= r->at;
+	r->at = 0;
+	if (r->len >= r->cap / 2) {
+		r->cap *= 2;
+		r->window = fo_xrealloc(r->window, r->cap + FO_SCAN_PAD);
+	}
+	size_t n = 0;
+	FO_TRY(fo_unpack_read(r->u, r->window + r->len, r->cap - r->len, &n));
+	r->len += n;
+	r->last = !n;
+	memset(r->window + r->len, 0, FO_SCAN_PAD);
+	return FO_OK;
+}
+
+/* At the next character that is no white space; *c = 0 at the end. */
+static fo_status next(struct reader *r, char *c)
+{
+	for (;;) {
+		r->at = (size_t)(fo_scan_blank(r->window + r->at, r->window + r->len) - r->window);
+		if (r->at < r->len || r->last)
+			break;
+		FO_TRY(more(r));
+	}
+	*c = r->at < r->len ? r->window[r->at] : 0;
+	return FO_OK;
+}
+
+/* ---- texts and numbers ---- */
+
+/* The text of a string, escapes undone: valid until the next call. */
+static const char *plain(struct reader *r, const struct fo_scan_text *v, size_t *n)
+{
+	*n = v->n;
+	if (!v->escaped)
+		return v->p;
+	if (r->scratch_cap < v->n + 1) {
+		r->scratch_cap = v->n + 1;
+		r->scratch = fo_xrealloc(r->scratch, r->scratch_cap);
+	}
+	*n = fo_scan_unescape(v, r->scratch);
+	return r->scratch;
+}
+
+static int32_t intern(struct reader *r, const struct fo_scan_text *v)
+{
+	size_t n;
+	if (!v->first)
+		return -1;
+	const char *p = plain(r, v, &n);
+	return fo_trace_intern(r->b, p, n);
+}
+
+/* pid or tid: a number, or a hash of the text. Kineto has both "stream 7" and 7, "25738" and 25738. */
+static int64_t id_of(const struct fo_scan_text *v)
+{
+	int64_t id;
+	return fo_scan_int(v, &id) ? id : v->first == '"' ? (int64_t)(XXH3_64bits(v->p, v->n) >> 1) | (int64_t)1 << 62 : 0;
+}
+
+static const struct fo_scan_text *arg(const struct reader *r, const char *key)
+{
+	size_t n = strlen(key);
+	for (int i = 0; i < r->args; i++)
+		if (r->arg[i].key.n == n && !memcmp(r->arg[i].key.p, key, n))
+			return &r->arg[i].value;
+	return NULL;
+}
+
+static int64_t arg_int(const struct reader *r, const char *key, int64_t otherwise)
+{
+	const struct fo_scan_text *v = arg(r, key);
+	int64_t x;
+	return v && fo_scan_int(v, &x) ? x : otherwise;
+}
+
+static int32_t arg_text(struct reader *r, const char *key)
+{
+	const struct fo_scan_text *v = arg(r, key);
+	return v ? intern(r, v) : -1;
+}
+
+static int32_t arg_stream(const struct reader *r, const struct fo_scan_event *e)
+{
+	const struct fo_scan_text *v = arg(r, "stream"), *t = v ? v : &e->tid;
+	int64_t id = 0;
+	size_t skip = t->first == '"' && t->n > 7 && !memcmp(t->p, "stream ", 7) ? 7 : 0;
+	struct fo_scan_text number = { t->p + skip, t->n - skip, t->first, false };
+	return fo_scan_int(&number, &id) && id >= INT32_MIN && id <= INT32_MAX ? (int32_t)id : (int32_t)id_of(t);
+}
+
+static int32_t to_int32(int64_t x)
+{
+	return x < -1 || x > INT32_MAX ? -1 : (int32_t)x;
+}
+
+static void read_args(struct reader *r, const struct fo_scan_event *e)
+{
+	r->args = e->args.first == '{' ? fo_scan_members(e->args.p, e->args.p + e->args.n, r->arg, ARGS_MAX) : 0;
+}
+
+/* ---- events ---- */
+
+enum category {
+	CAT_OTHER,
+	CAT_KERNEL,
+	CAT_MEMCPY,
+	CAT_MEMSET,
+	CAT_OP,
+	CAT_NOTE,
+	CAT_GPU_NOTE,
+	CAT_CALL,
+	CAT_PYTHON,
+	CAT_OVERHEAD,
+	CAT_GPU_WAIT,
+	CAT_MTIA,
+};
+
+static char lower(char c)
+{
+	return c >= 'A' && c <= 'Z' ? (char)(c + 32) : c;
+}
+
+/* ActivityType.h of libkineto; before 2022 Operator, Runtime, Kernel, Memcpy, Memset, python. */
+static enum category category_of(const struct fo_scan_text *cat)
+{
+	static const struct {
+		const char *name;
+		enum category category;
+	} known[] = {
+		{ "cpu_op", CAT_OP },           { "kernel", CAT_KERNEL },      { "cuda_runtime", CAT_CALL },     { "python_function", CAT_PYTHON },
+		{ "cuda_driver", CAT_CALL },    { "gpu_memcpy", CAT_MEMCPY },  { "gpu_memset", CAT_MEMSET },     { "user_annotation", CAT_NOTE },
+		{ "overhead", CAT_OVERHEAD },   { "cuda_sync", CAT_GPU_WAIT }, { "gpu_user_annotation", CAT_GPU_NOTE },
+		{ "operator", CAT_OP },         { "runtime", CAT_CALL },       { "memcpy", CAT_MEMCPY },         { "memset", CAT_MEMSET },
+		{ "python", CAT_PYTHON },       { "driver", CAT_CALL },        { "xpu_runtime", CAT_CALL },      { "xpu_driver", CAT_CALL },
+		{ "privateuse1_runtime", CAT_CALL }, { "privateuse1_driver", CAT_CALL },
+	};
+	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++) {
+		size_t n = strlen(known[i].name), at = 0;
+		if (n != cat->n)
+			continue;
+		while (at < n && lower(cat->p[at]) == known[i].name[at])
+			at++;
+		if (at == n)
+			return known[i].category;
+	}
+	return cat->n >= 5 && !memcmp(cat->p, "mtia_", 5) ? CAT_MTIA : CAT_OTHER;
+}
+
+/* [begin, end) of an event in ns; false where it has no time. */
+static bool times(const struct fo_scan_event *e, int64_t *begin, int64_t *end)
+{
+	bool saturated;
+	int64_t dur = 0;
+	if (!fo_scan_thousandths(&e->ts, begin, &saturated) || *begin >= FO_TRACE_TIME_MAX || *begin < FO_TRACE_TIME_MIN)
+		return false;
+	if (e->dur.first && !fo_scan_thousandths(&e->dur, &dur, &saturated) && !fo_scan_is(&e->dur, "N/A") && e->dur.first != 'n')
+		return false;
+	if (__builtin_add_overflow(*begin, dur, end) || *end > FO_TRACE_TIME_MAX)
+		*end = dur < 0 ? *begin : FO_TRACE_TIME_MAX;
+	return true;
+}
+
+static int32_t thread_of(struct reader *r, const struct fo_scan_event *e)
+{
+	return fo_trace_thread(r->b, id_of(&e->pid), id_of(&e->tid));
+}
+
+static bool contains(const struct fo_scan_text *v, const char *part)
+{
+	return v && memmem(v->p, v->n, part, strlen(part));
+}
+
+/* "Memcpy HtoD (Pageable -> Device)", "HtoD" of ROCm's "kind". */
+static void set_copy(struct reader *r, struct fo_gpu_op *g, const struct fo_scan_text *name)
+{
+	const struct fo_scan_text *kind = arg(r, "kind");
+	static const struct {
+		const char *part;
+		enum fo_copy copy;
+	} known[] = { { "HtoD", FO_COPY_H2D }, { "DtoH", FO_COPY_D2H }, { "DtoD", FO_COPY_D2D }, { "PtoP", FO_COPY_P2P } };
+	g->copy = FO_COPY_OTHER;
+	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
+		if (contains(name, known[i].part) || contains(kind, known[i].part)) {
+			g->copy = (uint8_t)known[i].copy;
+			break;
+		}
+	if (contains(name, "Pageable"))
+		g->flags |= FO_GPU_PAGEABLE;
+}
+
+/* Arguments of a collective, on the kernel or on its record_param_comms; -1 without. */
+static int32_t collective_of(struct reader *r)
+{
+	if (!arg(r, "Collective name"))
+		return -1;
+	int32_t index;
+	struct fo_collective *c = fo_trace_add_collective(r->b, &index);
+	c->name = arg_text(r, "Collective name");
+	c->group = arg_text(r, "Process Group Name");
+	c->members = arg_text(r, "Process Group Ranks");
+	c->dtype = arg_text(r, "dtype");
+	c->group_size = to_int32(arg_int(r, "Group size", -1));
+	c->sequence = arg_int(r, "Seq", -1);
+	c->in_elements = arg_int(r, "In msg nelems", -1);
+	c->out_elements = arg_int(r, "Out msg nelems", -1);
+	c->peer_from = to_int32(arg_int(r, "Src Rank", -1));
+	c->peer_to = to_int32(arg_int(r, "Dst Rank", -1));
+	const struct fo_scan_text *in = arg(r, "In split size"), *out = arg(r, "Out split size");
+	c->equal_parts = (!in || in->n <= 2) && (!out || out->n <= 2); /* "[]" */
+	static const struct {
+		const char *name;
+		int bytes;
+	} sizes[] = {
+		{ "Float", 4 },  { "BFloat16", 2 }, { "Half", 2 }, { "Byte", 1 }, { "Char", 1 }, { "Long", 8 }, { "Int", 4 }, { "Double", 8 },
+		{ "Bool", 1 },   { "Short", 2 },    { "Float8_e4m3fn", 1 }, { "Float8_e5m2", 1 }, { "Float8_e4m3fnuz", 1 }, { "Float8_e5m2fnuz", 1 },
+		{ "ComplexFloat", 8 }, { "ComplexDouble", 16 },
+	};
+	const struct fo_scan_text *dtype = arg(r, "dtype");
+	int64_t elements = c->in_elements > c->out_elements ? c->in_elements : c->out_elements;
+	for (size_t i = 0; dtype && i < sizeof(sizes) / sizeof(*sizes); i++)
+		if (fo_scan_is(dtype, sizes[i].name) && elements >= 0 && elements <= INT64_MAX / 16)
+			c->bytes = elements * sizes[i].bytes;
+	return index;
+}
+
+static void read_gpu(struct reader *r, const struct fo_scan_event *e, enum fo_gpu_kind kind, int64_t begin, int64_t end)
+{
+	read_args(r, e);
+	const struct fo_scan_text *device = arg(r, "device");
+	int16_t where = fo_trace_device(r->b, id_of(device ? device : &e->pid));
+	if (where < 0) {
+		r->b->t->defect.malformed++;
+		return;
+	}
+	int32_t collective = kind == FO_GPU_KERNEL ? collective_of(r) : -1;
+	struct fo_gpu_op *g = fo_trace_add_gpu(r->b);
+	g->begin_ns = begin;
+	g->end_ns = end;
+	g->name = intern(r, &e->name);
+	g->device = where;
+	g->stream = arg_stream(r, e);
+	g->correlation = arg_int(r, "correlation", -1);
+	g->collective = collective;
+	g->kind = (uint8_t)kind;
+	if (kind != FO_GPU_KERNEL)
+		g->bytes = arg_int(r, "bytes", -1);
+	if (kind == FO_GPU_MEMCPY)
+		set_copy(r, g, &e->name);
+	if (arg_int(r, "graph id", 0) > 0 || arg_int(r, "graph node id", 0) > 0) {
+		g->flags |= FO_GPU_GRAPH;
+		r->b->t->defect.graph_granularity = true;
+	}
+}
+
+/* Operators whose shapes say how much they calculate. */
+static bool wants_shapes(const struct fo_scan_text *name)
+{
+	static const char *const part[] = { "mm", "matmul", "linear", "attention", "conv", "gemm", "flash", "einsum", NULL };
+	for (const char *const *p = part; *p; p++)
+		if (contains(name, *p))
+			return true;
+	return false;
+}
+
+static void read_op(struct reader *r, const struct fo_scan_event *e, enum fo_host_kind kind, int64_t begin, int64_t end)
+{
+	int64_t number;
+	size_t n;
+	const char *name = plain(r, &e->name, &n);
+	if (fo_trace_step_number(name, n, &number)) {
+		struct fo_trace_step *s = fo_trace_add_step(r->b);
+		*s = (struct fo_trace_step){ number, begin, end, thread_of(r, e), -1 };
+		return;
+	}
+	int32_t id = fo_trace_intern(r->b, name, n);
+	int32_t shapes = -1, types = -1, collective = -1;
+	int64_t sequence = -1;
+	bool other_thread = false;
+	if (kind == FO_HOST_OP) {
+		read_args(r, e);
+		sequence = arg_int(r, "Sequence number", -1);
+		other_thread = arg_int(r, "Fwd thread id", 0) > 0;
+		if (fo_scan_is(&e->name, "record_param_comms"))
+			collective = collective_of(r);
+		else if (wants_shapes(&e->name)) {
+			shapes = arg_text(r, arg(r, "Input Dims") ? "Input Dims" : "Input dims");
+			types = arg_text(r, "Input type");
+		}
+	}
+	struct fo_host_op *o = fo_trace_add_op(r->b);
+	o->begin_ns = begin;
+	o->end_ns = end;
+	o->name = id;
+	o->thread = thread_of(r, e);
+	o->shapes = shapes;
+	o->types = types;
+	o->sequence = sequence;
+	o->other_thread = other_thread;
+	o->collective = collective;
+	o->kind = (uint8_t)fo_trace_host_kind(fo_trace_text(r->b->t, id), kind);
+}
+
+static void read_call(struct reader *r, const struct fo_scan_event *e, int64_t begin, int64_t end)
+{
+	read_args(r, e);
+	int32_t thread = thread_of(r, e), name = intern(r, &e->name);
+	struct fo_launch *l = fo_trace_add_launch(r->b);
+	*l = (struct fo_launch){ .begin_ns = begin, .end_ns = end, .correlation = arg_int(r, "correlation", -1), .name = name, .thread = thread, .op = -1 };
+}
+
+static void read_gpu_note(struct reader *r, const struct fo_scan_event *e, int64_t begin, int64_t end)
+{
+	int64_t number;
+	size_t n;
+	const char *name = plain(r, &e->name, &n);
+	if (!fo_trace_step_number(name, n, &number))
+		return;
+	read_args(r, e);
+	const struct fo_scan_text *device = arg(r, "device");
+	struct fo_trace_step *s = fo_trace_add_step(r->b);
+	*s = (struct fo_trace_step){ number, begin, end, -1, fo_trace_device(r->b, id_of(device ? device : &e->pid)) };
+}
+
+static void read_gpu_wait(struct reader *r, const struct fo_scan_event *e, int64_t begin, int64_t end)
+{
+	read_args(r, e);
+	const struct fo_scan_text *device = arg(r, "device");
+	int32_t kind = intern(r, &e->name);
+	int16_t where = fo_trace_device(r->b, id_of(device ? device : &e->pid));
+	struct fo_gpu_wait *w = fo_trace_add_wait(r->b);
+	*w = (struct fo_gpu_wait){ begin, end < begin ? begin : end, kind, arg_stream(r, e), to_int32(arg_int(r, "wait_on_stream", -1)), where };
+}
+
+static void read_metadata(struct reader *r, const struct fo_scan_event *e)
+{
+	bool process = fo_scan_is(&e->name, "process_name"), thread = fo_scan_is(&e->name, "thread_name");
+	if (!process && !thread)
+		return;
+	read_args(r, e);
+	int32_t name = arg_text(r, "name");
+	if (thread) {
+		int32_t of = thread_of(r, e); /* may move the array */
+		r->b->t->thread[of].name = name;
+	} else if (r->b->t->process_name < 0) { /* the host's stands first */
+		r->b->t->process_name = name;
+	}
+}
+
+static void read_event(struct reader *r, const struct fo_scan_event *e)
+{
+	struct fo_trace_defects *d = &r->b->t->defect;
+	int64_t begin, end;
+	d->events++;
+	if (e->ph.n == 1 && *e->ph.p == 'M')
+		read_metadata(r, e);
+	if (e->skipped || e->ph.n != 1 || *e->ph.p != 'X')
+		return;
+	enum category category = category_of(&e->cat);
+	if (category == CAT_OTHER)
+		return;
+	if (category == CAT_MTIA)
+		r->mtia = true;
+	if (!times(e, &begin, &end)) {
+		d->malformed++;
+		return;
+	}
+	switch (category) {
+	case CAT_KERNEL: read_gpu(r, e, FO_GPU_KERNEL, begin, end); break;
+	case CAT_MEMCPY: read_gpu(r, e, FO_GPU_MEMCPY, begin, end); break;
+	case CAT_MEMSET: read_gpu(r, e, FO_GPU_MEMSET, begin, end); break;
+	case CAT_OP: read_op(r, e, FO_HOST_OP, begin, end); break;
+	case CAT_NOTE: read_op(r, e, FO_HOST_NOTE, begin, end); break;
+	case CAT_PYTHON: /* modules only: other frames were skipped */
+		if (e->name.n > 11 && !memcmp(e->name.p, "nn.Module: ", 11))
+			read_op(r, e, FO_HOST_MODULE, begin, end);
+		break;
+	case CAT_CALL: read_call(r, e, begin, end); break;
+	case CAT_GPU_NOTE: read_gpu_note(r, e, begin, end); break;
+	case CAT_GPU_WAIT: read_gpu_wait(r, e, begin, end); break;
+	case CAT_OVERHEAD: d->profiler_overhead_ns += end > begin && end - begin < INT64_MAX - d->profiler_overhead_ns ? end - begin : 0; break;
+	case CAT_MTIA:
+	case CAT_OTHER: break;
+	}
+}
+
+/* What stands where an event should: looks for the next one. */
+static fo_status resynchronise(struct reader *r)
+{
+	r->b->t->defect.malformed++;
+	r->at++;
+	for (;;) {
+		const char *p = fo_scan_next_event(r->window + r->at, r->window + r->len);
+		if (p) {
+			r->at = (size_t)(p - r->window);
+			return FO_OK;
+		}
+		if (r->last) {
+			r->at = r->len;
+			r->b->t->defect.truncated = true;
+			return FO_OK;
+		}
+		/* Enough stays for a border that lies across two windows. */
+		size_t keep = r->len - r->at < 4096 ? r->len - r->at : 4096;
+		r->at = r->len - keep;
+		FO_TRY(more(r));
+	}
+}
+
+/* The events behind '['. Ends behind ']', or at the end of the file. */
+static fo_status read_events(struct reader *r)
+{
+	struct fo_scan_event e;
+	r->events_seen = true;
+	for (;;) {
+		char c;
+		FO_TRY(next(r, &c));
+		if (c == ',') {
+			r->at++;
+			continue;
+		}
+		if (c == ']') {
+			r->at++;
+			return FO_OK;
+		}
+		if (!c) {
+			r->b->t->defect.truncated = true;
+			return FO_OK;
+		}
+		const char *after;
+		enum fo_scan got = c != '{' ? FO_SCAN_BAD : fo_scan_event(r->window + r->at, r->window + r->len, r->last, &e, &after);
+		if (got == FO_SCAN_MORE && r->last) {
+			r->b->t->defect.truncated = true;
+			r->at = r->len;
+			return FO_OK;
+		}
+		if (got == FO_SCAN_MORE && r->len - r->at < EVENT_MAX_BYTES) {
+			FO_TRY(more(r));
+		} else if (got == FO_SCAN_OK) {
+			read_event(r, &e);
+			r->at = (size_t)(after - r->window);
+		} else {
+			FO_TRY(resynchronise(r));
+		}
+	}
+}
+
+/* ---- the header ---- */
+
+/* {"rank": 3, "world_size": 8, "backend": "nccl", ...} */
+static void read_distributed(struct reader *r, const struct fo_scan_text *v)
+{
+	struct fo_trace *t = r->b->t;
+	r->args = v->first == '{' ? fo_scan_members(v->p, v->p + v->n, r->arg, ARGS_MAX) : 0;
+	t->rank = to_int32(arg_int(r, "rank", t->rank));
+	t->world_size = to_int32(arg_int(r, "world_size", t->world_size));
+	t->backend = arg_text(r, "backend");
+}
+
+static void read_device(struct reader *r, const struct fo_scan_text *v)
+{
+	r->args = fo_scan_members(v->p, v->p + v->n, r->arg, ARGS_MAX);
+	int32_t name = arg_text(r, "name");
+	int16_t index = arg(r, "id") ? fo_trace_device(r->b, arg_int(r, "id", 0)) : -1;
+	if (index < 0)
+		return;
+	struct fo_trace_device *d = &r->b->t->device[index];
+	int64_t memory = arg_int(r, "totalGlobalMem", 0), multiprocessors = arg_int(r, "numSms", 0);
+	d->name = name;
+	d->memory_bytes = memory > 0 ? memory : 0;
+	d->sm_count = multiprocessors > 0 && multiprocessors < 1 << 20 ? (int32_t)multiprocessors : 0;
+	int64_t major = arg_int(r, "computeMajor", 0), minor = arg_int(r, "computeMinor", 0);
+	d->capability_major = major > 0 && major < 1000 ? (int32_t)major : 0;
+	d->capability_minor = minor > 0 && minor < 1000 ? (int32_t)minor : 0;
+}
+
+static void read_devices(struct reader *r, const struct fo_scan_text *v)
+{
+	const char *p = v->p + 1, *end = v->p + v->n;
+	if (v->first != '[')
+		return;
+	for (;;) {
+		struct fo_scan_text one;
+		p = fo_scan_blank(p, end);
+		if (p < end && *p == ',')
+			p = fo_scan_blank(p + 1, end);
+		if (p >= end || *p != '{' || fo_scan_value(p, end, true, &one, &p) != FO_SCAN_OK)
+			return;
+		read_device(r, &one);
+	}
+}
+
+static void read_header(struct reader *r, const struct fo_scan_text *key, const struct fo_scan_text *v)
+{
+	int64_t base;
+	if (fo_scan_is(key, "distributedInfo"))
+		read_distributed(r, v);
+	else if (fo_scan_is(key, "deviceProperties"))
+		read_devices(r, v);
+	else if (fo_scan_is(key, "baseTimeNanoseconds") && fo_scan_int(v, &base) && base > 0)
+		r->base_unix_ns = base;
+}
+
+/* The value at the window's front, whatever it is: into *v where it fits into memory, else passed over. */
+static fo_status header_value(struct reader *r, struct fo_scan_text *v, bool *have)
+{
+	for (;;) {
+		const char *after;
+		enum fo_scan got = fo_scan_value(r->window + r->at, r->window + r->len, r->last, v, &after);
+		*have = got == FO_SCAN_OK;
+		if (got == FO_SCAN_OK)
+			r->at = (size_t)(after - r->window);
+		if (got != FO_SCAN_MORE)
+			return FO_OK;
+		if (r->last || r->len - r->at >= EVENT_MAX_BYTES)
+			return FO_OK;
+		FO_TRY(more(r));
+	}
+}
+
+static fo_status not_a_trace(struct reader *r, const char *what)
+{
+	char shown[300];
+	return fo_hint(fo_fail(FO_EFORMAT, "'%s' is no trace of the PyTorch profiler: %s at byte %llu", fo_str_visible(shown, sizeof(shown), r->b->t->path),
+			       what, (unsigned long long)(r->offset + r->at)),
+		       "a trace is what prof.export_chrome_trace(FILE) writes: JSON with a list \"traceEvents\"");
+}
+
+/* The members of the outermost object, at its '{'. */
+static fo_status read_object(struct reader *r)
+{
+	r->at++;
+	for (;;) {
+		char c;
+		struct fo_scan_text key, value;
+		bool have;
+		FO_TRY(next(r, &c));
+		if (c == ',') {
+			r->at++;
+			continue;
+		}
+		if (c == '}' || !c) {
+			r->b->t->defect.truncated |= !c;
+			return FO_OK;
+		}
+		FO_TRY(header_value(r, &key, &have));
+		if (!have || key.first != '"') {
+			if (!r->events_seen)
+				return not_a_trace(r, "no member of an object");
+			r->b->t->defect.truncated = true;
+			return FO_OK;
+		}
+		char kept[64] = "";
+		memcpy(kept, key.p, key.n < sizeof(kept) ? key.n : sizeof(kept) - 1);
+		FO_TRY(next(r, &c));
+		if (c == ':') {
+			r->at++;
+			FO_TRY(next(r, &c));
+		}
+		if (!strcmp(kept, "traceEvents") && c == '[') {
+			r->at++;
+			FO_TRY(read_events(r));
+			continue;
+		}
+		FO_TRY(header_value(r, &value, &have));
+		if (!have) {
+			if (!r->events_seen)
+				return not_a_trace(r, "a value without an end");
+			r->b->t->defect.truncated = true;
+			return FO_OK;
+		}
+		read_header(r, &(struct fo_scan_text){ kept, strlen(kept), '"', false }, &value);
+	}
+}
+
+/* Microseconds since 1970 have 16 digits: traces before 2024 have no "baseTimeNanoseconds". */
+#define UNIX_NS_MIN ((int64_t)1000000000 * 1000000000)
+
+static void shift(int64_t *begin, int64_t *end, int64_t by)
+{
+	*begin -= by;
+	*end -= *end == FO_TRACE_TIME_MAX ? 0 : by;
+}
+
+/* Times as Unix time become times since the first event. */
+static void set_origin(struct reader *r)
+{
+	struct fo_trace *t = r->b->t;
+	int64_t first = INT64_MAX;
+	t->origin_unix_ns = r->base_unix_ns;
+	for (int64_t i = 0; i < t->gpu_count; i++)
+		if (t->gpu[i].begin_ns < first && t->gpu[i].end_ns > t->gpu[i].begin_ns)
+			first = t->gpu[i].begin_ns;
+	for (int64_t i = 0; i < t->launch_count; i++)
+		if (t->launch[i].begin_ns < first && t->launch[i].begin_ns > 0)
+			first = t->launch[i].begin_ns;
+	for (int64_t i = 0; i < t->op_count; i++)
+		if (t->op[i].begin_ns < first && t->op[i].begin_ns > 0)
+			first = t->op[i].begin_ns;
+	if (r->base_unix_ns || first == INT64_MAX || first < UNIX_NS_MIN)
+		return;
+	t->origin_unix_ns = first;
+	for (int64_t i = 0; i < t->gpu_count; i++)
+		shift(&t->gpu[i].begin_ns, &t->gpu[i].end_ns, first);
+	for (int64_t i = 0; i < t->launch_count; i++)
+		shift(&t->launch[i].begin_ns, &t->launch[i].end_ns, first);
+	for (int64_t i = 0; i < t->op_count; i++)
+		shift(&t->op[i].begin_ns, &t->op[i].end_ns, first);
+	for (int64_t i = 0; i < t->wait_count; i++)
+		shift(&t->wait[i].begin_ns, &t->wait[i].end_ns, first);
+	for (int64_t i = 0; i < t->step_count; i++)
+		shift(&t->step[i].begin_ns, &t->step[i].end_ns, first);
+}
+
+static fo_status read_all(struct reader *r)
+{
+	char c;
+	FO_TRY(more(r));
+	if (r->len >= 3 && !memcmp(r->window, "\xef\xbb\xbf", 3))
+		r->at = 3;
+	FO_TRY(next(r, &c));
+	if (c == '[') {
+		r->at++;
+		FO_TRY(read_events(r));
+	} else if (c == '{') {
+		FO_TRY(read_object(r));
+	} else {
+		return not_a_trace(r, c ? "neither '{' nor '['" : "nothing");
+	}
+	if (!r->events_seen)
+		return not_a_trace(r, "no \"traceEvents\"");
+	r->b->t->defect.truncated |= fo_unpack_broken(r->u);
+	if (r->mtia && !r->b->t->gpu_count)
+		return fo_hint(fo_fail(FO_EUNSUPPORTED, "'%s' is of an MTIA accelerator (\"mtia_ccp_events\"), whose work is not read", r->b->t->path),
+			       "what is read: CUDA, ROCm and XPU traces, with events of the category \"kernel\"");
+	set_origin(r);
+	return FO_OK;
+}
+
+fo_status fo_trace_read_kineto(struct fo_trace_build *b, const char *path)
+{
+	struct reader *r = fo_xmalloc(sizeof(*r));
+	r->b = b;
+	r->cap = 2 * WINDOW_BYTES;
+	r->window = fo_xrealloc(NULL, r->cap + FO_SCAN_PAD);
+	b->t->format = FO_TRACE_KINETO;
+	fo_status st = fo_unpack_open(&r->u, path);
+	if (st == FO_OK)
+		st = read_all(r);
+	fo_unpack_close(r->u);
+	free(r->window);
+	free(r->scratch);
+	free(r);
+	return st;
+}
