@@ -137,18 +137,31 @@ struct fo_ledger_options {
 
 /* ---- collectives over ranks ---- */
 
+/* One device's matched collectives over the whole trace: its own begin to the last member's begin, and from there to its own end. */
 struct fo_rank_wait {
 	int rank;
-	int64_t wait_ns, transfer_ns, last; /* matched collectives; how often it arrived last */
-	int64_t matched, unmatched;
+	int16_t device;             /* in the trace's device[] */
+	int64_t wait_ns, transfer_ns;
+	int64_t end_skew_ns;        /* of transfer_ns: behind the first member's end */
+	int64_t last, caused_ns;    /* how often it arrived last, and what the others waited for it then */
+	int64_t matched, unmatched; /* kernels; unmatched: not on all members, no barrier by nature, or of unequal parts */
+	int64_t unmatched_ns;       /* their durations: waiting is between 0 and this */
+};
+/* Who makes the others wait, and what it does longer than they: its median step's rows minus the rows' medians over all devices. */
+struct fo_culprit {
+	int at;           /* in wait[]; -1: nobody waits */
+	double share;     /* of all waiting, what others spent waiting for it */
+	const char *row;  /* of the ledger: "gemm", "host_data", "exposed_mem", ...; NULL: none is longer */
+	int64_t excess_ns;
 };
 
 /* ---- pipelines and stragglers: filled where the traces show them ---- */
 
 struct fo_pipeline {
-	int stages, chunks, microbatches; /* 0: no pipeline seen */
-	double *bubble;                   /* by stage: share of the step */
-	double ideal;                     /* (p - 1) / (v m), as a share of the ideal compute time */
+	int stages, chunks, microbatches; /* stages 0: no pipeline seen; the others 0: unknown */
+	double *bubble;                   /* by stage: share of its span (pipeline.c) without work; NaN: nobody's trace was given */
+	int *stage;                       /* by ranks[]: its stage; -1 */
+	double ideal;                     /* (p - 1) / (v m), as a share of the ideal compute time; NaN unknown */
 };
 
 /* ---- the bridge to MFU ---- */
@@ -259,7 +272,9 @@ struct fo_diagnosis {
 	int ranks;
 	int worst, middle, best; /* ranks[] by the median step's span without waiting for others: slowest, median, fastest */
 	double step_skew;        /* (max - median) / median of the ranks' own work */
-	struct fo_rank_wait *wait; /* by rank; NULL with one rank */
+	struct fo_rank_wait *wait; /* by rank, then device, those that communicate; NULL where only one does: waiting is unknown */
+	int waits;
+	struct fo_culprit culprit;
 	struct fo_pipeline pipeline;
 	struct fo_bridge bridge;
 	struct fo_utilisation utilisation;

@@ -43,7 +43,7 @@ struct walk {
 enum { MARKED = FO_GPU_BACKWARD | FO_GPU_RECOMPUTED };
 
 /* Where copies are taken as recorded, a kernel that copies is a kernel and a copy is no communication. */
-static uint8_t class_of(const struct fo_gpu_op *g, bool recorded)
+uint8_t fo_ledger_class(const struct fo_gpu_op *g, bool recorded)
 {
 	if (!recorded)
 		return g->class;
@@ -265,7 +265,7 @@ static void walk_ops(struct walk *w)
 		const struct fo_gpu_op *g = &d->op[i];
 		if (!fo_device_op_counts(d, g))
 			continue;
-		uint8_t class = class_of(g, w->recorded);
+		uint8_t class = fo_ledger_class(g, w->recorded);
 		tally(w, g, class);
 		if (g->end_ns <= g->begin_ns)
 			continue;

@@ -21,6 +21,9 @@ static inline bool fo_device_op_counts(const struct fo_device_ops *d, const stru
 	return !d->linked_only || g->launch >= 0;
 }
 
+/* As which class an operation is charged; `recorded`: fo_ledger_options says so. */
+uint8_t fo_ledger_class(const struct fo_gpu_op *g, bool recorded);
+
 struct fo_window {
 	int64_t number, begin, end; /* number -1: none */
 	int64_t host_begin, host_end; /* -1: unknown */

@@ -1,0 +1,299 @@
+/* Communication over ranks: waiting for the last member or moving data, who is last, and why. */
+#include "diagnose/ledger_int.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* The ends of one collective lie closer together than this, whatever its size: 27 us on two H100s, 7 us on eight V100s. Ends
+ * further apart belong to different collectives, or the members did not depend on each other. */
+static const int64_t SAME_END_NS = 1000000;
+/* Sends and receives of unknown partners are taken for one exchange of all only when they end together. */
+static const int64_t EXCHANGE_END_NS = 100000;
+
+/* What is known of one trace's communication kernels. */
+struct split {
+	int64_t *wait; /* by gpu[]: the begin of the transfer minus the kernel's begin; -1 unknown */
+	int *slot;     /* by device: in wait[] of the diagnosis; -1 */
+};
+
+static bool is_communication(const struct fo_gpu_op *g)
+{
+	return g->kind == FO_GPU_KERNEL && g->class == FO_K_COMMUNICATION;
+}
+
+static const struct fo_gpu_op *op_of(const struct fo_trace_set *s, const struct fo_match_part *p)
+{
+	return &s->rank[p->trace]->gpu[p->gpu];
+}
+
+static int64_t shifted(int64_t ns, int64_t by)
+{
+	int64_t v;
+	return __builtin_add_overflow(ns, by, &v) ? (ns < 0 ? INT64_MIN : INT64_MAX) : v;
+}
+static int64_t begin_of(const struct fo_trace_set *s, const struct fo_match_part *p)
+{
+	return shifted(op_of(s, p)->begin_ns, s->offset_ns[p->trace]);
+}
+static int64_t end_of(const struct fo_trace_set *s, const struct fo_match_part *p)
+{
+	return shifted(op_of(s, p)->end_ns, s->offset_ns[p->trace]);
+}
+static int64_t apart(int64_t from, int64_t to)
+{
+	int64_t d;
+	return __builtin_sub_overflow(to, from, &d) ? INT64_MAX : d;
+}
+
+static bool mentions(const char *s, const char *word)
+{
+	for (; *s; s++)
+		if (strncasecmp(s, word, strlen(word)) == 0)
+			return true;
+	return false;
+}
+
+struct meeting {
+	int64_t last_begin, first_end, last_end;
+	int last; /* the part that began last */
+};
+
+static struct meeting meet(const struct fo_trace_set *s, const struct fo_match *m)
+{
+	struct meeting k = { INT64_MIN, INT64_MAX, INT64_MIN, 0 };
+	for (int i = 0; i < m->parts; i++) {
+		const struct fo_match_part *p = &s->match_part[m->first + i];
+		int64_t b = begin_of(s, p), e = end_of(s, p);
+		if (b > k.last_begin) {
+			k.last_begin = b;
+			k.last = i;
+		}
+		k.first_end = e < k.first_end ? e : k.first_end;
+		k.last_end = e > k.last_end ? e : k.last_end;
+	}
+	return k;
+}
+
+/* Does nobody go on before everybody is there? A member that ended before the last began did not wait (small sends, the root of a
+ * broadcast). Exchanges of unequal parts end when their own data is there; between two, each waits for the other all the same. */
+static bool is_meeting(const struct fo_trace_set *s, const struct fo_match *m, const struct meeting *k)
+{
+	const struct fo_match_part *p = &s->match_part[m->first];
+	const struct fo_trace *t = s->rank[p->trace];
+	const struct fo_gpu_op *g = op_of(s, p);
+	if (k->first_end < k->last_begin || apart(k->first_end, k->last_end) > SAME_END_NS)
+		return false;
+	if (m->parts == 2)
+		return true;
+	const struct fo_collective *c = g->collective >= 0 && g->collective < t->collective_count ? &t->collective[g->collective] : NULL;
+	if (c && *fo_trace_text(t, c->group)) {
+		const char *name = fo_trace_text(t, c->name);
+		return c->equal_parts || !(mentions(name, "alltoall") || mentions(name, "all_to_all"));
+	}
+	if (mentions(fo_trace_text(t, g->name), "SendRecv"))
+		return apart(k->first_end, k->last_end) <= EXCHANGE_END_NS;
+	return true;
+}
+
+static void account(struct fo_diagnosis *d, struct split *x, const struct fo_match *m, const struct meeting *k)
+{
+	struct fo_trace_set *s = d->set;
+	int64_t caused = 0;
+	for (int i = 0; i < m->parts; i++) {
+		const struct fo_match_part *p = &s->match_part[m->first + i];
+		const struct fo_gpu_op *g = op_of(s, p);
+		struct fo_rank_wait *w = &d->wait[x[p->trace].slot[g->device]];
+		int64_t length = g->end_ns - g->begin_ns, wait = apart(begin_of(s, p), k->last_begin);
+		wait = wait < 0 ? 0 : wait > length ? length : wait;
+		x[p->trace].wait[p->gpu] = wait;
+		w->wait_ns += wait;
+		w->transfer_ns += length - wait;
+		w->end_skew_ns += apart(k->first_end, end_of(s, p));
+		w->matched++;
+		caused += wait;
+	}
+	const struct fo_match_part *p = &s->match_part[m->first + k->last];
+	struct fo_rank_wait *w = &d->wait[x[p->trace].slot[op_of(s, p)->device]];
+	w->last++;
+	w->caused_ns += caused;
+}
+
+/* ---- rows of the ledger ---- */
+
+/* An instant in which anything is transferred is transfer, then waiting, then unknown. */
+static void divide_device(struct fo_device_ledger *l, const struct fo_trace *t, const int64_t *wait, const struct fo_ledger_options *o)
+{
+	bool recorded = o->whole_trace || o->exclude_unlinked;
+	struct fo_intervals compute = { 0 }, waiting = { 0 }, moving = { 0 }, bare = { 0 }, exposed_wait = { 0 }, exposed_move = { 0 };
+	for (int64_t i = 0; i < t->gpu_count; i++) {
+		const struct fo_gpu_op *g = &t->gpu[i];
+		if (g->device != l->device || (o->exclude_unlinked && g->launch < 0))
+			continue;
+		uint8_t class = fo_ledger_class(g, recorded);
+		if (class < FO_K_COMPUTE_COUNT) {
+			fo_intervals_add(&compute, g->begin_ns, g->end_ns);
+		} else if (class == FO_K_COMMUNICATION && wait && wait[i] >= 0) {
+			fo_intervals_add(&waiting, g->begin_ns, g->begin_ns + wait[i]);
+			fo_intervals_add(&moving, g->begin_ns + wait[i], g->end_ns);
+		}
+	}
+	fo_intervals_unite(&compute);
+	fo_intervals_unite(&waiting);
+	fo_intervals_unite(&moving);
+	fo_intervals_subtract(&exposed_move, &moving, &compute);
+	fo_intervals_subtract(&bare, &waiting, &compute);
+	fo_intervals_subtract(&exposed_wait, &bare, &moving);
+	for (int64_t i = 0; i < l->steps; i++) {
+		struct fo_ledger *k = &l->step[i].l;
+		k->exposed_transfer_ns = fo_intervals_within(&exposed_move, k->begin_ns, k->end_ns);
+		k->exposed_wait_ns = fo_intervals_within(&exposed_wait, k->begin_ns, k->end_ns);
+		k->exposed_comm_unknown_ns = k->exposed_comm_ns - k->exposed_transfer_ns - k->exposed_wait_ns;
+	}
+	fo_device_ledger_sum(l);
+	fo_intervals_fini(&compute);
+	fo_intervals_fini(&waiting);
+	fo_intervals_fini(&moving);
+	fo_intervals_fini(&bare);
+	fo_intervals_fini(&exposed_wait);
+	fo_intervals_fini(&exposed_move);
+}
+
+/* ---- why the last is late ---- */
+
+/* What a rank does by itself; not waiting, which is the others' doing. */
+static int own_rows(const struct fo_ledger *l, const char *name[], int64_t ns[])
+{
+	int n = 0;
+	for (int i = 0; i < FO_K_COMPUTE_COUNT; i++, n++) {
+		name[n] = fo_kernel_class_name[i];
+		ns[n] = l->class_ns[i];
+	}
+	name[n] = "exposed_mem";
+	ns[n++] = l->exposed_mem_ns;
+	name[n] = "exposed_transfer";
+	ns[n++] = l->exposed_transfer_ns;
+	for (int i = 0; i < FO_IDLE_COUNT; i++, n++) {
+		name[n] = fo_idle_name[i];
+		ns[n] = l->idle_ns[i];
+	}
+	return n;
+}
+enum { OWN_ROWS = FO_K_COMPUTE_COUNT + 2 + FO_IDLE_COUNT };
+
+static const struct fo_device_ledger *ledger_of(const struct fo_diagnosis *d, const struct fo_rank_wait *w)
+{
+	for (int i = 0; i < d->ranks; i++)
+		for (int64_t k = 0; d->rank[i].rank == w->rank && k < d->rank[i].devices; k++)
+			if (d->rank[i].device[k].device == w->device)
+				return &d->rank[i].device[k];
+	return NULL;
+}
+
+static void find_culprit(struct fo_diagnosis *d)
+{
+	int64_t all = 0;
+	struct fo_culprit *c = &d->culprit;
+	for (int i = 0; i < d->waits; i++) {
+		all += d->wait[i].caused_ns;
+		if (d->wait[i].caused_ns > 0 && (c->at < 0 || d->wait[i].caused_ns > d->wait[c->at].caused_ns))
+			c->at = i;
+	}
+	if (c->at < 0)
+		return;
+	c->share = (double)d->wait[c->at].caused_ns / (double)all;
+	const struct fo_device_ledger *own = ledger_of(d, &d->wait[c->at]);
+	double *v = fo_xmalloc((size_t)d->waits * OWN_ROWS * sizeof *v);
+	const char *name[OWN_ROWS];
+	int64_t ns[OWN_ROWS];
+	size_t n = 0;
+	for (int i = 0; i < d->waits; i++) {
+		const struct fo_device_ledger *l = ledger_of(d, &d->wait[i]);
+		if (!l)
+			continue;
+		own_rows(&l->median.l, name, ns);
+		for (int k = 0; k < OWN_ROWS; k++)
+			v[(size_t)k * (size_t)d->waits + n] = (double)ns[k];
+		n++;
+	}
+	if (own)
+		own_rows(&own->median.l, name, ns);
+	for (int k = 0; own && k < OWN_ROWS; k++) {
+		int64_t excess = ns[k] - (int64_t)fo_stats_quantile(&v[(size_t)k * (size_t)d->waits], n, 0.5);
+		if (excess > c->excess_ns) {
+			c->excess_ns = excess;
+			c->row = name[k];
+		}
+	}
+	free(v);
+}
+
+/* ---- */
+
+/* A slot for each device that communicates. */
+static void find_devices(struct fo_diagnosis *d, struct split *x)
+{
+	size_t cap = 0;
+	for (int r = 0; r < d->set->count; r++) {
+		const struct fo_trace *t = d->set->rank[r];
+		x[r].wait = fo_xmalloc((size_t)(t->gpu_count + 1) * sizeof *x[r].wait);
+		x[r].slot = fo_xmalloc((size_t)(t->device_count + 1) * sizeof *x[r].slot);
+		for (int64_t i = 0; i < t->device_count; i++)
+			x[r].slot[i] = -1;
+		for (int64_t i = 0; i < t->gpu_count; i++) {
+			const struct fo_gpu_op *g = &t->gpu[i];
+			x[r].wait[i] = -1;
+			if (!is_communication(g) || x[r].slot[g->device] >= 0)
+				continue;
+			fo_array_room(&d->wait, &cap, (size_t)d->waits, sizeof *d->wait);
+			d->wait[d->waits] = (struct fo_rank_wait){ .rank = d->rank[r].rank, .device = g->device };
+			x[r].slot[g->device] = d->waits++;
+		}
+	}
+}
+
+static void count_unmatched(struct fo_diagnosis *d, const struct split *x)
+{
+	for (int r = 0; r < d->set->count; r++) {
+		const struct fo_trace *t = d->set->rank[r];
+		for (int64_t i = 0; i < t->gpu_count; i++) {
+			if (!is_communication(&t->gpu[i]) || x[r].wait[i] >= 0)
+				continue;
+			struct fo_rank_wait *w = &d->wait[x[r].slot[t->gpu[i].device]];
+			w->unmatched++;
+			w->unmatched_ns += t->gpu[i].end_ns - t->gpu[i].begin_ns;
+		}
+	}
+}
+
+fo_status fo_diagnose_collectives(struct fo_diagnosis *d)
+{
+	struct fo_trace_set *s = d->set;
+	struct split *x = fo_xmalloc((size_t)(s->count + 1) * sizeof *x);
+	d->culprit = (struct fo_culprit){ .at = -1 };
+	find_devices(d, x);
+	for (int64_t i = 0; i < s->matches; i++) {
+		struct meeting k = meet(s, &s->match[i]);
+		if (is_meeting(s, &s->match[i], &k))
+			account(d, x, &s->match[i], &k);
+	}
+	count_unmatched(d, x);
+	for (int r = 0; r < d->ranks; r++)
+		for (int64_t i = 0; i < d->rank[r].devices; i++)
+			divide_device(&d->rank[r].device[i], s->rank[r], x[r].wait, &d->with.ledger);
+	find_culprit(d);
+	if (d->waits < 2) {
+		free(d->wait);
+		d->wait = NULL;
+		d->waits = 0;
+	}
+	for (int r = 0; r < s->count; r++) {
+		free(x[r].wait);
+		free(x[r].slot);
+	}
+	free(x);
+	return FO_OK;
+}
