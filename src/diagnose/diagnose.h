@@ -294,6 +294,9 @@ void fo_diagnosis_fini(struct fo_diagnosis *d);
 /* {"schema": 1, "ranks": [...], "findings": [...], ...}: docs/formats.md. */
 struct fo_str;
 void fo_diagnosis_json(const struct fo_diagnosis *d, struct fo_str *out);
+/* schedule_json.c: of it the keys "clocks", "waits", "skew", "culprit", "pipeline". */
+struct fo_json;
+void fo_diagnosis_ranks_json(struct fo_json *j, const struct fo_diagnosis *d);
 
 /* ---- its parts, each in its own file ---- */
 

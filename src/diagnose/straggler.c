@@ -242,32 +242,32 @@ static void add_work(const struct fo_schedule *s, int64_t step, double *work)
 static void find_bubbles(struct fo_schedule_diagnosis *d)
 {
 	const struct fo_schedule *s = d->schedule;
-	size_t steps = (size_t)(s->steps - d->warm_up), stages = (size_t)s->stages;
-	double *work = fo_xmalloc(stages * sizeof *work), *v = fo_xmalloc(3 * steps * stages * sizeof *v), *length = fo_xmalloc(steps * sizeof *length);
-	for (size_t k = 0; k < steps; k++) {
-		const int64_t *stage_span = s->span_ns + ((size_t)d->warm_up + k) * stages;
-		double whole = 0;
-		memset(work, 0, stages * sizeof *work);
-		add_work(s, d->warm_up + (int64_t)k, work);
-		for (size_t i = 0; i < stages; i++)
-			whole = fmax(whole, (double)stage_span[i]);
+	size_t all = (size_t)s->steps, from = (size_t)d->warm_up, stages = (size_t)s->stages;
+	double *work = fo_xmalloc(all * stages * sizeof *work), *v = fo_xmalloc(all * sizeof *v), *whole = fo_xmalloc(all * sizeof *whole);
+	for (size_t k = 0; k < all; k++) {
+		add_work(s, (int64_t)k, work + k * stages);
 		for (size_t i = 0; i < stages; i++) {
-			double span = (double)stage_span[i];
-			v[(3 * i) * steps + k] = span > 0 ? 1 - work[i] / span : 0;
-			v[(3 * i + 1) * steps + k] = whole > 0 ? 1 - work[i] / whole : 0;
-			v[(3 * i + 2) * steps + k] = work[i] * 1e-9;
-			d->last_bubble[i] = v[(3 * i) * steps + k];
+			double span = (double)s->span_ns[k * stages + i];
+			d->step_bubble[k * stages + i] = span > 0 ? 1 - work[k * stages + i] / span : 0;
+			whole[k] = fmax(whole[k], span);
 		}
-		length[k] = (double)s->step[d->warm_up + (int64_t)k].length_ns * 1e-9;
 	}
 	for (size_t i = 0; i < stages; i++) {
-		d->bubble[i] = fo_stats_quantile(&v[(3 * i) * steps], steps, 0.5);
-		d->bubble_of_step[i] = fo_stats_quantile(&v[(3 * i + 1) * steps], steps, 0.5);
-		d->work_s[i] = fo_stats_quantile(&v[(3 * i + 2) * steps], steps, 0.5);
+		for (size_t k = from; k < all; k++)
+			v[k - from] = d->step_bubble[k * stages + i];
+		d->bubble[i] = fo_stats_quantile(v, all - from, 0.5);
+		for (size_t k = from; k < all; k++)
+			v[k - from] = whole[k] > 0 ? 1 - work[k * stages + i] / whole[k] : 0;
+		d->bubble_of_step[i] = fo_stats_quantile(v, all - from, 0.5);
+		for (size_t k = from; k < all; k++)
+			v[k - from] = work[k * stages + i] * 1e-9;
+		d->work_s[i] = fo_stats_quantile(v, all - from, 0.5);
 	}
-	d->step_s = fo_stats_quantile(length, steps, 0.5);
+	for (size_t k = from; k < all; k++)
+		v[k - from] = (double)s->step[k].length_ns * 1e-9;
+	d->step_s = fo_stats_quantile(v, all - from, 0.5);
 	free(work);
-	free(length);
+	free(whole);
 	free(v);
 }
 
@@ -285,6 +285,89 @@ static int64_t count_warm_up(const struct fo_schedule *s)
 	return n;
 }
 
+/* ---- findings ---- */
+
+/* The paper calls a job straggling from a slowdown of 1.1; a metric of a half explains most of it. */
+static const double STRAGGLING = 1.1, EXPLAINS = 0.5;
+
+static struct fo_schedule_finding *new_finding(struct fo_schedule_diagnosis *d, const char *id, double ceiling)
+{
+	struct fo_schedule_finding *f = &d->finding[d->findings++];
+	*f = (struct fo_schedule_finding){ .id = id, .ceiling = ceiling, .serious = ceiling >= STRAGGLING };
+	d->serious |= f->serious;
+	return f;
+}
+
+static double median_work(const struct fo_schedule_diagnosis *d)
+{
+	return fo_stats_median(d->work_s, (size_t)d->schedule->stages);
+}
+
+static void find_straggler(struct fo_schedule_diagnosis *d)
+{
+	const struct fo_whatif *w = &d->whatif;
+	const struct fo_schedule *s = d->schedule;
+	int last = s->stages - 1;
+	double others = median_work(d);
+	if (!w->known || w->slowdown < STRAGGLING)
+		return;
+	if (w->last_stage >= EXPLAINS && w->worst_stage == last && last > 0) {
+		struct fo_schedule_finding *f = new_finding(d, "pipeline-last-stage", w->slowdown);
+		snprintf(f->title, sizeof f->title, "the last stage (%d) has more work than the others", last);
+		snprintf(f->why, sizeof f->why,
+			 "its passes take %.3f s of a step, a stage's median is %.3f s: output layer and loss come on top of its layers; as even "
+			 "as the others the step would take %.3f s instead of %.3f s",
+			 d->work_s[last], others, w->ideal_s, w->no_delay_s);
+		snprintf(f->proposal, sizeof f->proposal,
+			 "fewer layers there: Megatron-LM and Primus --decoder-last-pipeline-num-layers, or --account-for-loss-in-pipeline-split; "
+			 "TorchTitan --parallelism.pipeline_parallel_last_stage_less_layers");
+	} else if (w->worst_workers >= EXPLAINS) {
+		struct fo_schedule_finding *f = new_finding(d, "pipeline-worker", w->slowdown);
+		snprintf(f->title, sizeof f->title, "stage %d of replica %d holds the job up", w->worker_stage, w->worker_replica);
+		snprintf(f->why, sizeof f->why,
+			 "as fast as the others it would take %.0f %% of the slowdown away: the step would take %.3f s instead of %.3f s",
+			 100 * fmin(w->worst_workers, 1), w->ideal_s, w->no_delay_s);
+		snprintf(f->proposal, sizeof f->proposal,
+			 "look at this machine's clocks, temperature and links (nvidia-smi -q -d PERFORMANCE); run without it");
+	} else {
+		struct fo_schedule_finding *f = new_finding(d, "pipeline-uneven", w->slowdown);
+		snprintf(f->title, sizeof f->title, "%s takes unevenly long", fo_schedule_kind_name[w->worst_kind]);
+		snprintf(f->why, sizeof f->why,
+			 "neither the last stage nor few workers explain it; with every operation as long as the mean of its kind the step would "
+			 "take %.3f s instead of %.3f s; what differs from microbatch to microbatch is mostly the sequences' lengths",
+			 w->ideal_s, w->no_delay_s);
+		snprintf(f->proposal, sizeof f->proposal, "deal sequences out so that every microbatch has as much attention to compute");
+	}
+}
+
+/* Half the bubble is what twice the chunks (or microbatches) leave. */
+static void find_bubble(struct fo_schedule_diagnosis *d)
+{
+	const struct fo_schedule *s = d->schedule;
+	double rounds = (double)s->chunks * s->microbatches, wait = s->stages - 1, ceiling = rounds > 0 ? (rounds + wait) / rounds : 1;
+	if (ceiling < STRAGGLING)
+		return;
+	struct fo_schedule_finding *f = new_finding(d, "pipeline-bubble", ceiling);
+	snprintf(f->title, sizeof f->title, "the schedule leaves %.1f %% of the step empty on every stage", 100 * d->ideal_of_step);
+	snprintf(f->why, sizeof f->why,
+		 "(p - 1) / (v m) = %d / (%d x %d) of the work, however even the stages are; twice as many chunks or microbatches leave %.1f %%",
+		 s->stages - 1, s->chunks, s->microbatches, 100 * wait / (2 * rounds + wait));
+	snprintf(f->proposal, sizeof f->proposal,
+		 "more microbatches per step, or more chunks per stage: Megatron-LM and Primus --num-layers-per-virtual-pipeline-stage; "
+		 "TorchTitan --parallelism.pipeline_parallel_schedule Interleaved1F1B");
+}
+
+static void find(struct fo_schedule_diagnosis *d)
+{
+	find_straggler(d);
+	find_bubble(d);
+	if (d->findings == 2 && d->finding[1].ceiling > d->finding[0].ceiling) {
+		struct fo_schedule_finding first = d->finding[0];
+		d->finding[0] = d->finding[1];
+		d->finding[1] = first;
+	}
+}
+
 fo_status fo_schedule_diagnose(struct fo_schedule_diagnosis *d, struct fo_schedule *s)
 {
 	*d = (struct fo_schedule_diagnosis){ .schedule = s };
@@ -292,13 +375,14 @@ fo_status fo_schedule_diagnose(struct fo_schedule_diagnosis *d, struct fo_schedu
 	d->warm_up = count_warm_up(s);
 	d->bubble = fo_xmalloc(stages * sizeof *d->bubble);
 	d->bubble_of_step = fo_xmalloc(stages * sizeof *d->bubble_of_step);
-	d->last_bubble = fo_xmalloc(stages * sizeof *d->last_bubble);
+	d->step_bubble = fo_xmalloc((size_t)s->steps * stages * sizeof *d->step_bubble);
 	d->work_s = fo_xmalloc(stages * sizeof *d->work_s);
 	find_bubbles(d);
 	double rounds = (double)s->chunks * s->microbatches, wait = s->stages - 1;
 	d->ideal_bubble = rounds > 0 ? wait / rounds : 0;
 	d->ideal_of_step = rounds > 0 ? wait / (rounds + wait) : 0;
 	what_if(&d->whatif, s, d->warm_up);
+	find(d);
 	return FO_OK;
 }
 
@@ -306,7 +390,7 @@ void fo_schedule_diagnosis_fini(struct fo_schedule_diagnosis *d)
 {
 	free(d->bubble);
 	free(d->bubble_of_step);
-	free(d->last_bubble);
+	free(d->step_bubble);
 	free(d->work_s);
 	free(d->whatif.by_stage);
 	free(d->whatif.by_replica);

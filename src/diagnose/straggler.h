@@ -33,17 +33,28 @@ struct fo_whatif {
 	int worker_stage, worker_replica; /* the worst */
 };
 
+struct fo_schedule_finding {
+	const char *id; /* "pipeline-last-stage", "pipeline-worker", "pipeline-uneven", "pipeline-bubble" */
+	bool serious;
+	double ceiling; /* step before / after, if all of it went */
+	char title[160], why[400], proposal[320];
+};
+enum { FO_SCHEDULE_FINDINGS_MAX = 2 };
+
 struct fo_schedule_diagnosis {
 	struct fo_schedule *schedule; /* not owned */
 	int64_t warm_up;        /* leading steps longer than 1.5 medians, left out of everything below: compilation, allocation */
 	double *bubble;         /* [stage]: share of the stage's span without a pass; median over steps */
 	double *bubble_of_step; /* [stage]: of the whole step's */
-	double *last_bubble;    /* [stage]: of the last step */
+	double *step_bubble;    /* [step][stage]: as bubble, warm-up too */
 	double *work_s;         /* [stage]: time inside passes, median */
 	double ideal_bubble;    /* (p - 1) / (v m): of the ideal work */
 	double ideal_of_step;   /* the same as a share of the step: (p - 1) / (v m + p - 1) */
 	double step_s;          /* median */
 	struct fo_whatif whatif;
+	struct fo_schedule_finding finding[FO_SCHEDULE_FINDINGS_MAX]; /* by worth */
+	int findings;
+	bool serious;
 };
 
 FO_CHECKED fo_status fo_schedule_diagnose(struct fo_schedule_diagnosis *d, struct fo_schedule *s);
