@@ -17,5 +17,11 @@ void fo_cli_diagnose_findings(FILE *f, const struct fo_diagnosis *d);
 void fo_cli_diagnose_products(FILE *f, const struct fo_diagnosis *d);
 /* What the traces cannot tell, and the flag that would; nothing where there is none. */
 void fo_cli_diagnose_unknowns(FILE *f, const struct fo_diagnosis *d);
+/* Waiting per rank and who causes it, skew, pipeline, files that were left out; nothing for a single rank without any of these. */
+void fo_cli_diagnose_ranks(FILE *f, const struct fo_diagnosis *d);
+
+/* A log of a pipeline schedule (fo_schedule_is) instead of traces: text on standard output, JSON to `json` (a path; "-": instead of
+ * the text; NULL: none). *serious: exit code 1. */
+FO_CHECKED fo_status fo_cli_diagnose_schedule(const char *path, const char *json, bool *serious);
 
 #endif

@@ -344,10 +344,10 @@ static void find_straggler(struct fo_schedule_diagnosis *d)
 static void find_bubble(struct fo_schedule_diagnosis *d)
 {
 	const struct fo_schedule *s = d->schedule;
-	double rounds = (double)s->chunks * s->microbatches, wait = s->stages - 1, ceiling = rounds > 0 ? (rounds + wait) / rounds : 1;
-	if (ceiling < STRAGGLING)
+	double rounds = (double)s->chunks * s->microbatches, wait = s->stages - 1;
+	if (rounds <= 0 || (rounds + wait) / rounds < STRAGGLING)
 		return;
-	struct fo_schedule_finding *f = new_finding(d, "pipeline-bubble", ceiling);
+	struct fo_schedule_finding *f = new_finding(d, "pipeline-bubble", (rounds + wait) / (rounds + wait / 2));
 	snprintf(f->title, sizeof f->title, "the schedule leaves %.1f %% of the step empty on every stage", 100 * d->ideal_of_step);
 	snprintf(f->why, sizeof f->why,
 		 "(p - 1) / (v m) = %d / (%d x %d) of the work, however even the stages are; twice as many chunks or microbatches leave %.1f %%",
@@ -357,15 +357,11 @@ static void find_bubble(struct fo_schedule_diagnosis *d)
 		 "TorchTitan --parallelism.pipeline_parallel_schedule Interleaved1F1B");
 }
 
+/* What is uneven comes first: it is a fault, the bubble a choice. */
 static void find(struct fo_schedule_diagnosis *d)
 {
 	find_straggler(d);
 	find_bubble(d);
-	if (d->findings == 2 && d->finding[1].ceiling > d->finding[0].ceiling) {
-		struct fo_schedule_finding first = d->finding[0];
-		d->finding[0] = d->finding[1];
-		d->finding[1] = first;
-	}
 }
 
 fo_status fo_schedule_diagnose(struct fo_schedule_diagnosis *d, struct fo_schedule *s)

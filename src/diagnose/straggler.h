@@ -36,7 +36,7 @@ struct fo_whatif {
 struct fo_schedule_finding {
 	const char *id; /* "pipeline-last-stage", "pipeline-worker", "pipeline-uneven", "pipeline-bubble" */
 	bool serious;
-	double ceiling; /* step before / after, if all of it went */
+	double ceiling; /* step before / after, if all of it went; of a bubble: if half of it did */
 	char title[160], why[400], proposal[320];
 };
 enum { FO_SCHEDULE_FINDINGS_MAX = 2 };
@@ -52,7 +52,7 @@ struct fo_schedule_diagnosis {
 	double ideal_of_step;   /* the same as a share of the step: (p - 1) / (v m + p - 1) */
 	double step_s;          /* median */
 	struct fo_whatif whatif;
-	struct fo_schedule_finding finding[FO_SCHEDULE_FINDINGS_MAX]; /* by worth */
+	struct fo_schedule_finding finding[FO_SCHEDULE_FINDINGS_MAX]; /* stragglers, then the bubble */
 	int findings;
 	bool serious;
 };

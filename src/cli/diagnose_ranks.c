@@ -1,0 +1,221 @@
+/* flatout diagnose: what several ranks show together, and logs of pipeline schedules. */
+#include "cli/cli.h"
+#include "cli/diagnose.h"
+
+#include "base/fs.h"
+#include "diagnose/straggler.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *percent(struct fo_arena *a, double share)
+{
+	return isnan(share) ? "-" : fo_arena_printf(a, "%.1f %%", 100 * share);
+}
+static const char *ms(struct fo_arena *a, double ns)
+{
+	return fo_arena_printf(a, "%.3f", ns / 1e6);
+}
+
+/* ---- several ranks ---- */
+
+static bool several_devices(const struct fo_diagnosis *d)
+{
+	for (int i = 1; i < d->waits; i++)
+		if (d->wait[i].rank == d->wait[i - 1].rank)
+			return true;
+	return false;
+}
+
+static const char *who(struct fo_arena *a, const struct fo_diagnosis *d, const struct fo_rank_wait *w)
+{
+	const char *rank = w->rank >= 0 ? fo_arena_printf(a, "%d", w->rank) : "";
+	if (!several_devices(d))
+		return rank;
+	for (int i = 0; i < d->ranks; i++)
+		if (d->rank[i].rank == w->rank)
+			return fo_arena_printf(a, "%s%sGPU %lld", rank, *rank ? ", " : "", (long long)d->rank[i].trace->device[w->device].id);
+	return rank;
+}
+
+static void print_waits(FILE *f, const struct fo_diagnosis *d, struct fo_arena *a)
+{
+	enum { SHOWN = 16 }; /* more lines than that nobody reads; JSON has all */
+	struct fo_table t;
+	int64_t unmatched = 0, matched = 0;
+	fo_table_init(&t, "rrrrrrr");
+	fo_table_row(&t, "rank", "waits ms", "transfer ms", "own end ms", "last", "others wait ms", "unknown ms");
+	for (int i = 0; i < d->waits; i++) {
+		const struct fo_rank_wait *w = &d->wait[i];
+		unmatched += w->unmatched;
+		matched += w->matched;
+		if (i >= SHOWN && i != d->culprit.at)
+			continue;
+		fo_table_row(&t, who(a, d, w), ms(a, (double)w->wait_ns), ms(a, (double)(w->transfer_ns - w->end_skew_ns)), ms(a, (double)w->end_skew_ns),
+			     fo_arena_printf(a, "%lld", (long long)w->last), ms(a, (double)w->caused_ns), ms(a, (double)w->unmatched_ns));
+	}
+	fo_cli_put(f, "", "", "Communication over ranks, whole trace: %lld of %lld kernels matched", (long long)matched, (long long)(matched + unmatched));
+	fputc('\n', f);
+	fo_table_print(&t, f, "  ", true);
+	if (d->waits > SHOWN)
+		fprintf(f, "  ... %d ranks in all: --json has each\n", d->waits);
+	fo_table_fini(&t);
+}
+
+static void print_culprit(FILE *f, const struct fo_diagnosis *d, struct fo_arena *a)
+{
+	if (d->culprit.at < 0)
+		return;
+	const struct fo_rank_wait *w = &d->wait[d->culprit.at];
+	const char *name = who(a, d, w);
+	fputc('\n', f);
+	if (d->culprit.row)
+		fo_cli_put(f, "", "", "%s%s is who the others wait for: %.0f %% of all waiting. Its median step has %.3f ms more of %s than the ranks' median.",
+			   strchr(name, 'G') ? "" : "Rank ", name, 100 * d->culprit.share, (double)d->culprit.excess_ns / 1e6, d->culprit.row);
+	else
+		fo_cli_put(f, "", "", "%s%s is who the others wait for: %.0f %% of all waiting. No row of its ledger is longer than the others'.",
+			   strchr(name, 'G') ? "" : "Rank ", name, 100 * d->culprit.share);
+}
+
+static void print_skew(FILE *f, const struct fo_diagnosis *d)
+{
+	const int at[] = { d->worst, d->middle, d->best };
+	static const char *const name[] = { "slowest", "median", "fastest" };
+	if (d->ranks < 2)
+		return;
+	fo_cli_put(f, "", "", "\nStep without waiting for others (median step): %.1f %% between slowest and median rank", 100 * d->step_skew);
+	for (int i = 0; i < 3; i++) {
+		const struct fo_rank_ledger *r = &d->rank[at[i]];
+		int64_t own = 0;
+		for (int64_t k = 0; k < r->devices; k++) {
+			const struct fo_ledger *l = &r->device[k].median.l;
+			own = l->span_ns - l->exposed_wait_ns > own ? l->span_ns - l->exposed_wait_ns : own;
+		}
+		fprintf(f, "  %-8s rank %-5d %12.3f ms\n", name[i], r->rank, (double)own / 1e6);
+	}
+	if (d->set->residual_ns >= 0)
+		fo_cli_put(f, "", "", "Clocks: the ends of one collective differ by %.1f us (median)", (double)d->set->residual_ns / 1e3);
+}
+
+static void print_pipeline(FILE *f, const struct fo_diagnosis *d, struct fo_arena *a)
+{
+	const struct fo_pipeline *p = &d->pipeline;
+	if (!p->stages)
+		return;
+	fo_cli_put(f, "", "", "\nPipeline: %d stages%s%s", p->stages, p->chunks ? fo_arena_printf(a, ", %d %s", p->chunks, fo_cli_plural(p->chunks, "chunk", "chunks")) : "",
+		   p->microbatches ? fo_arena_printf(a, ", %d microbatches", p->microbatches) : "");
+	for (int i = 0; i < p->stages && i < 64; i++)
+		if (!isnan(p->bubble[i]))
+			fprintf(f, "  stage %-3d bubble %s\n", i, percent(a, p->bubble[i]));
+	if (!isnan(p->ideal))
+		fo_cli_put(f, "", "", "Even stages would leave (p - 1) / (v m) of the work: %s of the step", percent(a, p->ideal / (1 + p->ideal)));
+}
+
+void fo_cli_diagnose_ranks(FILE *f, const struct fo_diagnosis *d)
+{
+	struct fo_arena a = { 0 };
+	if (d->waits) {
+		fputc('\n', f);
+		print_waits(f, d, &a);
+		print_culprit(f, d, &a);
+	}
+	print_skew(f, d);
+	print_pipeline(f, d, &a);
+	for (int i = 0; i < d->set->skips && i < 4; i++) {
+		char text[512];
+		fo_cli_put(f, "\nleft out: ", "  ", "%s", fo_str_visible(text, sizeof text, d->set->skipped[i]));
+	}
+	fo_arena_fini(&a);
+}
+
+/* ---- schedules ---- */
+
+static void print_stages(const struct fo_schedule_diagnosis *d, struct fo_arena *a)
+{
+	const struct fo_schedule *s = d->schedule;
+	const double *last = d->step_bubble + (s->steps - 1) * s->stages;
+	struct fo_table t;
+	fo_table_init(&t, "rrrrrr");
+	fo_table_row(&t, "stage", "work ms", "bubble", "last step", "of the step", "alone");
+	for (int i = 0; i < s->stages; i++)
+		fo_table_row(&t, fo_arena_printf(a, "%d", i), fo_arena_printf(a, "%.1f", 1e3 * d->work_s[i]), percent(a, d->bubble[i]), percent(a, last[i]),
+			     percent(a, d->bubble_of_step[i]), d->whatif.known ? fo_arena_printf(a, "x %.3f", d->whatif.by_stage[i]) : "-");
+	fo_table_print(&t, stdout, "  ", true);
+	fo_table_fini(&t);
+	fo_cli_put(stdout, "", "",
+		   "bubble: share of the stage's own span without a pass, median over steps; alone: the step with only this stage's "
+		   "operations as recorded, all others even, against the step with all even");
+	fo_cli_put(stdout, "", "", "Even stages would leave (p - 1) / (v m) = %d / %d of the work: %s of the step", s->stages - 1, s->chunks * s->microbatches,
+		   percent(a, d->ideal_of_step));
+}
+
+static void print_what_if(const struct fo_schedule_diagnosis *d)
+{
+	const struct fo_whatif *w = &d->whatif;
+	fputc('\n', stdout);
+	if (!w->known) {
+		fo_cli_put(stdout, "", "", "Without stragglers: unknown. %s", w->why);
+		return;
+	}
+	printf("Mean step\n");
+	printf("  %-34s %10.4f s\n", "as recorded", w->measured_s);
+	printf("  %-34s %10.4f s   x %.5f\n", "without delays of launches", w->no_delay_s, w->launch_slowdown);
+	printf("  %-34s %10.4f s   x %.5f\n", "without stragglers too", w->ideal_s, w->slowdown);
+	if (w->slowdown <= 1)
+		return;
+	fo_cli_put(stdout, "", "", "Of that slowdown would go with the last stage as the others: %.4f; with the worst worker (stage %d, replica %d): %.4f",
+		   w->last_stage, w->worker_stage, w->worker_replica, w->worst_workers);
+	fo_cli_put(stdout, "", "", "Most by one stage: %d (x %.5f); by one kind: %s (x %.5f)", w->worst_stage, w->by_stage[w->worst_stage],
+		   fo_schedule_kind_name[w->worst_kind], w->by_kind[w->worst_kind]);
+}
+
+static void print_schedule(const struct fo_schedule_diagnosis *d)
+{
+	const struct fo_schedule *s = d->schedule;
+	struct fo_arena a = { 0 };
+	char path[1024];
+	fo_cli_put(stdout, "Pipeline schedule: ", "  ", "%s", fo_str_visible(path, sizeof path, s->path));
+	printf("  %d stages, %d %s, %d microbatches, %d %s; %lld steps, %.3f ms the median\n", s->stages, s->chunks, fo_cli_plural(s->chunks, "chunk", "chunks"),
+	       s->microbatches, s->replicas, fo_cli_plural(s->replicas, "replica", "replicas"), (long long)s->steps, 1e3 * d->step_s);
+	if (d->warm_up)
+		printf("  the first %s left out: warm-up\n", d->warm_up == 1 ? "step is" : fo_arena_printf(&a, "%lld steps are", (long long)d->warm_up));
+	if (s->also)
+		fo_cli_put(stdout, "  left alone: ", "    ", "%s, which a simulation wrote", fo_str_visible(path, sizeof path, s->also));
+	fputc('\n', stdout);
+	print_stages(d, &a);
+	print_what_if(d);
+	if (!d->findings)
+		printf("\nNo finding: the stages are even and the schedule leaves little empty.\n");
+	for (int i = 0; i < d->findings; i++) {
+		const struct fo_schedule_finding *f = &d->finding[i];
+		fo_cli_put(stdout, "\n", "   ", "%d. %s: up to x %.3f", i + 1, f->title, f->ceiling);
+		fo_cli_put(stdout, "   ", "   ", "%s", f->why);
+		fo_cli_put(stdout, "   do: ", "       ", "%s", f->proposal);
+	}
+	fo_arena_fini(&a);
+}
+
+fo_status fo_cli_diagnose_schedule(const char *path, const char *json, bool *serious)
+{
+	struct fo_schedule *s;
+	struct fo_schedule_diagnosis d;
+	FO_TRY(fo_schedule_open(&s, path));
+	fo_status st = fo_schedule_diagnose(&d, s);
+	if (st == FO_OK) {
+		*serious = d.serious;
+		struct fo_str text = { 0 };
+		if (json)
+			fo_schedule_diagnosis_json(&d, &text);
+		if (json && strcmp(json, "-") == 0)
+			fputs(text.data, stdout);
+		else
+			print_schedule(&d);
+		if (json && strcmp(json, "-") != 0)
+			st = fo_fs_write_atomic(json, text.data, text.len);
+		fo_str_fini(&text);
+		fo_schedule_diagnosis_fini(&d);
+	}
+	fo_schedule_free(s);
+	return st;
+}
