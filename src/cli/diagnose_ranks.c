@@ -45,14 +45,14 @@ static void print_waits(FILE *f, const struct fo_diagnosis *d, struct fo_arena *
 	struct fo_table t;
 	int64_t unmatched = 0, matched = 0;
 	fo_table_init(&t, "rrrrrrr");
-	fo_table_row(&t, "rank", "waits ms", "transfer ms", "own end ms", "last", "others wait ms", "unknown ms");
+	fo_table_row(&t, "rank", "waits ms", "transfer ms", "of it skew", "last", "others wait ms", "unknown ms");
 	for (int i = 0; i < d->waits; i++) {
 		const struct fo_rank_wait *w = &d->wait[i];
 		unmatched += w->unmatched;
 		matched += w->matched;
 		if (i >= SHOWN && i != d->culprit.at)
 			continue;
-		fo_table_row(&t, who(a, d, w), ms(a, (double)w->wait_ns), ms(a, (double)(w->transfer_ns - w->end_skew_ns)), ms(a, (double)w->end_skew_ns),
+		fo_table_row(&t, who(a, d, w), ms(a, (double)w->wait_ns), ms(a, (double)w->transfer_ns), ms(a, (double)w->end_skew_ns),
 			     fo_arena_printf(a, "%lld", (long long)w->last), ms(a, (double)w->caused_ns), ms(a, (double)w->unmatched_ns));
 	}
 	fo_cli_put(f, "", "", "Communication over ranks, whole trace: %lld of %lld kernels matched", (long long)matched, (long long)(matched + unmatched));
@@ -70,12 +70,12 @@ static void print_culprit(FILE *f, const struct fo_diagnosis *d, struct fo_arena
 	const struct fo_rank_wait *w = &d->wait[d->culprit.at];
 	const char *name = who(a, d, w);
 	fputc('\n', f);
-	if (d->culprit.row)
-		fo_cli_put(f, "", "", "%s%s is who the others wait for: %.0f %% of all waiting. Its median step has %.3f ms more of %s than the ranks' median.",
-			   strchr(name, 'G') ? "" : "Rank ", name, 100 * d->culprit.share, (double)d->culprit.excess_ns / 1e6, d->culprit.row);
-	else
-		fo_cli_put(f, "", "", "%s%s is who the others wait for: %.0f %% of all waiting. No row of its ledger is longer than the others'.",
-			   strchr(name, 'G') ? "" : "Rank ", name, 100 * d->culprit.share);
+	const char *rank = w->rank >= 0 && !several_devices(d) ? "Rank " : "", *row = d->culprit.row;
+	double excess = (double)d->culprit.excess_ns / 1e6;
+	const char *why = !row			     ? "No row of its ledger is longer than the others'." :
+			  strcmp(row, "late_begin") == 0 ? fo_arena_printf(a, "Its step began %.3f ms after the others' (median).", excess) :
+							   fo_arena_printf(a, "Its median step has %.3f ms more of %s than the others' (median).", excess, row);
+	fo_cli_put(f, "", "", "%s%s is who the others wait for: %.0f %% of all waiting. %s", rank, name, 100 * d->culprit.share, why);
 }
 
 static void print_skew(FILE *f, const struct fo_diagnosis *d)

@@ -193,6 +193,31 @@ static const struct fo_device_ledger *ledger_of(const struct fo_diagnosis *d, co
 	return NULL;
 }
 
+/* How much later its median step began than that step did on the others: late before the step's first operation. */
+static int64_t late_begin(const struct fo_diagnosis *d, const struct fo_rank_wait *w, const struct fo_device_ledger *own)
+{
+	int64_t at = fo_device_ledger_median(own), begin = 0;
+	double *v = fo_xmalloc((size_t)d->waits * sizeof *v);
+	size_t n = 0;
+	for (int i = 0; at >= 0 && i < d->waits; i++) {
+		const struct fo_device_ledger *l = ledger_of(d, &d->wait[i]);
+		for (int64_t k = 0; l && k < l->steps; k++) {
+			if (l->step[k].number != own->step[at].number || (own->step[at].number < 0 && k != at))
+				continue;
+			int r = 0;
+			while (d->rank[r].rank != d->wait[i].rank)
+				r++;
+			int64_t b = shifted(l->step[k].l.begin_ns, d->set->offset_ns[r]);
+			begin = &d->wait[i] == w ? b : begin;
+			v[n++] = (double)b;
+			break;
+		}
+	}
+	int64_t late = n ? begin - (int64_t)fo_stats_quantile(v, n, 0.5) : 0;
+	free(v);
+	return late;
+}
+
 static void find_culprit(struct fo_diagnosis *d)
 {
 	int64_t all = 0;
@@ -227,6 +252,11 @@ static void find_culprit(struct fo_diagnosis *d)
 			c->excess_ns = excess;
 			c->row = name[k];
 		}
+	}
+	int64_t late = own ? late_begin(d, &d->wait[c->at], own) : 0;
+	if (late > c->excess_ns) {
+		c->excess_ns = late;
+		c->row = "late_begin";
 	}
 	free(v);
 }

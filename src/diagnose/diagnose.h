@@ -151,7 +151,7 @@ struct fo_rank_wait {
 struct fo_culprit {
 	int at;           /* in wait[]; -1: nobody waits */
 	double share;     /* of all waiting, what others spent waiting for it */
-	const char *row;  /* of the ledger: "gemm", "host_data", "exposed_mem", ...; NULL: none is longer */
+	const char *row;  /* of the ledger: "gemm", "host_data", "exposed_mem", ...; "late_begin": the step itself began so much later; NULL: none */
 	int64_t excess_ns;
 };
 
