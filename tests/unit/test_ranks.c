@@ -115,7 +115,12 @@ static struct fo_diagnosis diagnosed(struct fo_trace_set *s)
 }
 static void done(struct fo_diagnosis *d, struct fo_trace_set *s)
 {
-	fo_diagnosis_fini(d);
+	for (int i = 0; i < d->ranks; i++)
+		fo_ledger_rank_fini(&d->rank[i]);
+	free(d->rank);
+	free(d->wait);
+	free(d->pipeline.bubble);
+	free(d->pipeline.stage);
 	fo_trace_set_fini(s);
 }
 
