@@ -29,10 +29,8 @@ void fo_trace_build_drop(struct fo_trace_build *b)
 	*b = (struct fo_trace_build){ 0 };
 }
 
-void fo_trace_free(struct fo_trace *t)
+static void free_one(struct fo_trace *t)
 {
-	if (!t)
-		return;
 	free(t->path);
 	free(t->gpu);
 	free(t->launch);
@@ -44,6 +42,14 @@ void fo_trace_free(struct fo_trace *t)
 	free(t->device);
 	fo_trace_texts_free(t->texts);
 	free(t);
+}
+
+void fo_trace_free(struct fo_trace *t)
+{
+	for (struct fo_trace *next; t; t = next) {
+		next = t->next;
+		free_one(t);
+	}
 }
 
 int32_t fo_trace_intern(struct fo_trace_build *b, const char *text, size_t n)

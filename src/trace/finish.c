@@ -453,7 +453,7 @@ static void complete_gpu(struct fo_trace *t)
 		struct fo_gpu_op *g = &t->gpu[i];
 		if (g->kind != FO_GPU_KERNEL) {
 			g->class_by_name = g->class = FO_K_MEMORY;
-		} else {
+		} else if (t->format != FO_TRACE_OWN) { /* whose reader knows the operations themselves */
 			uint8_t *known = &class[g->name < 0 ? texts : g->name];
 			if (*known == UINT8_MAX)
 				*known = (uint8_t)fo_kernel_class_of(fo_trace_text(t, g->name));
@@ -556,6 +556,7 @@ fo_status fo_trace_build_finish(struct fo_trace_build *b, struct fo_trace **out)
 	one_of_each_step(t);
 	measure(t);
 	note_what_there_is(t);
+	fo_trace_attribute(t);
 	*out = t;
 	b->t = NULL;
 	fo_trace_build_drop(b);

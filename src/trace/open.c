@@ -76,11 +76,9 @@ fo_status fo_trace_open(struct fo_trace **out, const char *path)
 	bool is_own = n >= 8 && !memcmp(head, "FOTIMEL1", 8);
 	if (!is_sqlite && is_nsys_report(path, head, n))
 		return refuse_nsys_report(path);
-	if (is_sqlite || is_own)
-		return fo_fail(FO_EUNSUPPORTED, "cannot read '%s': only the PyTorch profiler's traces are read", path);
 	struct fo_trace_build b;
 	fo_trace_build_init(&b, path);
-	fo_status st = fo_trace_read_kineto(&b, path);
+	fo_status st = is_sqlite ? fo_trace_read_nsys(&b, path) : is_own ? fo_trace_read_own(&b, path) : fo_trace_read_kineto(&b, path);
 	if (st == FO_OK)
 		return fo_trace_build_finish(&b, out);
 	fo_trace_build_drop(&b);

@@ -174,11 +174,17 @@ static fo_status keep(struct fo_trace_set *s, struct files *f)
 		else if (file->listed && good && holds_nothing(file->trace))
 			skip(s, file, "nothing of a GPU or a host in it");
 	}
-	s->rank = fo_xmalloc((f->n + 1) * sizeof *s->rank);
+	size_t count = 0;
+	for (size_t i = 0; i < f->n; i++)
+		for (const struct fo_trace *t = f->v[i].trace; t; t = t->next)
+			count++;
+	s->rank = fo_xmalloc((count + 1) * sizeof *s->rank);
 	for (size_t i = 0; i < f->n; i++) {
-		if (!f->v[i].trace)
-			continue;
-		s->rank[s->count++] = f->v[i].trace;
+		for (struct fo_trace *t = f->v[i].trace, *next; t; t = next) {
+			next = t->next;
+			t->next = NULL;
+			s->rank[s->count++] = t;
+		}
 		f->v[i].trace = NULL;
 	}
 	return FO_OK;
@@ -231,7 +237,9 @@ static fo_status find_ranks(struct fo_trace_set *s)
 		struct fo_trace *t = s->rank[i];
 		if (t->rank >= 0)
 			continue;
-		t->rank = rank_from_path(t->path);
+		/* One name cannot say the ranks of several processes. */
+		bool shared = (i && strcmp(s->rank[i - 1]->path, t->path) == 0) || (i + 1 < s->count && strcmp(s->rank[i + 1]->path, t->path) == 0);
+		t->rank = shared ? -1 : rank_from_path(t->path);
 		t->rank_from = FO_RANK_FILE_NAME;
 		unknown += t->rank < 0;
 	}

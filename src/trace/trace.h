@@ -181,10 +181,13 @@ struct fo_trace {
 	int64_t gpu_count, launch_count, op_count, thread_count, collective_count, wait_count, step_count, device_count;
 	struct fo_trace_defects defect;
 	struct fo_trace_texts *texts;
+	/* The next process of the same file (Nsight Systems watches several), NULL: the last. Processes that share a GPU are one trace.
+	 * fo_trace_set_open makes them ranks of their own and clears this. */
+	struct fo_trace *next;
 };
 
 /* Reads one file: the format is told from its first bytes, never from its name. FO_EFORMAT says at which byte; a file without GPU
- * operations is no error. `*out` is freed with fo_trace_free. */
+ * operations is no error. `*out` is freed with fo_trace_free, and with it what `next` leads to. */
 FO_CHECKED fo_status fo_trace_open(struct fo_trace **out, const char *path);
 void fo_trace_free(struct fo_trace *t);
 /* "" for -1. */

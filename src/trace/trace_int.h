@@ -61,6 +61,7 @@ int32_t fo_trace_texts_add(struct fo_trace_texts *x, const char *text, size_t n)
 int32_t fo_trace_texts_count(const struct fo_trace_texts *x);
 
 FO_CHECKED fo_status fo_trace_read_kineto(struct fo_trace_build *b, const char *path);
+/* b becomes the first process's; the others, finished, hang on its trace (`next`). */
 FO_CHECKED fo_status fo_trace_read_nsys(struct fo_trace_build *b, const char *path);
 FO_CHECKED fo_status fo_trace_read_own(struct fo_trace_build *b, const char *path);
 

@@ -1,0 +1,395 @@
+/* What a kernel's name does not tell, the host around its launch does: an eager RMSNorm is five elementwise kernels, an optimizer's
+ * arithmetic looks like anybody's, and the forward work that the backward pass repeats is the same kernels once more.
+ *
+ * Parents stand before their children in op[], so one pass hands everything down. Classes of operators and modules replace the name's
+ * only where the name says little (elementwise, reductions, copies); class_by_name keeps it. */
+#define _GNU_SOURCE /* strcasestr */
+#include "trace/trace_int.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { NO_CLASS = FO_K_COUNT };
+
+/* Where in the backward pass an operator runs. */
+enum { FORWARD, BACKWARD, CHECKPOINT, RECOMPUTED };
+
+struct state {
+	uint8_t class; /* of what is around it; NO_CLASS */
+	uint8_t pass;
+};
+
+/* What a name says; worked out once per distinct text. */
+struct meaning {
+	bool known;
+	uint8_t class;                     /* NO_CLASS */
+	bool weak;                         /* only where nothing around it says more: casts, copies */
+	bool node, checkpoint, backward;   /* a frame of the autograd engine; one that repeats a checkpointed forward; named ...Backward0 */
+	uint8_t word;                      /* enum word: of the patterns */
+};
+
+enum word { W_NONE, W_POW, W_MEAN, W_ADD, W_RSQRT, W_MUL, W_CAST, W_NEG, W_CAT };
+
+struct work {
+	struct fo_trace *t;
+	struct meaning *meaning; /* by text */
+	struct state *state;     /* by host operator */
+	uint8_t *pattern;        /* by host operator: the class that a pattern gives it */
+	int32_t *before, *after; /* by host operator: its neighbours under the same parent that launch something; -1 */
+	bool *works;             /* by host operator: something was launched in it */
+	struct forward { int64_t sequence; int32_t thread; uint8_t class; bool used, ambiguous; } *forward; /* by sequence number */
+	size_t slots;
+	bool repeats;            /* forward operators in the backward pass are recomputation, not a graph of it */
+};
+
+/* ---- names ---- */
+
+struct rule {
+	const char *part;
+	uint8_t class;
+	bool weak;
+};
+
+static uint8_t first_of(const char *name, const struct rule *r, bool *weak)
+{
+	for (; r->part; r++)
+		if (strcasestr(name, r->part)) {
+			*weak = r->weak;
+			return r->class;
+		}
+	return NO_CLASS;
+}
+
+/* Operators of PyTorch and nodes of its autograd: "aten::native_layer_norm", "...evaluate_function: NativeLayerNormBackward0". */
+static const struct rule operator_rules[] = {
+	{ "_foreach_copy", FO_K_COPY, false },
+	{ "_foreach_", FO_K_OPTIMIZER, false },
+	{ "_fused_adam", FO_K_OPTIMIZER, false },
+	{ "_fused_sgd", FO_K_OPTIMIZER, false },
+	{ "log_softmax", FO_K_LOSS, false },
+	{ "LogSoftmax", FO_K_LOSS, false },
+	{ "cross_entropy", FO_K_LOSS, false },
+	{ "CrossEntropy", FO_K_LOSS, false },
+	{ "_loss", FO_K_LOSS, false },
+	{ "LossBackward", FO_K_LOSS, false },
+	{ "layer_norm", FO_K_NORM, false },
+	{ "LayerNorm", FO_K_NORM, false },
+	{ "rms_norm", FO_K_NORM, false },
+	{ "RmsNorm", FO_K_NORM, false },
+	{ "batch_norm", FO_K_NORM, false },
+	{ "BatchNorm", FO_K_NORM, false },
+	{ "group_norm", FO_K_NORM, false },
+	{ "GroupNorm", FO_K_NORM, false },
+	{ "instance_norm", FO_K_NORM, false },
+	{ "scaled_dot_product", FO_K_ATTENTION_FORWARD, false },
+	{ "ScaledDotProduct", FO_K_ATTENTION_BACKWARD, false },
+	{ "flash_attention", FO_K_ATTENTION_FORWARD, false },
+	{ "efficient_attention", FO_K_ATTENTION_FORWARD, false },
+	{ "FlashAttn", FO_K_ATTENTION_FORWARD, false },
+	{ "_softmax", FO_K_SOFTMAX, false },
+	{ "::softmax", FO_K_SOFTMAX, false },
+	{ "SoftmaxBackward", FO_K_SOFTMAX, false },
+	{ "embedding", FO_K_EMBEDDING, false },
+	{ "rotary", FO_K_ROPE, false },
+	{ "convolution", FO_K_CONV, false },
+	{ "::conv1d", FO_K_CONV, false },
+	{ "::conv2d", FO_K_CONV, false },
+	{ "::conv3d", FO_K_CONV, false },
+	{ "_pool", FO_K_POOL, false },
+	{ "PoolBackward", FO_K_POOL, false },
+	{ "::_to_copy", FO_K_CAST, true },
+	{ "ToCopyBackward", FO_K_CAST, true },
+	{ "::contiguous", FO_K_COPY, true },
+	{ "::clone", FO_K_COPY, true },
+	{ "CloneBackward", FO_K_COPY, true },
+	{ NULL, 0, false },
+};
+
+/* Classes of modules: "nn.Module: LlamaRMSNorm_3", and NVTX ranges named after one: "layers.3.input_layernorm". */
+static const struct rule module_rules[] = {
+	{ "rmsnorm", FO_K_NORM, false },
+	{ "rms_norm", FO_K_NORM, false },
+	{ "layernorm", FO_K_NORM, false },
+	{ "layer_norm", FO_K_NORM, false },
+	{ "batchnorm", FO_K_NORM, false },
+	{ "groupnorm", FO_K_NORM, false },
+	{ "rotaryemb", FO_K_ROPE, false },
+	{ "rotary_emb", FO_K_ROPE, false },
+	{ "rotarypos", FO_K_ROPE, false },
+	{ "topkrouter", FO_K_MOE, false },
+	{ "topkgate", FO_K_MOE, false },
+	{ "moegate", FO_K_MOE, false },
+	{ "crossentropy", FO_K_LOSS, false },
+	{ "embedding", FO_K_EMBEDDING, false },
+	{ NULL, 0, false },
+};
+
+static uint8_t word_of(const char *name)
+{
+	static const struct { const char *name; uint8_t word; } known[] = {
+		{ "aten::pow", W_POW },	   { "aten::square", W_POW }, { "aten::mean", W_MEAN },	    { "aten::add", W_ADD },
+		{ "aten::add_", W_ADD },   { "aten::rsqrt", W_RSQRT }, { "aten::mul", W_MUL },	    { "aten::to", W_CAST },
+		{ "aten::_to_copy", W_CAST }, { "aten::type_as", W_CAST }, { "aten::neg", W_NEG },  { "aten::cat", W_CAT },
+	};
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (strcmp(name, known[i].name) == 0)
+			return known[i].word;
+	return W_NONE;
+}
+
+static const struct meaning *meaning_of(struct work *w, const struct fo_host_op *o)
+{
+	static const struct meaning nothing = { .known = true, .class = NO_CLASS };
+	if (o->name < 0)
+		return &nothing;
+	struct meaning *m = &w->meaning[o->name];
+	if (m->known)
+		return m;
+	const char *name = fo_trace_text(w->t, o->name);
+	*m = (struct meaning){ .known = true, .class = NO_CLASS };
+	if (o->kind == FO_HOST_OP) {
+		m->node = strncmp(name, "autograd::engine::evaluate_function", 35) == 0;
+		m->backward = m->node || strstr(name, "Backward") != NULL;
+		m->checkpoint = m->backward && strstr(name, "Checkpoint") != NULL;
+		m->class = first_of(name, operator_rules, &m->weak);
+		if (m->class == FO_K_ATTENTION_FORWARD && (m->backward || strstr(name, "backward")))
+			m->class = FO_K_ATTENTION_BACKWARD;
+		m->word = word_of(name);
+	} else if (o->kind == FO_HOST_NOTE && strncmp(name, "Optimizer.", 10) == 0) {
+		m->class = FO_K_OPTIMIZER;
+	} else if (o->kind == FO_HOST_MODULE || (o->kind == FO_HOST_NOTE && !strchr(name, ' '))) {
+		m->class = first_of(name, module_rules, &m->weak);
+	}
+	return m;
+}
+
+/* ---- patterns of operators without a module ---- */
+
+static void find_neighbours(struct work *w)
+{
+	struct fo_trace *t = w->t;
+	for (int64_t i = 0; i < t->launch_count; i++)
+		for (int32_t o = t->launch[i].op; o >= 0 && !w->works[o]; o = t->op[o].parent)
+			w->works[o] = true;
+	int32_t *last = fo_xmalloc((size_t)(t->op_count + 1) * sizeof(*last)); /* by parent + 1: its last child seen, + 1 */
+	int32_t thread = -1;
+	for (int32_t i = 0; i < t->op_count; i++) {
+		const struct fo_host_op *o = &t->op[i];
+		if (o->thread != thread)
+			last[0] = 0;
+		thread = o->thread;
+		w->before[i] = w->after[i] = -1;
+		if (o->kind != FO_HOST_OP || !w->works[i])
+			continue;
+		int32_t *slot = &last[o->parent + 1];
+		if (*slot) {
+			w->before[i] = *slot - 1;
+			w->after[*slot - 1] = i;
+		}
+		*slot = i + 1;
+	}
+	free(last);
+}
+
+static uint8_t word_at(struct work *w, int32_t i)
+{
+	return i < 0 ? W_NONE : meaning_of(w, &w->t->op[i])->word;
+}
+
+/* x * rsqrt(mean(x^2) + eps) * weight, with casts to single precision and back: RMSNorm as every implementation in Python has it. */
+static void mark_norm(struct work *w, int32_t rsqrt)
+{
+	int32_t add = w->before[rsqrt], mean = word_at(w, add) == W_ADD ? w->before[add] : add;
+	int32_t pow = mean < 0 ? -1 : w->before[mean], mul = w->after[rsqrt];
+	if (word_at(w, mean) != W_MEAN || word_at(w, pow) != W_POW || word_at(w, mul) != W_MUL)
+		return;
+	int32_t first = word_at(w, w->before[pow]) == W_CAST ? w->before[pow] : pow, end = w->after[mul];
+	if (word_at(w, end) == W_CAST)
+		end = w->after[end];
+	if (word_at(w, end) == W_MUL)
+		end = w->after[end];
+	for (int32_t i = first; i != end && i >= 0; i = w->after[i])
+		w->pattern[i] = FO_K_NORM;
+}
+
+/* x cos + rotate_half(x) sin: mul, neg, cat, mul, add. */
+static void mark_rope(struct work *w, int32_t neg)
+{
+	int32_t first = w->before[neg], cat = w->after[neg], mul = cat < 0 ? -1 : w->after[cat], add = mul < 0 ? -1 : w->after[mul];
+	if (word_at(w, first) != W_MUL || word_at(w, cat) != W_CAT || word_at(w, mul) != W_MUL || word_at(w, add) != W_ADD)
+		return;
+	for (int32_t i = first; i != w->after[add] && i >= 0; i = w->after[i])
+		w->pattern[i] = FO_K_ROPE;
+}
+
+static void find_patterns(struct work *w)
+{
+	for (int32_t i = 0; i < w->t->op_count; i++) {
+		uint8_t word = w->works[i] && w->t->op[i].kind == FO_HOST_OP ? word_at(w, i) : W_NONE;
+		if (word == W_RSQRT)
+			mark_norm(w, i);
+		else if (word == W_NEG)
+			mark_rope(w, i);
+	}
+}
+
+/* ---- forward operators by their sequence number ---- */
+
+static struct forward *forward_of(struct work *w, int64_t sequence)
+{
+	uint64_t h = (uint64_t)sequence * 0x9e3779b97f4a7c15u;
+	size_t at = (size_t)(h ^ h >> 32) & (w->slots - 1);
+	while (w->forward[at].used && w->forward[at].sequence != sequence)
+		at = (at + 1) & (w->slots - 1);
+	return &w->forward[at];
+}
+
+static bool is_forward(struct work *w, const struct fo_host_op *o)
+{
+	return o->kind == FO_HOST_OP && o->sequence >= 0 && !o->other_thread && !meaning_of(w, o)->backward;
+}
+
+/* An operator shows the number that the next node gets: of several with one number the last made the node. */
+static void note_forwards(struct work *w)
+{
+	struct fo_trace *t = w->t;
+	w->slots = 16;
+	while (w->slots < 2 * (size_t)t->op_count)
+		w->slots *= 2;
+	w->forward = fo_xmalloc(w->slots * sizeof(*w->forward));
+	for (int32_t i = 0; i < t->op_count; i++) {
+		const struct fo_host_op *o = &t->op[i];
+		if (!is_forward(w, o))
+			continue;
+		struct forward *f = forward_of(w, o->sequence);
+		/* Every thread counts for itself. */
+		bool ambiguous = f->used && (f->ambiguous || (f->thread != o->thread && f->class != w->state[i].class));
+		*f = (struct forward){ o->sequence, o->thread, w->state[i].class, true, ambiguous };
+	}
+}
+
+/* ---- handing down ---- */
+
+static void inherit(struct work *w)
+{
+	struct fo_trace *t = w->t;
+	for (int32_t i = 0; i < t->op_count; i++) {
+		const struct fo_host_op *o = &t->op[i];
+		const struct meaning *m = meaning_of(w, o);
+		struct state s = o->parent >= 0 ? w->state[o->parent] : (struct state){ NO_CLASS, FORWARD };
+		uint8_t class = m->class != NO_CLASS ? m->class : w->pattern[i];
+		if (w->forward && class == NO_CLASS && m->backward && o->sequence >= 0) {
+			const struct forward *f = forward_of(w, o->sequence);
+			if (f->used && !f->ambiguous && !is_forward(w, o))
+				class = f->class;
+		}
+		if (class == FO_K_ATTENTION_FORWARD && m->backward)
+			class = FO_K_ATTENTION_BACKWARD;
+		/* A module's own class or none: not that of the module around it. An optimizer's step is its own whatever it calls. */
+		if (s.class != FO_K_OPTIMIZER && (o->kind == FO_HOST_MODULE || m->node || (class != NO_CLASS && !(m->weak && s.class != NO_CLASS))))
+			s.class = class;
+		if (m->node)
+			s.pass = m->checkpoint ? CHECKPOINT : BACKWARD;
+		else if (m->backward)
+			s.pass = m->checkpoint ? CHECKPOINT : s.pass == FORWARD ? BACKWARD : s.pass;
+		else if (o->kind == FO_HOST_OP && (s.pass == CHECKPOINT || (s.pass == BACKWARD && w->repeats && is_forward(w, o))))
+			s.pass = RECOMPUTED;
+		w->state[i] = s;
+	}
+}
+
+/* With create_graph every node of the backward pass records a graph and looks as if it repeated the forward pass. */
+static bool backward_repeats(struct work *w)
+{
+	struct fo_trace *t = w->t;
+	int64_t nodes = 0, with_forward = 0;
+	int32_t node = -1;
+	bool counted = false;
+	for (int32_t i = 0; i < t->op_count; i++) {
+		const struct fo_host_op *o = &t->op[i];
+		if (o->kind == FO_HOST_OP && meaning_of(w, o)->node && w->works[i]) {
+			nodes++;
+			node = i;
+			counted = false;
+		} else if (node >= 0 && !counted && o->thread == t->op[node].thread && o->begin_ns < t->op[node].end_ns && w->works[i] &&
+			   is_forward(w, o)) {
+			with_forward++;
+			counted = true;
+		}
+	}
+	return 2 * with_forward < nodes;
+}
+
+/* ---- GPU operations ---- */
+
+static bool says_little(uint8_t class)
+{
+	return class == FO_K_ELEMENTWISE || class == FO_K_REDUCE || class == FO_K_CAST || class == FO_K_COPY || class == FO_K_RNG ||
+	       class == FO_K_OTHER;
+}
+
+static uint8_t class_in(uint8_t by_name, uint8_t around)
+{
+	if (around == NO_CLASS || by_name == FO_K_COMMUNICATION || by_name == FO_K_MEMORY)
+		return by_name;
+	if (around == FO_K_OPTIMIZER)
+		return around;
+	if (around == FO_K_LOSS && by_name == FO_K_SOFTMAX)
+		return around;
+	/* A copy is a cast or makes contiguous: the operator tells which. */
+	if (around == FO_K_CAST || around == FO_K_COPY)
+		return by_name == FO_K_CAST || by_name == FO_K_COPY ? around : by_name;
+	return says_little(by_name) ? around : by_name;
+}
+
+static void attribute_gpu(struct work *w)
+{
+	struct fo_trace *t = w->t;
+	for (int64_t i = 0; i < t->gpu_count; i++) {
+		struct fo_gpu_op *g = &t->gpu[i];
+		if (g->op < 0)
+			continue;
+		const struct state *s = &w->state[g->op];
+		if (s->pass != FORWARD)
+			g->flags |= FO_GPU_BACKWARD;
+		if (s->pass == RECOMPUTED || s->pass == CHECKPOINT)
+			g->flags |= FO_GPU_RECOMPUTED;
+		if (g->kind == FO_GPU_KERNEL && !(g->flags & FO_GPU_GRAPH))
+			g->class = class_in(g->class_by_name, s->class);
+	}
+	for (int64_t i = 0; i < t->op_count; i++) {
+		t->op[i].backward = w->state[i].pass != FORWARD;
+		t->op[i].recomputed = w->state[i].pass == RECOMPUTED;
+	}
+}
+
+void fo_trace_attribute(struct fo_trace *t)
+{
+	if (t->op_count == 0)
+		return;
+	size_t n = (size_t)t->op_count;
+	struct work w = { .t = t,
+			  .meaning = fo_xmalloc(((size_t)fo_trace_texts_count(t->texts) + 1) * sizeof(*w.meaning)),
+			  .state = fo_xmalloc(n * sizeof(*w.state)),
+			  .pattern = fo_xmalloc(n),
+			  .before = fo_xmalloc(n * sizeof(*w.before)),
+			  .after = fo_xmalloc(n * sizeof(*w.after)),
+			  .works = fo_xmalloc(n * sizeof(*w.works)) };
+	memset(w.pattern, NO_CLASS, n);
+	find_neighbours(&w);
+	find_patterns(&w);
+	w.repeats = backward_repeats(&w);
+	inherit(&w);      /* the forward pass */
+	note_forwards(&w);
+	inherit(&w);      /* and what the backward pass has from it */
+	attribute_gpu(&w);
+	free(w.meaning);
+	free(w.state);
+	free(w.pattern);
+	free(w.before);
+	free(w.after);
+	free(w.works);
+	free(w.forward);
+}

@@ -1,0 +1,333 @@
+/* Nsight Systems' SQLite exports, schemas 3.17 to 3.25 (docs: "Nsight Systems User Guide", SQLite schema reference).
+ *
+ * A file holds every process that was watched. Those that share a GPU become one trace, the others one each, linked by `next`, in the
+ * order of their GPUs. Host events of processes without GPU work are left out, unless none has any. */
+#include "trace/nsys_int.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- StringIds ---- */
+
+static size_t string_slot(const struct strings *s, int64_t id)
+{
+	uint64_t h = (uint64_t)id * 0x9e3779b97f4a7c15u;
+	size_t at = (size_t)(h ^ h >> 32) & (s->slots - 1);
+	while (s->v[at].text && s->v[at].id != id)
+		at = (at + 1) & (s->slots - 1);
+	return at;
+}
+
+static void add_string(struct strings *s, int64_t id, const char *text, size_t n)
+{
+	if (2 * (s->count + 1) > s->slots) {
+		struct string *old = s->v;
+		size_t slots = s->slots;
+		s->slots = slots ? 2 * slots : 1024;
+		s->v = fo_xmalloc(s->slots * sizeof(*s->v));
+		for (size_t i = 0; i < slots; i++)
+			if (old[i].text)
+				s->v[string_slot(s, old[i].id)] = old[i];
+		free(old);
+	}
+	struct string *at = &s->v[string_slot(s, id)];
+	if (at->text)
+		return; /* ids are unique in an export; of a doubtful pair the first */
+	char *copy = fo_arena_alloc(&s->arena, n + 1);
+	memcpy(copy, text, n);
+	*at = (struct string){ .id = id, .text = copy, .n = n };
+	s->count++;
+}
+
+static fo_status read_strings(struct nsys *x)
+{
+	static const char *const columns[] = { "id", "value", NULL };
+	struct fo_nsys_rows r;
+	bool more;
+	fo_status st = fo_nsys_rows_begin(&r, &x->db, "StringIds", columns, 2);
+	while (st == FO_OK && (st = fo_nsys_rows_next(&r, &more)) == FO_OK && more) {
+		size_t n;
+		const char *text = fo_nsys_text(&r, 1, &n);
+		if (text)
+			add_string(&x->strings, fo_nsys_int(&r, 0, -1), text, n);
+	}
+	fo_nsys_rows_end(&r);
+	return st;
+}
+
+const char *nsys_string(const struct nsys *x, int64_t id, size_t *n)
+{
+	*n = 0;
+	if (!x->strings.slots)
+		return NULL;
+	const struct string *s = &x->strings.v[string_slot(&x->strings, id)];
+	*n = s->n;
+	return s->text;
+}
+
+/* ---- which process works on which GPU ---- */
+
+static struct pair *pair_of(struct nsys *x, int64_t process, int64_t device)
+{
+	if (x->last < x->pairs && x->pair[x->last].process == process && x->pair[x->last].device == device)
+		return &x->pair[x->last];
+	for (x->last = 0; x->last < x->pairs; x->last++)
+		if (x->pair[x->last].process == process && x->pair[x->last].device == device)
+			return &x->pair[x->last];
+	return NULL;
+}
+
+static fo_status count_pair(struct nsys *x, int64_t process, int64_t device, bool communicates)
+{
+	struct pair *p = pair_of(x, process, device);
+	if (!p) {
+		if (x->pairs == MOST_PAIRS)
+			return fo_fail(FO_EFORMAT, "'%s' has more than %d processes with GPUs", x->db.path, MOST_PAIRS);
+		fo_array_room(&x->pair, &x->pair_cap, x->pairs, sizeof(*x->pair));
+		x->last = x->pairs++;
+		p = &x->pair[x->last];
+		*p = (struct pair){ .process = process, .device = device, .board = -1, .group = -1 };
+	}
+	p->communicates |= communicates;
+	return FO_OK;
+}
+
+static bool communicates(const struct nsys *x, int64_t id)
+{
+	size_t n;
+	const char *name = nsys_string(x, id, &n);
+	return name && fo_kernel_class_of(name) == FO_K_COMMUNICATION;
+}
+
+static fo_status find_pairs(struct nsys *x, const char *table)
+{
+	static const char *const columns[] = { "deviceId", "globalPid", "demangledName", "shortName", NULL };
+	struct fo_nsys_rows r;
+	bool more;
+	fo_status st = fo_nsys_rows_begin(&r, &x->db, table, columns, 0);
+	/* Without it nothing tells whose an operation is: all is one process. */
+	if (r.stmt && !fo_nsys_has(&r, 1))
+		x->one_process = true;
+	while (st == FO_OK && (st = fo_nsys_rows_next(&r, &more)) == FO_OK && more)
+		st = count_pair(x, x->one_process ? 0 : nsys_process(fo_nsys_int(&r, 1, 0)), fo_nsys_int(&r, 0, 0),
+				communicates(x, fo_nsys_int(&r, 2, fo_nsys_int(&r, 3, -1))));
+	fo_nsys_rows_end(&r);
+	return st;
+}
+
+/* CUDA numbers the GPUs that a process may see from 0; this table says which GPU that is. */
+static fo_status read_cuda_devices(struct nsys *x)
+{
+	static const char *const columns[] = { "gpuId", "cudaId", "pid", NULL };
+	struct fo_nsys_rows r;
+	bool more;
+	fo_status st = fo_nsys_rows_begin(&r, &x->db, "TARGET_INFO_CUDA_DEVICE", columns, 3);
+	while (st == FO_OK && (st = fo_nsys_rows_next(&r, &more)) == FO_OK && more)
+		for (size_t i = 0; i < x->pairs; i++)
+			if ((x->pair[i].process & 0xffffff) == fo_nsys_int(&r, 2, -1) && x->pair[i].device == fo_nsys_int(&r, 1, -1))
+				x->pair[i].board = fo_nsys_int(&r, 0, -1);
+	fo_nsys_rows_end(&r);
+	return st;
+}
+
+static int by_process(const void *a, const void *b)
+{
+	const struct pair *x = a, *y = b;
+	if (x->process != y->process)
+		return (x->process > y->process) - (x->process < y->process);
+	return (x->device > y->device) - (x->device < y->device);
+}
+
+static int by_group(const void *a, const void *b)
+{
+	const struct pair *x = a, *y = b;
+	if (x->gpu != y->gpu)
+		return (x->gpu > y->gpu) - (x->gpu < y->gpu);
+	return by_process(a, b);
+}
+
+/* Sets gpu of every pair: the number by which its GPU is told from others in this file. That is the process's own number unless two processes
+ * mean different GPUs by one. Where no table tells, two that both communicate do: NCCL refuses two ranks on one GPU. */
+static void tell_gpus(struct nsys *x)
+{
+	bool told = true, ambiguous = false;
+	qsort(x->pair, x->pairs, sizeof(*x->pair), by_process);
+	for (size_t i = 0; i < x->pairs; i++)
+		told &= x->pair[i].board >= 0;
+	for (size_t i = 0; i < x->pairs; i++)
+		for (size_t j = 0; j < i; j++)
+			if (x->pair[i].device == x->pair[j].device && x->pair[i].process != x->pair[j].process)
+				ambiguous |= told ? x->pair[i].board != x->pair[j].board : x->pair[i].communicates && x->pair[j].communicates;
+	for (size_t i = 0; i < x->pairs; i++) {
+		struct pair *p = &x->pair[i];
+		p->gpu = !ambiguous ? p->device : told ? p->board : (int64_t)i;
+		p->number = i && p[-1].process == p->process ? p[-1].number : (int)i;
+		if (p->board < 0)
+			p->board = p->device;
+	}
+}
+
+/* Processes that share a GPU are one group. */
+static void group_pairs(struct nsys *x)
+{
+	qsort(x->pair, x->pairs, sizeof(*x->pair), by_group);
+	for (size_t i = 0; i < x->pairs; i++) {
+		int group = -1;
+		for (size_t j = 0; j < i; j++) {
+			if (x->pair[j].gpu != x->pair[i].gpu && x->pair[j].process != x->pair[i].process)
+				continue;
+			if (group < 0)
+				group = x->pair[j].group;
+			else if (x->pair[j].group != group)
+				for (size_t k = 0, old = (size_t)x->pair[j].group; k < i; k++)
+					if ((size_t)x->pair[k].group == old)
+						x->pair[k].group = group;
+		}
+		x->pair[i].group = group < 0 ? x->groups++ : group;
+	}
+	/* Numbers without holes, in the order of the GPUs. */
+	int *now = fo_xmalloc((size_t)(x->groups + 1) * sizeof(*now)), n = 0;
+	for (size_t i = 0; i < x->pairs; i++) {
+		int *at = &now[x->pair[i].group];
+		if (!*at)
+			*at = ++n;
+		x->pair[i].group = *at - 1;
+	}
+	free(now);
+	x->groups = n;
+}
+
+struct group *nsys_group_of_pair(struct nsys *x, int64_t process, int64_t device, int16_t *index)
+{
+	struct pair *p = pair_of(x, process, device);
+	if (!p)
+		return NULL;
+	struct group *g = &x->group[p->group];
+	*index = fo_trace_device(&g->b, p->gpu);
+	return g;
+}
+
+struct group *nsys_group_of_process(struct nsys *x, int64_t process)
+{
+	if (!x->pairs) /* nobody has GPU work: all hosts together */
+		return &x->group[0];
+	if (x->last < x->pairs && x->pair[x->last].process == process)
+		return &x->group[x->pair[x->last].group];
+	for (size_t i = 0; i < x->pairs; i++)
+		if (x->pair[i].process == process) {
+			x->last = i;
+			return &x->group[x->pair[i].group];
+		}
+	return NULL;
+}
+
+int64_t nsys_correlation(const struct nsys *x, int64_t process, int64_t correlation)
+{
+	if (correlation <= 0 || correlation > UINT32_MAX)
+		return -1;
+	if (x->last < x->pairs && x->pair[x->last].process == process)
+		return correlation | (int64_t)x->pair[x->last].number << 32;
+	for (size_t i = 0; i < x->pairs; i++)
+		if (x->pair[i].process == process)
+			return correlation | (int64_t)x->pair[i].number << 32;
+	return correlation;
+}
+
+static fo_status find_groups(struct nsys *x)
+{
+	static const char *const work[] = { "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET",
+					    "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", NULL };
+	for (int i = 0; work[i]; i++) {
+		bool before = x->one_process;
+		FO_TRY(find_pairs(x, work[i]));
+		if (x->one_process && !before && i > 0) { /* a later table says so of the earlier ones too */
+			x->pairs = 0;
+			i = -1;
+		}
+	}
+	if (!x->one_process)
+		FO_TRY(read_cuda_devices(x));
+	tell_gpus(x);
+	group_pairs(x);
+	if (!x->groups)
+		x->groups = 1;
+	x->group = fo_xmalloc((size_t)x->groups * sizeof(*x->group));
+	for (int i = 0; i < x->groups; i++) {
+		fo_trace_build_init(&x->group[i].b, x->db.path);
+		x->group[i].b.t->format = FO_TRACE_NSYS;
+		x->group[i].diagnostics = -1;
+	}
+	return FO_OK;
+}
+
+/* ---- the file ---- */
+
+static fo_status check(const struct nsys *x)
+{
+	static const char *const signs[] = { "META_DATA_EXPORT", "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME",
+					     "TARGET_INFO_SESSION_START_TIME", NULL };
+	bool some = false;
+	for (int i = 0; signs[i]; i++)
+		some |= fo_nsys_db_table(&x->db, signs[i]) != NULL;
+	if (some && fo_nsys_db_table(&x->db, "StringIds"))
+		return FO_OK;
+	return fo_hint(fo_fail(FO_EFORMAT, "'%s' is an SQLite database, but no export of Nsight Systems: it has no table '%s'", x->db.path,
+			       some ? "StringIds" : "META_DATA_EXPORT"),
+		       "make one with: nsys export --type=sqlite --output=REPORT.sqlite REPORT.nsys-rep");
+}
+
+static fo_status read_all(struct nsys *x)
+{
+	FO_TRY(check(x));
+	FO_TRY(read_strings(x));
+	FO_TRY(find_groups(x));
+	FO_TRY(nsys_read_gpu(x));
+	return nsys_read_host(x);
+}
+
+/* The first group's build becomes b; the others are finished here and linked to it. */
+static fo_status hand_over(struct nsys *x, struct fo_trace_build *b)
+{
+	struct fo_trace *next = NULL;
+	fo_status st = FO_OK;
+	for (int i = x->groups - 1; i > 0 && st == FO_OK; i--) {
+		struct fo_trace *t;
+		st = fo_trace_build_finish(&x->group[i].b, &t);
+		if (st == FO_OK) {
+			t->next = next;
+			next = t;
+		}
+	}
+	if (st != FO_OK) {
+		fo_trace_free(next);
+		return st;
+	}
+	fo_trace_build_drop(b);
+	*b = x->group[0].b;
+	x->group[0].b = (struct fo_trace_build){ 0 };
+	b->t->next = next;
+	return FO_OK;
+}
+
+fo_status fo_trace_read_nsys(struct fo_trace_build *b, const char *path)
+{
+	struct nsys x = { 0 };
+	FO_TRY(fo_nsys_db_open(&x.db, path));
+	fo_status st = read_all(&x);
+	if (st == FO_OK)
+		st = hand_over(&x, b);
+	for (int i = 0; i < x.groups && x.group; i++) {
+		fo_trace_build_drop(&x.group[i].b);
+		free(x.group[i].candidate);
+	}
+	free(x.group);
+	free(x.pair);
+	free(x.context);
+	free(x.event);
+	free(x.strings.v);
+	fo_arena_fini(&x.strings.arena);
+	fo_nsys_db_close(&x.db);
+	return st;
+}

@@ -1,0 +1,389 @@
+/* What the hosts did: calls of the runtime and driver, NVTX ranges and the steps among them, threads; what the profiler says of
+ * itself. */
+#define _GNU_SOURCE /* strcasestr */
+#include "trace/nsys_int.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* ---- calls ---- */
+
+/* "cudaLaunchKernel_v7000": the version of the interface is no part of the name. */
+static size_t without_version(const char *name, size_t n)
+{
+	size_t at = n;
+	while (at && isdigit((unsigned char)name[at - 1]))
+		at--;
+	return at < n && at > 2 && name[at - 1] == 'v' && name[at - 2] == '_' ? at - 2 : n;
+}
+
+static struct group *group_of_thread(struct nsys *x, const struct fo_nsys_rows *r, int column, int64_t *process, int32_t *thread)
+{
+	int64_t global = fo_nsys_int(r, column, 0);
+	*process = x->one_process ? 0 : nsys_process(global);
+	struct group *g = nsys_group_of_process(x, *process);
+	if (g)
+		*thread = fo_trace_thread(&g->b, nsys_process(global) & 0xffffff, nsys_thread(global));
+	return g;
+}
+
+static fo_status read_calls(struct nsys *x)
+{
+	static const char *const columns[] = { "start", "end", "nameId", "globalTid", "correlationId", NULL };
+	struct fo_nsys_rows r;
+	bool more;
+	fo_status st = fo_nsys_rows_begin(&r, &x->db, "CUPTI_ACTIVITY_KIND_RUNTIME", columns, 2);
+	while (st == FO_OK && (st = fo_nsys_rows_next(&r, &more)) == FO_OK && more) {
+		int64_t process, start = fo_nsys_int(&r, 0, INT64_MIN), end = fo_nsys_int(&r, 1, INT64_MIN);
+		int32_t thread;
+		size_t n;
+		struct group *g = group_of_thread(x, &r, 3, &process, &thread);
+		if (!g)
+			continue;
+		g->b.t->defect.events++;
+		if (start == INT64_MIN || end == INT64_MIN) {
+			g->b.t->defect.malformed++;
+			continue;
+		}
+		struct fo_launch *l = fo_trace_add_launch(&g->b);
+		l->begin_ns = start;
+		l->end_ns = end;
+		l->thread = thread;
+		l->correlation = nsys_correlation(x, process, fo_nsys_int(&r, 4, -1));
+		const char *name = nsys_string(x, fo_nsys_int(&r, 2, -1), &n);
+		if (name)
+			l->name = fo_trace_intern(&g->b, name, without_version(name, n));
+	}
+	fo_nsys_rows_end(&r);
+	return st;
+}
+
+/* ---- steps ---- */
+
+/* Words that trainers put on a step's range (Megatron-LM, NeMo, torchtitan, Lightning and plain loops). */
+static bool names_a_step(const char *word, size_t n)
+{
+	static const char *const known[] = { "step", "iteration", "iter", "train_step", "train step", "training_step", "training step", "train_iter",
+					     "train_iteration", "train iteration", "training_iteration", "training iteration", "global_step",
+					     "global step", "trainstep", "profilerstep", "profiler_step", "train_batch", "run_training_batch" };
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (strlen(known[i]) == n && strncasecmp(word, known[i], n) == 0)
+			return true;
+	return false;
+}
+
+/* "iteration 12", "Step: 3", "ProfilerStep#7", "train_step_4", "[step 9]", "iteration": *stem is the length of the words in front of the
+ * number, which is -1 without. */
+static bool step_text(const char *text, size_t n, size_t *from, size_t *stem, int64_t *number)
+{
+	while (n && strchr(")] \t", text[n - 1]))
+		n--;
+	size_t digits = n;
+	while (digits && isdigit((unsigned char)text[digits - 1]))
+		digits--;
+	*number = -1;
+	if (digits < n) {
+		if (n - digits > 15)
+			return false;
+		*number = 0;
+		for (size_t i = digits; i < n; i++)
+			*number = *number * 10 + (text[i] - '0');
+	}
+	size_t end = digits;
+	while (end && strchr(" _#:=-([\t", text[end - 1]))
+		end--;
+	*from = 0;
+	while (*from < end && strchr(" ([\t", text[*from]))
+		++*from;
+	*stem = end - *from;
+	return names_a_step(text + *from, *stem);
+}
+
+static void offer_step(struct group *g, const char *text, size_t n, int64_t begin, int64_t end, int32_t thread)
+{
+	size_t from, stem;
+	int64_t number;
+	if (!step_text(text, n, &from, &stem, &number))
+		return;
+	fo_array_room(&g->candidate, &g->candidate_cap, g->candidates, sizeof(*g->candidate));
+	g->candidate[g->candidates++] =
+		(struct candidate){ .number = number, .begin_ns = begin, .end_ns = end, .stem = fo_trace_intern(&g->b, text + from, stem), .thread = thread };
+}
+
+static int by_kind(const void *a, const void *b)
+{
+	const struct candidate *x = a, *y = b;
+	if (x->stem != y->stem)
+		return (x->stem > y->stem) - (x->stem < y->stem);
+	if (x->thread != y->thread)
+		return (x->thread > y->thread) - (x->thread < y->thread);
+	return (x->begin_ns > y->begin_ns) - (x->begin_ns < y->begin_ns);
+}
+
+static double span(const struct candidate *c)
+{
+	return c->end_ns > c->begin_ns ? (double)c->end_ns - (double)c->begin_ns : 0;
+}
+
+/* Ranges of one text on one thread: of several kinds that which covers the most time is the step, what lies inside it a part of one. */
+static void choose_steps(struct group *g)
+{
+	size_t best = 0, best_n = 0, n;
+	double most = 0;
+	if (g->candidates)
+		qsort(g->candidate, g->candidates, sizeof(*g->candidate), by_kind);
+	for (size_t i = 0; i < g->candidates; i += n) {
+		const struct candidate *c = &g->candidate[i];
+		double covered = 0;
+		for (n = 0; i + n < g->candidates && c[n].stem == c->stem && c[n].thread == c->thread; n++)
+			covered += span(&c[n]);
+		if (covered > most) {
+			most = covered;
+			best = i;
+			best_n = n;
+		}
+	}
+	for (size_t i = 0; i < best_n; i++) {
+		const struct candidate *c = &g->candidate[best + i];
+		struct fo_trace_step *s = fo_trace_add_step(&g->b);
+		s->number = c->number >= 0 ? c->number : (int64_t)i;
+		s->begin_ns = c->begin_ns;
+		s->end_ns = c->end_ns;
+		s->thread = c->thread;
+	}
+}
+
+/* ---- ranges ---- */
+
+/* The value behind ", key = " in a text of PyTorch's emit_nvtx; NULL. */
+static const char *value_of(const char *text, const char *key)
+{
+	const char *at = strstr(text, key);
+	return at ? at + strlen(key) : NULL;
+}
+
+/* The length of "[[4096, 4096], [4096]]" at text. */
+static size_t brackets(const char *text)
+{
+	size_t n = 0;
+	for (int depth = 0; text[n]; n++) {
+		depth += text[n] == '[' ? 1 : text[n] == ']' ? -1 : 0;
+		if (depth <= 0)
+			return text[0] == '[' ? n + 1 : 0;
+	}
+	return 0;
+}
+
+static bool starts_with(const char *text, const char *with)
+{
+	return strncmp(text, with, strlen(with)) == 0;
+}
+
+/* torch.autograd.profiler.emit_nvtx and nsys' --pytorch: "aten::mm, seq = 12, op_id = 33, sizes = [[2, 4], [4, 8]], ...". */
+static void describe(struct group *g, struct fo_host_op *o, const char *text, size_t n)
+{
+	static const char *const fields[] = { ", seq = ", ", op_id = ", ", sizes = ", ", input_op_ids = " };
+	static const char *const framework[] = { "aten::", "c10d::", "autograd::", "torch::", "prims::", "_c10d_functional::" };
+	static const char *const shaped[] = { "mm", "matmul", "linear", "conv", "attention", "einsum" };
+	size_t name = n;
+	bool operator = false;
+	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
+		const char *at = strstr(text, fields[i]);
+		if (at && (size_t)(at - text) < name)
+			name = (size_t)(at - text);
+	}
+	operator = name < n;
+	for (size_t i = 0; i < sizeof(framework) / sizeof(framework[0]); i++)
+		operator |= starts_with(text, framework[i]);
+	o->name = fo_trace_intern(&g->b, text, name);
+	o->kind = (uint8_t)fo_trace_host_kind(fo_trace_text(g->b.t, o->name), operator ? FO_HOST_OP : FO_HOST_NOTE);
+	if (!operator)
+		return;
+	const char *sequence = value_of(text, fields[0]), *sizes = value_of(text, fields[2]);
+	if (sequence && isdigit((unsigned char)*sequence))
+		o->sequence = strtoll(sequence, NULL, 10);
+	size_t bytes = sizes ? brackets(sizes) : 0;
+	for (size_t i = 0; bytes && i < sizeof(shaped) / sizeof(shaped[0]); i++)
+		if (strstr(fo_trace_text(g->b.t, o->name), shaped[i])) {
+			o->shapes = fo_trace_intern(&g->b, sizes, bytes);
+			break;
+		}
+}
+
+/* NsysEventType: what the export's ENUM table has. Other types are marks and definitions of domains. */
+enum { PUSH_POP = 59, START_END = 60 };
+
+static fo_status read_ranges(struct nsys *x)
+{
+	static const char *const columns[] = { "start", "end", "eventType", "globalTid", "textId", "text", NULL };
+	struct fo_nsys_rows r;
+	bool more;
+	fo_status st = fo_nsys_rows_begin(&r, &x->db, "NVTX_EVENTS", columns, 1);
+	while (st == FO_OK && (st = fo_nsys_rows_next(&r, &more)) == FO_OK && more) {
+		int64_t process, type = fo_nsys_int(&r, 2, PUSH_POP);
+		int64_t start = fo_nsys_int(&r, 0, INT64_MIN), end = fo_nsys_int(&r, 1, INT64_MIN);
+		int32_t thread;
+		size_t n;
+		if (type != PUSH_POP && type != START_END)
+			continue;
+		struct group *g = group_of_thread(x, &r, 3, &process, &thread);
+		const char *text = fo_nsys_text(&r, 5, &n);
+		if (!text)
+			text = nsys_string(x, fo_nsys_int(&r, 4, -1), &n);
+		if (!g || !text)
+			continue;
+		g->b.t->defect.events++;
+		if (start == INT64_MIN || end == INT64_MIN || end < start) {
+			/* A range that was open when the recording ended has no end; any other lacks something. */
+			g->b.t->defect.malformed += start == INT64_MIN || end != INT64_MIN;
+			continue;
+		}
+		struct fo_host_op *o = fo_trace_add_op(&g->b);
+		o->begin_ns = start;
+		o->end_ns = end;
+		o->thread = thread;
+		describe(g, o, text, n);
+		if (o->kind == FO_HOST_NOTE)
+			offer_step(g, text, n, start, end, thread);
+	}
+	fo_nsys_rows_end(&r);
+	for (int i = 0; st == FO_OK && i < x->groups; i++)
+		choose_steps(&x->group[i]);
+	return st;
+}
+
+/* ---- names ---- */
+
+static fo_status read_thread_names(struct nsys *x)
+{
+	static const char *const columns[] = { "globalTid", "nameId", NULL };
+	struct fo_nsys_rows r;
+	bool more;
+	fo_status st = fo_nsys_rows_begin(&r, &x->db, "ThreadNames", columns, 2);
+	while (st == FO_OK && (st = fo_nsys_rows_next(&r, &more)) == FO_OK && more) {
+		int64_t global = fo_nsys_int(&r, 0, -1);
+		struct group *g = nsys_group_of_process(x, x->one_process ? 0 : nsys_process(global));
+		size_t n;
+		const char *name = nsys_string(x, fo_nsys_int(&r, 1, -1), &n);
+		for (int64_t i = 0; g && name && i < g->b.t->thread_count; i++)
+			if (g->b.t->thread[i].tid == nsys_thread(global) && g->b.t->thread[i].pid == (nsys_process(global) & 0xffffff))
+				g->b.t->thread[i].name = fo_trace_intern(&g->b, name, n);
+	}
+	fo_nsys_rows_end(&r);
+	return st;
+}
+
+static fo_status read_process_names(struct nsys *x)
+{
+	static const char *const columns[] = { "globalPid", "name", NULL };
+	struct fo_nsys_rows r;
+	bool more;
+	fo_status st = fo_nsys_rows_begin(&r, &x->db, "PROCESSES", columns, 2);
+	while (st == FO_OK && (st = fo_nsys_rows_next(&r, &more)) == FO_OK && more) {
+		struct group *g = x->pairs ? nsys_group_of_process(x, nsys_process(fo_nsys_int(&r, 0, -1))) : NULL;
+		size_t n;
+		const char *name = fo_nsys_text(&r, 1, &n);
+		if (g && name)
+			g->b.t->process_name = fo_trace_intern(&g->b, name, n);
+	}
+	fo_nsys_rows_end(&r);
+	return st;
+}
+
+/* ---- the profiler ---- */
+
+static fo_status read_overhead(struct nsys *x)
+{
+	static const char *const columns[] = { "start", "end", "globalTid", NULL };
+	struct fo_nsys_rows r;
+	bool more;
+	fo_status st = fo_nsys_rows_begin(&r, &x->db, "PROFILER_OVERHEAD", columns, 2);
+	while (st == FO_OK && (st = fo_nsys_rows_next(&r, &more)) == FO_OK && more) {
+		struct group *g = nsys_group_of_process(x, x->one_process ? 0 : nsys_process(fo_nsys_int(&r, 2, 0)));
+		int64_t took;
+		if (!g || __builtin_sub_overflow(fo_nsys_int(&r, 1, 0), fo_nsys_int(&r, 0, 0), &took) || took < 0)
+			continue;
+		int64_t *sum = &g->b.t->defect.profiler_overhead_ns;
+		if (__builtin_add_overflow(*sum, took, sum))
+			*sum = INT64_MAX;
+	}
+	fo_nsys_rows_end(&r);
+	return st;
+}
+
+/* How many events a message says were lost: its greatest number if it counts them, else 1; 0: it speaks of something else. */
+static int64_t lost_by(const char *text)
+{
+	static const char *const counted[] = { "dropped", "lost", "discarded" };
+	static const char *const vague[] = { "not all", "might be missing", "may be missing", "overflow" };
+	bool counts = false, lost = false;
+	for (size_t i = 0; i < sizeof(counted) / sizeof(counted[0]); i++)
+		counts |= strcasestr(text, counted[i]) != NULL;
+	for (size_t i = 0; i < sizeof(vague) / sizeof(vague[0]); i++)
+		lost |= strcasestr(text, vague[i]) != NULL;
+	int64_t most = -1;
+	for (const char *c = text; counts && *c; c++)
+		if (isdigit((unsigned char)*c)) {
+			char *end;
+			long long v = strtoll(c, &end, 10);
+			most = v > most ? v : most;
+			c = end - 1;
+		}
+	return most >= 0 ? most : counts || lost;
+}
+
+static fo_status read_diagnostics(struct nsys *x)
+{
+	static const char *const columns[] = { "text", "globalPid", NULL };
+	struct fo_nsys_rows r;
+	bool more;
+	fo_status st = fo_nsys_rows_begin(&r, &x->db, "DIAGNOSTIC_EVENT", columns, 1);
+	while (st == FO_OK && (st = fo_nsys_rows_next(&r, &more)) == FO_OK && more) {
+		size_t n;
+		const char *text = fo_nsys_text(&r, 0, &n);
+		int64_t lost = text ? lost_by(text) : 0;
+		/* What the profiler as a whole says holds for every process. */
+		struct group *one = nsys_group_of_process(x, nsys_process(fo_nsys_int(&r, 1, -1)));
+		for (int i = 0; i < x->groups; i++) {
+			int64_t *sum = &x->group[i].diagnostics;
+			if (*sum < 0)
+				*sum = 0;
+			if ((!one || one == &x->group[i]) && __builtin_add_overflow(*sum, lost, sum))
+				*sum = INT64_MAX;
+		}
+	}
+	fo_nsys_rows_end(&r);
+	for (int i = 0; i < x->groups; i++)
+		x->group[i].b.t->defect.dropped_by_profiler = x->group[i].diagnostics;
+	return st;
+}
+
+static fo_status read_start(struct nsys *x)
+{
+	static const char *const columns[] = { "utcEpochNs", NULL };
+	struct fo_nsys_rows r;
+	bool more;
+	fo_status st = fo_nsys_rows_begin(&r, &x->db, "TARGET_INFO_SESSION_START_TIME", columns, 0);
+	if (st == FO_OK)
+		st = fo_nsys_rows_next(&r, &more);
+	if (st == FO_OK && more) {
+		int64_t start = fo_nsys_int(&r, 0, 0);
+		for (int i = 0; i < x->groups; i++)
+			x->group[i].b.t->origin_unix_ns = start > 0 ? start : 0;
+	}
+	fo_nsys_rows_end(&r);
+	return st;
+}
+
+fo_status nsys_read_host(struct nsys *x)
+{
+	FO_TRY(read_calls(x));
+	FO_TRY(read_ranges(x));
+	FO_TRY(read_thread_names(x));
+	FO_TRY(read_process_names(x));
+	FO_TRY(read_overhead(x));
+	FO_TRY(read_diagnostics(x));
+	return read_start(x);
+}

@@ -1,0 +1,206 @@
+/* Our own timelines (docs/formats.md): the program beside one says what its numbers mean.
+ *
+ * Lanes become streams of one device, spans operations. Nobody launches them: a lane takes the next when the one before is done, so a
+ * launch begins where the lane was free and the wait for it, if there is one, is over. */
+#include "trace/trace_int.h"
+
+#include "base/fs.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "program/program.h"
+#include "timeline/timeline.h"
+
+#include <string.h>
+
+struct own {
+	struct fo_arena arena;
+	struct fo_program program;
+	struct fo_unrolled unrolled;
+	struct fo_timeline_file timeline;
+	bool has_program;
+};
+
+enum {
+	MOST_PROGRAM_BYTES = 256 << 20, /* as of a run's record */
+	/* Between two operations of a lane lies its dispatch, of a microsecond; behind more than this the lane had nothing to take: the
+	 * training loop works between its steps. The limit is that of gaps between kernels (docs/metrics.md, "the ledger"). */
+	DISPATCH_NS = 10000,
+};
+
+static enum fo_kernel_class class_of_op(const struct fo_program *p, const struct fo_op *o)
+{
+	switch (o->kind) {
+	case FO_OP_rmsnorm:
+	case FO_OP_rmsnorm_dx:
+	case FO_OP_rmsnorm_dg:
+	case FO_OP_add_rmsnorm:
+	case FO_OP_rmsnorm_bwd: return FO_K_NORM;
+	case FO_OP_rope: return FO_K_ROPE;
+	case FO_OP_embed:
+	case FO_OP_embed_bwd: return FO_K_EMBEDDING;
+	case FO_OP_cache_put:
+	case FO_OP_last_row: return FO_K_COPY;
+	case FO_OP_amax:
+	case FO_OP_fp8_scale:
+	case FO_OP_fp8_cast: return FO_K_CAST;
+	default: break;
+	}
+	switch (fo_op_info((enum fo_op_kind)o->kind)->category) {
+	case FO_CAT_MATMUL: return o->n && fo_dtype_fp8(p->buf[o->arg[0].buf].dtype) ? FO_K_GEMM_FP8 : FO_K_GEMM;
+	case FO_CAT_ATTENTION_FORWARD: return FO_K_ATTENTION_FORWARD;
+	case FO_CAT_ATTENTION_BACKWARD: return FO_K_ATTENTION_BACKWARD;
+	case FO_CAT_ELEMENTWISE: return FO_K_ELEMENTWISE;
+	case FO_CAT_LOSS: return FO_K_LOSS;
+	case FO_CAT_OPTIMIZER: return FO_K_OPTIMIZER;
+	case FO_CAT_COMMUNICATION: return FO_K_COMMUNICATION;
+	case FO_CAT_HOST:
+	case FO_CAT_COUNT: break;
+	}
+	return FO_K_OTHER;
+}
+
+static uint8_t flags_of_phase(int phase)
+{
+	switch (phase) {
+	case FO_BACKWARD:
+	case FO_WGRAD: return FO_GPU_BACKWARD;
+	case FO_RECOMPUTE: return FO_GPU_BACKWARD | FO_GPU_RECOMPUTED;
+	default: return 0;
+	}
+}
+
+static int32_t text(struct fo_trace_build *b, const char *s)
+{
+	return fo_trace_intern(b, s, strlen(s));
+}
+
+/* The host's side of a span: it fetched a batch, read a loss, or waited for another lane. */
+static void add_host(struct fo_trace_build *b, const struct fo_span *s, const struct fo_op *o, int lane, int32_t thread)
+{
+	const struct fo_op_info *info = fo_op_info((enum fo_op_kind)o->kind);
+	bool waited = s->instance < 0;
+	struct fo_host_op *h = fo_trace_add_op(b);
+	h->begin_ns = s->begin_ns;
+	h->end_ns = s->end_ns;
+	h->thread = thread;
+	h->kind = o->kind == FO_OP_host_in ? FO_HOST_DATA : waited ? FO_HOST_SYNC : FO_HOST_OP;
+	struct fo_str name = { 0 };
+	fo_str_printf(&name, "%s%s", waited ? "wait for " : "", info->name);
+	h->name = text(b, name.data);
+	fo_str_fini(&name);
+	if (!waited)
+		return;
+	struct fo_gpu_wait *w = fo_trace_add_wait(b);
+	w->begin_ns = s->begin_ns;
+	w->end_ns = s->end_ns;
+	w->kind = text(b, "wait for a lane");
+	w->stream = lane;
+	w->on_stream = o->lane;
+	w->device = fo_trace_device(b, 0);
+}
+
+static void add_operation(struct fo_trace_build *b, const struct own *x, const struct fo_span *s, const struct fo_op *o, int lane, int32_t thread,
+			  int64_t free_at)
+{
+	int64_t number = b->t->gpu_count;
+	int32_t name = text(b, fo_op_info((enum fo_op_kind)o->kind)->name);
+	struct fo_gpu_op *g = fo_trace_add_gpu(b);
+	g->begin_ns = s->begin_ns;
+	g->end_ns = s->end_ns;
+	g->correlation = number;
+	g->name = name;
+	g->stream = lane;
+	g->device = fo_trace_device(b, 0);
+	g->kind = FO_GPU_KERNEL;
+	g->class = g->class_by_name = (uint8_t)class_of_op(&x->program, o);
+	g->flags = flags_of_phase(o->phase);
+	struct fo_launch *l = fo_trace_add_launch(b);
+	l->begin_ns = s->begin_ns - free_at <= DISPATCH_NS ? free_at : s->begin_ns;
+	l->end_ns = s->begin_ns;
+	l->correlation = number;
+	l->name = name;
+	l->thread = thread;
+}
+
+static void add_lane(struct fo_trace_build *b, const struct own *x, int lane)
+{
+	const struct fo_ring *r = &x->timeline.t.lane[lane];
+	int32_t thread = fo_trace_thread(b, 0, lane);
+	b->t->thread[thread].name = text(b, fo_lane_name[lane]);
+	for (uint64_t i = 0; i < r->n; i++) {
+		const struct fo_span *s = &r->span[i];
+		int32_t id = s->instance >= 0 ? s->instance : ~s->instance;
+		b->t->defect.events++;
+		if (id >= x->unrolled.n) {
+			b->t->defect.malformed++;
+			continue;
+		}
+		const struct fo_op *o = fo_instance_op(&x->program, &x->unrolled, id);
+		bool host = fo_op_info((enum fo_op_kind)o->kind)->category == FO_CAT_HOST;
+		if (host || s->instance < 0)
+			add_host(b, s, o, lane, thread);
+		else
+			add_operation(b, x, s, o, lane, thread, i ? r->span[i - 1].end_ns : s->begin_ns);
+	}
+}
+
+/* A step lasts from its first span on the compute lane to its last. */
+static void add_steps(struct fo_trace_build *b, const struct own *x)
+{
+	const struct fo_ring *r = &x->timeline.t.lane[FO_LANE_COMPUTE];
+	int32_t thread = fo_trace_thread(b, 0, FO_LANE_COMPUTE);
+	for (uint64_t from = 0, to; from < r->n; from = to) {
+		for (to = from + 1; to < r->n && r->span[to].step == r->span[from].step;)
+			to++;
+		struct fo_trace_step *s = fo_trace_add_step(b);
+		s->number = (int64_t)r->span[from].step + 1;
+		s->begin_ns = r->span[from].begin_ns;
+		s->end_ns = r->span[to - 1].end_ns;
+		s->thread = thread;
+	}
+}
+
+/* program.txt in the timeline's folder, where a run leaves both. */
+static fo_status read_program(struct own *x, const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	const char *beside = fo_arena_printf(&x->arena, "%.*sprogram.txt", slash ? (int)(slash - path + 1) : 0, path);
+	char *bytes;
+	size_t n;
+	if (!fo_fs_exists(beside))
+		return fo_hint(fo_fail(FO_EFORMAT, "timeline '%s' is numbers without its program: there is no '%s'", path, beside),
+			       "put the program.txt of its run beside it");
+	FO_TRY(fo_fs_read_regular(&x->arena, beside, MOST_PROGRAM_BYTES, &bytes, &n));
+	FO_TRY(fo_program_parse(&x->program, bytes, n, beside));
+	x->has_program = true;
+	fo_status st = fo_unroll(&x->program, &x->unrolled);
+	if (st != FO_OK) {
+		fo_program_fini(&x->program);
+		x->has_program = false;
+		return st;
+	}
+	if (fo_program_hash(&x->program) != x->timeline.program_hash)
+		return fo_fail(FO_EFORMAT, "timeline '%s' is of another program than '%s'", path, beside);
+	return FO_OK;
+}
+
+fo_status fo_trace_read_own(struct fo_trace_build *b, const char *path)
+{
+	struct own x = { 0 };
+	FO_TRY(fo_timeline_read(&x.timeline, path));
+	fo_status st = read_program(&x, path);
+	if (st == FO_OK) {
+		b->t->format = FO_TRACE_OWN;
+		for (int lane = 0; lane < FO_LANE_COUNT; lane++)
+			if (x.timeline.t.lane[lane].n)
+				add_lane(b, &x, lane);
+		add_steps(b, &x);
+	}
+	if (x.has_program) {
+		fo_unrolled_fini(&x.unrolled);
+		fo_program_fini(&x.program);
+	}
+	fo_timeline_fini(&x.timeline.t);
+	fo_arena_fini(&x.arena);
+	return st;
+}
