@@ -23,7 +23,7 @@ struct fo_command {
 extern const struct fo_command *const fo_commands[];   /* NULL-terminated */
 
 extern const struct fo_command fo_cmd_flops, fo_cmd_mfu, fo_cmd_devices, fo_cmd_ops, fo_cmd_program, fo_cmd_passes, fo_cmd_predict, fo_cmd_init,
-	fo_cmd_config, fo_cmd_calibrate, fo_cmd_machine, fo_cmd_export, fo_cmd_compare, fo_cmd_report, fo_cmd_ladder;
+	fo_cmd_config, fo_cmd_calibrate, fo_cmd_machine, fo_cmd_export, fo_cmd_compare, fo_cmd_report, fo_cmd_ladder, fo_cmd_diagnose;
 #ifndef FO_NO_ENGINE
 extern const struct fo_command fo_cmd_verify, fo_cmd_train, fo_cmd_demo, fo_cmd_data, fo_cmd_data_prepare,
 	fo_cmd_data_train_tokenizer, fo_cmd_data_inspect, fo_cmd_generate, fo_cmd_eval;
@@ -97,6 +97,8 @@ struct fo_run;
 /* A program that was read (program.file) says everything that an option could: FO_EARG unless those that were given in s say the
  * same (program.c). */
 FO_CHECKED fo_status fo_cli_same_program(const struct fo_program *p, const struct fo_opt_set *s, const struct fo_run *r);
+/* Ends a command with exit code 1 and without an error: what it printed says why. */
+static inline fo_status fo_cli_found(void) { fo_err_clear(); return FO_ENUMERIC; }
 static inline const char *fo_cli_plural(int64_t n, const char *one, const char *many) { return n == 1 ? one : many; }
 
 #endif

@@ -9,6 +9,9 @@
 
 /* The bottleneck, its worth, the runner-up; MFU beside utilisation. No empty line in front: it stands first. */
 void fo_cli_diagnose_answer(FILE *f, const struct fo_diagnosis *d);
+/* Every rank and device in a line where there are several; of the slowest rank the ledger of each device, what is doubtful about its
+ * trace, and the host's step. */
+void fo_cli_diagnose_ledger(FILE *f, const struct fo_diagnosis *d);
 /* From 100 % down to MFU, or one line that says what is missing. */
 void fo_cli_diagnose_bridge(FILE *f, const struct fo_diagnosis *d);
 /* Each with its evidence, settings and gain. */

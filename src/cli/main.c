@@ -35,6 +35,7 @@ const struct fo_command *const fo_commands[] = {
 	&fo_cmd_report,
 	&fo_cmd_compare,
 	&fo_cmd_ladder,
+	&fo_cmd_diagnose,
 	&fo_cmd_export,
 	NULL,
 };
@@ -216,7 +217,7 @@ int main(int argc, char **argv)
 	if (out.len)
 		fwrite(out.data, 1, out.len, stdout);
 	fo_str_fini(&out);
-	if (st != FO_OK)
+	if (st != FO_OK && (st != FO_ENUMERIC || *fo_err_text())) /* a finding is no error (fo_cli_found) */
 		report(st, json);
 	return close_output(fo_status_exit_code(st));
 }

@@ -1,0 +1,86 @@
+#!/bin/sh
+# flatout diagnose: the ledger of a small trace as text and JSON, options, bad input.
+. "$(dirname "$0")/lib_expect.sh"
+
+# Two devices' worth of what matters: steps, operators, a loader, a collective half hidden, a copy, an operation left over.
+event() { # NAME CAT TID TS DUR [ARGS]
+	printf '%s{"ph": "X", "cat": "%s", "name": "%s", "pid": 1, "tid": %s, "ts": %s, "dur": %s, "args": {%s}}' "$comma" "$2" "$1" "$3" "$4" "$5" "${6:-}"
+	comma=,
+}
+# step NUMBER BEGIN: a matrix product, an all-reduce of which 100 us are hidden, a copy, and 300 us of data loading
+step()
+{
+	n=$1 at=$2
+	event "ProfilerStep#$n" user_annotation 1 "$at" 990
+	event "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__" user_annotation 1 $((at + 10)) 300
+	event "aten::mm" cpu_op 1 $((at + 320)) 40
+	event cudaLaunchKernel cuda_runtime 1 $((at + 330)) 5 "\"correlation\": $((n * 10))"
+	event sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64 kernel 7 $((at + 340)) 200 "\"correlation\": $((n * 10)), \"device\": 0, \"stream\": 7"
+	event cudaLaunchKernel cuda_runtime 1 $((at + 350)) 5 "\"correlation\": $((n * 10 + 1))"
+	event 'ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)' kernel 8 $((at + 440)) 300 "\"correlation\": $((n * 10 + 1)), \"device\": 0, \"stream\": 8"
+	event cudaMemcpyAsync cuda_runtime 1 $((at + 360)) 5 "\"correlation\": $((n * 10 + 2))"
+	event 'Memcpy DtoH (Device -> Pinned)' gpu_memcpy 7 $((at + 740)) 60 "\"correlation\": $((n * 10 + 2)), \"device\": 0, \"stream\": 7, \"bytes\": 4096"
+}
+trace()
+{
+	comma=
+	printf '{"schemaVersion": 1, "distributedInfo": {"backend": "nccl", "rank": 0, "world_size": 2}, "deviceProperties": [{"id": 0, "name": "NVIDIA H100 80GB HBM3"}], "traceEvents": ['
+	event left_over kernel 7 1005 20 '"correlation": 99, "device": 0, "stream": 7'
+	for n in 3 4 5; do
+		step $n $((n * 1000 - 2000))
+	done
+	printf ']}\n'
+}
+trace >"$tmp/trace.json"
+gzip -kf "$tmp/trace.json"
+
+expect 0 "rank 0 of 2" diagnose "$tmp/trace.json"
+narrow
+expect 0 "device 0: NVIDIA H100 80GB HBM3" diagnose "$tmp/trace.json"
+expect 0 "2 steps (3 to 4): what was launched in each of the host's steps." diagnose "$tmp/trace.json"
+expect 0 "1 GPU operations at the front have no launch record" diagnose "$tmp/trace.json"
+# 200 of 1000 us compute, 200 exposed communication, 60 copying, 540 idle: 300 loading, 10 launch latency, the rest the host's.
+expect 0 "compute                    20.0 %" diagnose "$tmp/trace.json"
+expect 0 "exposed communication      20.0 %" diagnose "$tmp/trace.json"
+expect 0 "exposed copies              6.0 %" diagnose "$tmp/trace.json.gz"
+expect 0 "idle                       54.0 %" diagnose "$tmp/trace.json"
+expect 0 "step                      100.0 %" diagnose "$tmp/trace.json"
+expect 0 "33.3 % lies under computation" diagnose "$tmp/trace.json"
+expect 0 "A kernel was resident for 40.0 % of the time" diagnose "$tmp/trace.json"
+expect 0 "The host's step, mean of 3" diagnose "$tmp/trace.json"
+expect 0 "The whole trace, as one step." diagnose "$tmp/trace.json" --whole-trace
+expect 0 "1 GPU operations without a launch record are left out" diagnose "$tmp/trace.json" --exclude-unlinked
+narrow
+
+expect 0 '"span_ns": 2000000' diagnose "$tmp/trace.json" --json -
+expect 0 '"steps_from": "launched_steps"' diagnose "$tmp/trace.json" --json=-
+expect 0 '"host_data": 600000' diagnose "$tmp/trace.json" --json -
+expect 0 '"launch_latency": 20000' diagnose "$tmp/trace.json" --json -
+expect 0 '"span_ns": 2795000' diagnose "$tmp/trace.json" --json - --whole-trace
+expect 0 '"excluded_ops": 1' diagnose "$tmp/trace.json" --json - --exclude-unlinked
+expect 0 "rank 0 of 2" diagnose "$tmp/trace.json" --json "$tmp/out.json"
+if command -v python3 >/dev/null; then
+	python3 - "$tmp/out.json" <<-'END' || failed=1
+	import json, sys
+	d = json.load(open(sys.argv[1]))
+	device = d["ranks"][0]["devices"][0]
+	assert d["schema"] == 1 and d["ranks"][0]["rank"] == 0 and device["device"] == 0 and isinstance(d["findings"], list)
+	for x in [device] + device["steps"]:
+	    assert x["comp_ns"] + x["exposed_comm_ns"] + x["exposed_mem_ns"] + x["idle_ns"] == x["span_ns"], x
+	    assert sum(x["idle"].values()) == x["idle_ns"] and sum(x["categories"].values()) == x["comp_ns"], x
+	assert [s["number"] for s in device["steps"]] == [3, 4], device["steps"]
+	assert device["categories"] == {"gemm": 400000} and device["exposed_comm"]["unknown_ns"] == 400000
+	END
+fi
+
+# No GPU operation is no error.
+printf '{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 2}]}' >"$tmp/host.json"
+expect 0 "No GPU operation" diagnose "$tmp/host.json"
+expect 0 '"devices": []' diagnose "$tmp/host.json" --json -
+
+expect 2 "no trace" diagnose
+expect 3 "none.json" diagnose "$tmp/none.json"
+echo "not a trace" >"$tmp/bad.json"
+expect 2 "bad.json" diagnose "$tmp/bad.json"
+expect 2 "unknown option" diagnose "$tmp/trace.json" --whole
+exit $failed

@@ -1,0 +1,208 @@
+#!/usr/bin/env python3
+"""`flatout diagnose` on public traces against figures that others published, and those of independent reference programs.
+
+    check.py FLATOUT TRACES [REFERENCE.jsonl]
+
+TRACES holds one folder per trace, EXPECTED.md, and REF_exact.jsonl, REF_idle.jsonl, REF_nsys.jsonl: the output of ref.py,
+ref_idle.py and ref_nsys.py over all of them. With REFERENCE.jsonl only ref.py's figures in that file are compared, of files by
+their whole path. Standard library only. Last line: "N compared, N wrong"; exit status 1 if any is wrong."""
+
+import json
+import os
+import subprocess
+import sys
+
+compared = wrong = 0
+
+
+def check(what, got, want, allowed=0):
+    global compared, wrong
+    compared += 1
+    if got is None or abs(got - want) > allowed:
+        wrong += 1
+        print(f"WRONG: {what}: {got}, expected {want}" + (f" within {allowed}" if allowed else ""))
+
+
+def fail(what):
+    global compared, wrong
+    compared += 1
+    wrong += 1
+    print("WRONG: " + what)
+
+
+def diagnose(flatout, path, *flags):
+    done = subprocess.run([flatout, "diagnose", path, "--json", "-", *flags], capture_output=True, text=True)
+    if done.returncode not in (0, 1):
+        fail(f"{path}: exit {done.returncode}: {done.stderr.strip()}")
+        return None
+    return json.loads(done.stdout)
+
+
+def lines(path):
+    with open(path, encoding="utf-8") as f:
+        return [json.loads(line) for line in f if line.strip()]
+
+
+def ns(us):
+    return round(us * 1000)
+
+
+def sums(what, part):
+    """Every sum that docs/metrics.md promises, exactly."""
+    check(what + " span", part["comp_ns"] + part["exposed_comm_ns"] + part["exposed_mem_ns"] + part["idle_ns"], part["span_ns"])
+    check(what + " busy", part["busy_ns"] + part["idle_ns"], part["span_ns"])
+    check(what + " idle", sum(part["idle"].values()), part["idle_ns"])
+    check(what + " categories", sum(part["categories"].values()), part["comp_ns"])
+    check(what + " exposed_comm", sum(part["exposed_comm"].values()), part["exposed_comm_ns"])
+    check(what + " exposed_mem", sum(part["exposed_mem"].values()), part["exposed_mem_ns"])
+
+
+def all_sums(name, d):
+    for rank in d["ranks"]:
+        for device in rank["devices"]:
+            what = f"{name} device {device['device']}"
+            sums(what, device)
+            for step in device["steps"]:
+                sums(f"{what} step {step['number']}", step)
+            for key in ("span_ns", "busy_ns", "comp_ns", "comm_ns", "exposed_comm_ns", "exposed_mem_ns", "idle_ns"):
+                check(f"{what} {key} of its steps", sum(s[key] for s in device["steps"]), device[key])
+
+
+def exact(name, d, ref):
+    """ref.py: every GPU operation of the trace."""
+    devices = {str(x["device"]): x for rank in d["ranks"] for x in rank["devices"]}
+    if sorted(devices) != sorted(x["dev"] for x in ref["dev"]):
+        fail(f"{name}: devices {sorted(devices)}, expected {sorted(x['dev'] for x in ref['dev'])}")
+        return
+    for want in ref["dev"]:
+        got = devices[want["dev"]]
+        for key in ("span", "busy", "idle", "comp", "comm", "exposed_comm", "exposed_mem", "mem"):
+            check(f"{name} device {want['dev']} {key}", got[key + "_ns"], ns(want[key + "_us"]))
+        check(f"{name} device {want['dev']} operations", got["ops"], sum(want["n"].values()))
+        for key, classes in (("comm", ["communication"]), ("mem", ["memory"])):
+            check(f"{name} device {want['dev']} {key} operations", sum(got["sums"].get(c, {"ops": 0})["ops"] for c in classes),
+                  want["n"].get(key, 0))
+    sum_dur = sum(ns(x["sum_dur_us"]) for x in ref["dev"])
+    check(f"{name} durations", sum(c["ns"] for x in devices.values() for c in x["sums"].values()), sum_dur)
+
+
+IDLE = {"host_dataloader": ["host_data"], "host_sync": ["host_sync"], "host_other": ["host_launch_bound", "host_other"],
+        "launch_latency": ["launch_latency"], "kernel_gap": ["kernel_gap"], "dependency_or_queue": ["dependency"],
+        "unattributed": ["unknown"]}
+
+
+def idle(name, d, ref):
+    """ref_idle.py, which rounds to 0.1 us. It believes a graph's one launch; we call what a graph replays unknown, so there each of
+    its other causes is an upper bound."""
+    device = d["ranks"][0]["devices"][0]
+    graphs = d["ranks"][0]["defects"]["shared_correlations"] > 0
+    for key, ours in IDLE.items():
+        got, want = sum(device["idle"][k] for k in ours), ns(ref["parts_us"].get(key, 0))
+        if graphs:
+            check(f"{name} idle {key} (a graph's launch is nobody's)", max(0, got - want) if key != "unattributed" else max(0, want - got), 0, 50)
+        else:
+            check(f"{name} idle {key}", got, want, 50)
+    check(f"{name} idle in all", device["idle_ns"], ns(ref["idle_us"]))
+
+
+# TraceLens' golden gpu_timeline.csv (EXPECTED.md, section 3), ms; GPU operations without a launch record are not in them.
+# trace: computation, exposed communication, exposed copies, total; None: not printed there with digits.
+TICK = 100  # ns: TraceLens adds up microseconds since 1970 as doubles, which have a quarter of one, and the table rounds to 10 ns
+TRACELENS = {
+    "tl_gpu_only_mi210": (5.34337, 0, 0, 5.97950),
+    "tl_qwen0.5b_mi300x": (29.74317, 0, None, 33.13133),
+    "tl_bert_h100": (0.307198, 0, None, 3.90782),
+    "tl_torch_compile_llm_block_mi300x": (12.54902, 0, 0, 12.54903),
+    "tl_norm_fwdbwd_mi300x": (0.99199, 0, None, 1068.7798),
+}
+
+
+def tracelens(flatout, traces):
+    for folder, (comp, comm, mem, total) in TRACELENS.items():
+        place = os.path.join(traces, folder)
+        for file in sorted(os.listdir(place)):
+            d = diagnose(flatout, os.path.join(place, file), "--exclude-unlinked")
+            if d is None:
+                continue
+            device = d["ranks"][0]["devices"][0]
+            check(f"{folder} computation", device["comp_ns"], comp * 1e6, TICK)
+            check(f"{folder} exposed communication", device["exposed_comm_ns"], comm * 1e6, TICK)
+            if mem is not None:
+                check(f"{folder} exposed copies", device["exposed_mem_ns"], mem * 1e6, TICK)
+            check(f"{folder} total", device["span_ns"], total * 1e6, TICK)
+
+
+# The TensorBoard view's golden file (EXPECTED.md, section 2), us: steps 5 to 10 of workers 0, and the means of both traces.
+VIEW = {
+    "kernel": (98598, 98570, 98596, 98623, 98504, 98641),
+    "memcpy": (1941, 1947, 1931, 1938, 1937, 1798),
+    "memset": (90, 89, 91, 89, 87, 88),
+    "runtime": (2796, 2762, 2877, 2841, 2788, 3381),
+    "data_loader": (69317, 57669, 61257, 56453, 62690, 48185),
+    "cpu_exec": (14091, 12968, 13768, 13420, 15025, 12773),
+    "other": (1115, 1148, 1213, 1200, 1141, 1117),
+}
+VIEW_MEAN = {
+    "resnet50_num_workers_0": (177592, 98589, 1915, 89, 2908, 59262, 13674, 1156),
+    "resnet50_num_workers_4": (141068, 99145, 3160, 98, 10564, 1186, 22665, 4251),
+}
+
+
+def view(flatout, traces):
+    place = os.path.join(traces, "kineto_resnet50_v100_2021")
+    for file in sorted(os.listdir(place)):
+        d = diagnose(flatout, os.path.join(place, file))
+        if d is None:
+            continue
+        steps = d["ranks"][0]["host_steps"]
+        key = next(k for k in VIEW_MEAN if file.startswith(k))
+        total, *parts = VIEW_MEAN[key]
+        n = max(1, len(steps))
+        check(f"{key} mean step", sum(s["span_ns"] for s in steps) / n, total * 1000, 500)
+        for name, want in zip(VIEW, parts):
+            check(f"{key} mean {name}", sum(s["parts"][name] for s in steps) / n, want * 1000, 500)
+        if key.endswith("_0"):
+            check(f"{key} steps", len(steps), 6)
+            for name, values in VIEW.items():
+                for s, want in zip(steps, values):
+                    check(f"{key} step {s['number']} {name}", s["parts"][name], want * 1000)
+        for s in steps:
+            check(f"{key} step {s['number']} parts", sum(s["parts"].values()), s["span_ns"])
+
+
+def main():
+    flatout, traces = sys.argv[1:3]
+    if len(sys.argv) > 3:
+        for ref in lines(sys.argv[3]):
+            if "error" not in ref:
+                d = diagnose(flatout, ref["file"], "--whole-trace")
+                if d is not None:
+                    all_sums(ref["file"], d)
+                    exact(ref["file"], d, ref)
+                d = diagnose(flatout, ref["file"])
+                if d is not None:
+                    all_sums(ref["file"] + " by steps", d)
+    else:
+        of_idle = {x["file"]: x for x in lines(os.path.join(traces, "REF_idle.jsonl"))}
+        for ref in lines(os.path.join(traces, "REF_exact.jsonl")):
+            name, path = ref["file"], os.path.join(traces, ref["file"])
+            if "error" in ref:
+                continue
+            d = diagnose(flatout, path, "--whole-trace")
+            if d is None:
+                continue
+            all_sums(name, d)
+            exact(name, d, ref)
+            if name in of_idle and "idle_us" in of_idle[name]:
+                idle(name, d, of_idle[name])
+            d = diagnose(flatout, path)
+            if d is not None:
+                all_sums(name + " by steps", d)
+        tracelens(flatout, traces)
+        view(flatout, traces)
+    print(f"{compared} compared, {wrong} wrong")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
