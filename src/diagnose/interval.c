@@ -13,20 +13,42 @@ void fo_intervals_add(struct fo_intervals *s, int64_t begin, int64_t end)
 	s->v[s->n++] = (struct fo_interval){ begin, end };
 }
 
-static int by_begin(const void *a, const void *b)
+/* The end of the ascending run that begins at `from`. */
+static size_t run_end(const struct fo_interval *v, size_t from, size_t n)
 {
-	const struct fo_interval *x = a, *y = b;
-	return (x->begin > y->begin) - (x->begin < y->begin);
+	size_t end = from + 1;
+	while (end < n && v[end].begin >= v[end - 1].begin)
+		end++;
+	return end;
+}
+
+/* By begin. A merge sort of the runs there are: what comes from traces is a few of them, one per thread. */
+static void sort(struct fo_intervals *s)
+{
+	struct fo_interval *spare = NULL;
+	size_t n = s->n;
+	while (n && run_end(s->v, 0, n) < n) {
+		if (!spare)
+			spare = fo_xrealloc(NULL, s->cap * sizeof *spare); /* it may stay */
+		size_t to = 0;
+		for (size_t at = 0; at < n;) {
+			size_t middle = run_end(s->v, at, n), end = middle < n ? run_end(s->v, middle, n) : n;
+			size_t i = at, k = middle;
+			while (i < middle || k < end)
+				spare[to++] = k == end || (i < middle && s->v[i].begin <= s->v[k].begin) ? s->v[i++] : s->v[k++];
+			at = end;
+		}
+		struct fo_interval *sorted = spare;
+		spare = s->v;
+		s->v = sorted;
+	}
+	free(spare);
 }
 
 void fo_intervals_unite(struct fo_intervals *s)
 {
 	size_t n = 0;
-	for (size_t i = 1; i < s->n; i++)
-		if (s->v[i].begin < s->v[i - 1].begin) { /* what a trace lists mostly ascends: sorted only where it does not */
-			qsort(s->v, s->n, sizeof *s->v, by_begin);
-			break;
-		}
+	sort(s);
 	for (size_t i = 0; i < s->n; i++) {
 		if (n && s->v[i].begin <= s->v[n - 1].end) {
 			if (s->v[i].end > s->v[n - 1].end)

@@ -273,8 +273,8 @@ static void walk_ops(struct walk *w)
 		if (!w->n && g->begin_ns > now)
 			pass(w, now, g->begin_ns, first_at(d, i));
 		now = g->begin_ns > now ? g->begin_ns : now;
-		push(w, (struct running){ .end = g->end_ns, .class = class, .copy = copy_of(d->t, g), .flags = g->flags,
-					  .kernel = g->kind == FO_GPU_KERNEL });
+		push(w, (struct running){ .end = g->end_ns, .class = class, .copy = class == FO_K_MEMORY ? copy_of(d->t, g) : FO_COPY_NONE,
+					  .flags = g->flags, .kernel = g->kind == FO_GPU_KERNEL });
 	}
 	advance(w, &now, INT64_MAX);
 	if (w->windows && now < w->window[w->windows - 1].end)
