@@ -14,6 +14,7 @@
 enum {
 	WINDOW_BYTES = 1 << 20,       /* of the file in memory at once: larger reads leave the second-level cache */
 	EVENT_MAX_BYTES = 256 << 20,  /* one event or header value: more is no profiler's, and the window does not grow for it */
+	BORDER_BYTES = 4096,          /* "}, {" and the first key of the next event, white space included */
 	ARGS_MAX = 96,                /* members of one "args": kernels have about 20, collectives 12 more */
 };
 
@@ -31,7 +32,12 @@ struct reader {
 	int64_t base_unix_ns;
 	struct fo_scan_member arg[ARGS_MAX];
 	int args;
+	uint8_t *name_is; /* by text: NAME_*, 0 not looked at yet */
+	size_t name_cap;
 };
+
+/* What a name says, found once for each. */
+enum { NAME_KNOWN = 1, NAME_SHAPES = 2, NAME_STEP = 4, NAME_COLLECTIVE = 8, NAME_DATA = 16, NAME_MODULE = 32 };
 
 /* ---- the window ---- */
 
@@ -99,9 +105,9 @@ static int64_t id_of(const struct fo_scan_text *v)
 	return fo_scan_int(v, &id) ? id : v->first == '"' ? (int64_t)(XXH3_64bits(v->p, v->n) >> 1) | (int64_t)1 << 62 : 0;
 }
 
-static const struct fo_scan_text *arg(const struct reader *r, const char *key)
+static inline __attribute__((always_inline)) const struct fo_scan_text *arg(const struct reader *r, const char *key)
 {
-	size_t n = strlen(key);
+	size_t n = strlen(key); /* a constant wherever the key is */
 	for (int i = 0; i < r->args; i++)
 		if (r->arg[i].key.n == n && !memcmp(r->arg[i].key.p, key, n))
 			return &r->arg[i].value;
@@ -304,17 +310,36 @@ static bool wants_shapes(const struct fo_scan_text *name)
 	return false;
 }
 
+static uint8_t name_is(struct reader *r, int32_t id, const struct fo_scan_text *name)
+{
+	if (id < 0)
+		return NAME_KNOWN;
+	size_t old = r->name_cap;
+	fo_array_room(&r->name_is, &r->name_cap, (size_t)id, 1);
+	memset(r->name_is + old, 0, r->name_cap - old);
+	uint8_t *is = &r->name_is[id];
+	if (*is)
+		return *is;
+	const char *text = fo_trace_text(r->b->t, id);
+	enum fo_host_kind kind = fo_trace_host_kind(text, FO_HOST_OP);
+	int64_t number;
+	*is = (uint8_t)(NAME_KNOWN | (wants_shapes(name) ? NAME_SHAPES : 0) | (fo_trace_step_number(text, strlen(text), &number) ? NAME_STEP : 0) |
+			(!strcmp(text, "record_param_comms") ? NAME_COLLECTIVE : 0) | (kind == FO_HOST_DATA ? NAME_DATA : 0) |
+			(kind == FO_HOST_MODULE ? NAME_MODULE : 0));
+	return *is;
+}
+
 static void read_op(struct reader *r, const struct fo_scan_event *e, enum fo_host_kind kind, int64_t begin, int64_t end)
 {
-	int64_t number;
-	size_t n;
-	const char *name = plain(r, &e->name, &n);
-	if (fo_trace_step_number(name, n, &number)) {
+	int32_t id = intern(r, &e->name), thread = thread_of(r, e);
+	uint8_t is = name_is(r, id, &e->name);
+	if (is & NAME_STEP) {
+		const char *name = fo_trace_text(r->b->t, id);
 		struct fo_trace_step *s = fo_trace_add_step(r->b);
-		*s = (struct fo_trace_step){ number, begin, end, thread_of(r, e), -1 };
+		*s = (struct fo_trace_step){ 0, begin, end, thread, -1 };
+		fo_trace_step_number(name, strlen(name), &s->number);
 		return;
 	}
-	int32_t id = fo_trace_intern(r->b, name, n);
 	int32_t shapes = -1, types = -1, collective = -1;
 	int64_t sequence = -1;
 	bool other_thread = false;
@@ -322,9 +347,9 @@ static void read_op(struct reader *r, const struct fo_scan_event *e, enum fo_hos
 		read_args(r, e);
 		sequence = arg_int(r, "Sequence number", -1);
 		other_thread = arg_int(r, "Fwd thread id", 0) > 0;
-		if (fo_scan_is(&e->name, "record_param_comms"))
+		if (is & NAME_COLLECTIVE)
 			collective = collective_of(r);
-		else if (wants_shapes(&e->name)) {
+		else if (is & NAME_SHAPES) {
 			shapes = arg_text(r, arg(r, "Input Dims") ? "Input Dims" : "Input dims");
 			types = arg_text(r, "Input type");
 		}
@@ -333,13 +358,13 @@ static void read_op(struct reader *r, const struct fo_scan_event *e, enum fo_hos
 	o->begin_ns = begin;
 	o->end_ns = end;
 	o->name = id;
-	o->thread = thread_of(r, e);
+	o->thread = thread;
 	o->shapes = shapes;
 	o->types = types;
 	o->sequence = sequence;
 	o->other_thread = other_thread;
 	o->collective = collective;
-	o->kind = (uint8_t)fo_trace_host_kind(fo_trace_text(r->b->t, id), kind);
+	o->kind = (uint8_t)(is & NAME_MODULE ? FO_HOST_MODULE : is & NAME_DATA ? FO_HOST_DATA : kind);
 }
 
 static void read_call(struct reader *r, const struct fo_scan_event *e, int64_t begin, int64_t end)
@@ -395,6 +420,7 @@ static void read_event(struct reader *r, const struct fo_scan_event *e)
 	d->events++;
 	if (e->ph.n == 1 && *e->ph.p == 'M')
 		read_metadata(r, e);
+	d->malformed += e->mended && e->ph.n != 1; /* mended into nonsense */
 	if (e->skipped || e->ph.n != 1 || *e->ph.p != 'X')
 		return;
 	enum category category = category_of(&e->cat);
@@ -425,11 +451,27 @@ static void read_event(struct reader *r, const struct fo_scan_event *e)
 	}
 }
 
+/* The value at the window's front, whatever it is: into *v where it fits into memory, else passed over. */
+static fo_status header_value(struct reader *r, struct fo_scan_text *v, bool *have)
+{
+	for (;;) {
+		const char *after;
+		enum fo_scan got = fo_scan_value(r->window + r->at, r->window + r->len, r->last, v, &after);
+		*have = got == FO_SCAN_OK;
+		if (got == FO_SCAN_OK)
+			r->at = (size_t)(after - r->window);
+		if (got != FO_SCAN_MORE)
+			return FO_OK;
+		if (r->last || r->len - r->at >= EVENT_MAX_BYTES)
+			return FO_OK;
+		FO_TRY(more(r));
+	}
+}
+
 /* What stands where an event should: looks for the next one. */
 static fo_status resynchronise(struct reader *r)
 {
 	r->b->t->defect.malformed++;
-	r->at++;
 	for (;;) {
 		const char *p = fo_scan_next_event(r->window + r->at, r->window + r->len);
 		if (p) {
@@ -442,7 +484,7 @@ static fo_status resynchronise(struct reader *r)
 			return FO_OK;
 		}
 		/* Enough stays for a border that lies across two windows. */
-		size_t keep = r->len - r->at < 4096 ? r->len - r->at : 4096;
+		size_t keep = r->len - r->at < BORDER_BYTES ? r->len - r->at : BORDER_BYTES;
 		r->at = r->len - keep;
 		FO_TRY(more(r));
 	}
@@ -469,7 +511,17 @@ static fo_status read_events(struct reader *r)
 			return FO_OK;
 		}
 		const char *after;
-		enum fo_scan got = c != '{' ? FO_SCAN_BAD : fo_scan_event(r->window + r->at, r->window + r->len, r->last, &e, &after);
+		if (c != '{') { /* a number, a text, a list: no event, but its end can be found */
+			struct fo_scan_text value;
+			bool have;
+			FO_TRY(header_value(r, &value, &have));
+			if (have)
+				r->b->t->defect.malformed++;
+			else
+				FO_TRY(resynchronise(r));
+			continue;
+		}
+		enum fo_scan got = fo_scan_event(r->window + r->at, r->window + r->len, r->last, &e, &after);
 		if (got == FO_SCAN_MORE && r->last) {
 			r->b->t->defect.truncated = true;
 			r->at = r->len;
@@ -540,23 +592,6 @@ static void read_header(struct reader *r, const struct fo_scan_text *key, const 
 		read_devices(r, v);
 	else if (fo_scan_is(key, "baseTimeNanoseconds") && fo_scan_int(v, &base) && base > 0)
 		r->base_unix_ns = base;
-}
-
-/* The value at the window's front, whatever it is: into *v where it fits into memory, else passed over. */
-static fo_status header_value(struct reader *r, struct fo_scan_text *v, bool *have)
-{
-	for (;;) {
-		const char *after;
-		enum fo_scan got = fo_scan_value(r->window + r->at, r->window + r->len, r->last, v, &after);
-		*have = got == FO_SCAN_OK;
-		if (got == FO_SCAN_OK)
-			r->at = (size_t)(after - r->window);
-		if (got != FO_SCAN_MORE)
-			return FO_OK;
-		if (r->last || r->len - r->at >= EVENT_MAX_BYTES)
-			return FO_OK;
-		FO_TRY(more(r));
-	}
 }
 
 static fo_status not_a_trace(struct reader *r, const char *what)
@@ -691,6 +726,7 @@ fo_status fo_trace_read_kineto(struct fo_trace_build *b, const char *path)
 	fo_unpack_close(r->u);
 	free(r->window);
 	free(r->scratch);
+	free(r->name_is);
 	free(r);
 	return st;
 }

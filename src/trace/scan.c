@@ -10,8 +10,7 @@
 
 struct marks { uint64_t quote, back, open, close, control; };
 
-/* Bit i: the number of quotes up to and with i is odd. */
-static inline uint64_t prefix_xor(uint64_t x)
+static inline uint64_t odd_quotes_portable(uint64_t x)
 {
 	for (int by = 1; by < 64; by *= 2)
 		x ^= x << by;
@@ -36,12 +35,12 @@ static inline uint64_t escaped_bits(uint64_t back, uint64_t *carry)
 
 static inline bool in_scalar(char c)
 {
-	return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' || c == '-' || c == '+' || c == '_';
+	return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' || c == '-' || c == '+';
 }
 
 static inline const char *blank(const char *p, const char *end)
 {
-	while (p < end && (*p == ' ' || *p == '\n' || *p == '\r' || *p == '\t'))
+	while (p < end && (unsigned char)*p <= ' ')
 		p++;
 	return p;
 }
@@ -72,16 +71,42 @@ static inline struct fo_scan_text *slot_of(struct fo_scan_event *e, const struct
 	}
 }
 
-static const char module_prefix[] = "nn.Module: ";
-
-/* Whether it was this member (slot) that showed a frame of Python which is no module's. */
-static inline bool is_idle_frame(const struct fo_scan_event *e, const struct fo_scan_text *slot)
+/* The same from the text itself, p being at the key's opening quote: *n bytes with both quotes. NULL: slot_of must look. */
+static inline struct fo_scan_text *known_key(struct fo_scan_event *e, const char *p, size_t *n)
 {
-	if ((slot != &e->name && slot != &e->cat) || !e->name.first || !e->cat.first)
-		return false;
-	/* "python_function", until 2022 "python" */
-	return e->cat.n >= 6 && !memcmp(e->cat.p, "python", 6) &&
-	       (e->name.n < sizeof(module_prefix) - 1 || memcmp(e->name.p, module_prefix, sizeof(module_prefix) - 1));
+#define FOUR(a, b, c, d) ((uint32_t)(a) | (uint32_t)(b) << 8 | (uint32_t)(c) << 16 | (uint32_t)(d) << 24)
+	const unsigned char *u = (const unsigned char *)p;
+	switch (FOUR(u[0], u[1], u[2], u[3])) {
+	case FOUR('"', 'p', 'h', '"'): return *n = 4, &e->ph;
+	case FOUR('"', 't', 's', '"'): return *n = 4, &e->ts;
+	case FOUR('"', 'i', 'd', '"'): return *n = 4, &e->id;
+	case FOUR('"', 'c', 'a', 't'): return *n = 5, p[4] == '"' ? &e->cat : NULL;
+	case FOUR('"', 'p', 'i', 'd'): return *n = 5, p[4] == '"' ? &e->pid : NULL;
+	case FOUR('"', 't', 'i', 'd'): return *n = 5, p[4] == '"' ? &e->tid : NULL;
+	case FOUR('"', 'd', 'u', 'r'): return *n = 5, p[4] == '"' ? &e->dur : NULL;
+	case FOUR('"', 'n', 'a', 'm'): return *n = 6, p[4] == 'e' && p[5] == '"' ? &e->name : NULL;
+	case FOUR('"', 'a', 'r', 'g'): return *n = 6, p[4] == 's' && p[5] == '"' ? &e->args : NULL;
+	default: return NULL;
+	}
+#undef FOUR
+}
+
+static const char module_prefix[] = "nn.Module: ";
+enum { MODULE_PREFIX = sizeof(module_prefix) - 1 };
+
+/* "python_function", until 2022 "python" */
+static inline bool is_python(const struct fo_scan_event *e)
+{
+	return e->cat.n >= 6 && e->cat.first == '"' && !memcmp(e->cat.p, "python", 6);
+}
+
+/* Whether it was this member (slot) that showed an event of which nothing is kept: an arrow, an instant, a counter, a frame of Python that
+ * is no module's. (A frame whose category stands before its name is known from the name's begin.) */
+static inline bool tells_nothing(const struct fo_scan_event *e, const struct fo_scan_text *slot)
+{
+	if (slot == &e->ph)
+		return e->ph.n == 1 && e->ph.first == '"' && *e->ph.p != 'X' && *e->ph.p != 'M';
+	return slot == &e->cat && e->name.first && is_python(e) && (e->name.n < MODULE_PREFIX || memcmp(e->name.p, module_prefix, MODULE_PREFIX));
 }
 
 /* ---- portable ---- */
@@ -91,6 +116,22 @@ static inline uint32_t string_stops_portable(const char *p)
 	uint32_t stops = 0;
 	for (int i = 0; i < 32; i++)
 		stops |= (uint32_t)(p[i] == '"' || p[i] == '\\' || (unsigned char)p[i] < ' ') << i;
+	return stops;
+}
+
+static inline uint32_t scalar_stops_portable(const char *p)
+{
+	uint32_t stops = 0;
+	for (int i = 0; i < 16; i++)
+		stops |= (uint32_t)(p[i] == ',' || p[i] == '}' || p[i] == ']' || (unsigned char)p[i] <= ' ') << i;
+	return stops;
+}
+
+static inline uint32_t blank_stops_portable(const char *p)
+{
+	uint32_t stops = 0;
+	for (int i = 0; i < 16; i++)
+		stops |= (uint32_t)((unsigned char)p[i] > ' ') << i;
 	return stops;
 }
 
@@ -128,6 +169,20 @@ static inline uint32_t string_stops_sse2(const char *p)
 	return stops;
 }
 
+static inline uint32_t scalar_stops_sse2(const char *p)
+{
+	__m128i x = _mm_loadu_si128((const __m128i *)p), blank = _mm_set1_epi8(' ');
+	__m128i low = _mm_cmpeq_epi8(_mm_max_epu8(x, blank), blank);
+	__m128i close = _mm_cmpeq_epi8(_mm_or_si128(x, _mm_set1_epi8(0x20)), _mm_set1_epi8('}'));
+	return (uint32_t)_mm_movemask_epi8(_mm_or_si128(_mm_or_si128(low, close), _mm_cmpeq_epi8(x, _mm_set1_epi8(','))));
+}
+
+static inline uint32_t blank_stops_sse2(const char *p)
+{
+	__m128i x = _mm_loadu_si128((const __m128i *)p), blank = _mm_set1_epi8(' ');
+	return (uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(_mm_max_epu8(x, blank), blank)) ^ 0xffff;
+}
+
 static inline void look_sse2(const char *p, struct marks *m)
 {
 	*m = (struct marks){ 0 };
@@ -143,6 +198,11 @@ static inline void look_sse2(const char *p, struct marks *m)
 	}
 }
 
+static inline uint64_t odd_quotes_sse2(uint64_t x)
+{
+	return odd_quotes_portable(x);
+}
+
 #define FO_SCAN_NAME(x) x##_sse2
 #define FO_SCAN_TARGET
 #include "trace/scan_body.h"
@@ -151,7 +211,7 @@ static inline void look_sse2(const char *p, struct marks *m)
 
 /* ---- AVX2 ---- */
 
-#define FO_SCAN_TARGET __attribute__((target("avx2,bmi,popcnt,lzcnt")))
+#define FO_SCAN_TARGET __attribute__((target("avx2,bmi,popcnt,pclmul")))
 
 FO_SCAN_TARGET static inline uint32_t string_stops_avx2(const char *p)
 {
@@ -159,6 +219,17 @@ FO_SCAN_TARGET static inline uint32_t string_stops_avx2(const char *p)
 	__m256i low = _mm256_cmpeq_epi8(_mm256_max_epu8(x, _mm256_set1_epi8(' ' - 1)), _mm256_set1_epi8(' ' - 1));
 	__m256i hit = _mm256_or_si256(_mm256_cmpeq_epi8(x, _mm256_set1_epi8('"')), _mm256_cmpeq_epi8(x, _mm256_set1_epi8('\\')));
 	return (uint32_t)_mm256_movemask_epi8(_mm256_or_si256(hit, low));
+}
+
+/* Short things: 16 bytes are enough, in the encoding of AVX. */
+FO_SCAN_TARGET static inline uint32_t scalar_stops_avx2(const char *p)
+{
+	return scalar_stops_sse2(p);
+}
+
+FO_SCAN_TARGET static inline uint32_t blank_stops_avx2(const char *p)
+{
+	return blank_stops_sse2(p);
 }
 
 FO_SCAN_TARGET static inline uint64_t bits_avx2(__m256i a, __m256i b)
@@ -178,6 +249,12 @@ FO_SCAN_TARGET static inline void look_avx2(const char *p, struct marks *m)
 	b = _mm256_or_si256(b, bend);
 	m->open = bits_avx2(_mm256_cmpeq_epi8(a, open), _mm256_cmpeq_epi8(b, open));
 	m->close = bits_avx2(_mm256_cmpeq_epi8(a, close), _mm256_cmpeq_epi8(b, close));
+}
+
+/* A product without carries by all ones adds up, modulo 2, all bits below each. */
+FO_SCAN_TARGET static inline uint64_t odd_quotes_avx2(uint64_t x)
+{
+	return (uint64_t)_mm_cvtsi128_si64(_mm_clmulepi64_si128(_mm_set_epi64x(0, (long long)x), _mm_set1_epi8(-1), 0));
 }
 
 #define FO_SCAN_NAME(x) x##_avx2
@@ -209,7 +286,7 @@ static bool runs(const struct isa *i)
 {
 #if defined(__x86_64__)
 	if (!strcmp(i->name, "avx2"))
-		return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("popcnt");
+		return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("popcnt") && __builtin_cpu_supports("pclmul");
 #endif
 	return i->name != NULL;
 }
@@ -242,31 +319,42 @@ const char *fo_scan_chosen(void)
 
 static const char *const event_keys[] = { "ph", "cat", "name", "pid", "tid", "ts", "dur", "id", "args", "bp", "s", NULL };
 
-/* Behind a key of events and its colon at p. */
-static bool event_key_at(const char *p, const char *end)
+/* The key of events that stands with its colon at p, a quote; NULL: none. */
+static const char *event_key_at(const char *p, const char *end)
 {
 	if (p >= end || *p != '"')
-		return false;
+		return NULL;
 	p++;
 	for (const char *const *k = event_keys; *k; k++) {
 		size_t n = strlen(*k);
 		if ((size_t)(end - p) > n + 1 && !memcmp(p, *k, n) && p[n] == '"') {
 			const char *colon = blank(p + n + 1, end);
-			return colon < end && *colon == ':';
+			return colon < end && *colon == ':' ? *k : NULL;
 		}
 	}
-	return false;
+	return NULL;
+}
+
+/* Before p, white space left out; begin - 1 if there is nothing. */
+static const char *before(const char *p, const char *begin)
+{
+	for (p--; p >= begin && (unsigned char)*p <= ' '; p--)
+		;
+	return p;
 }
 
 const char *fo_scan_next_event(const char *p, const char *end)
 {
-	for (; p < end && (p = memchr(p, '}', (size_t)(end - p))); p++) {
-		const char *q = blank(p + 1, end);
-		if (q >= end || *q != ',')
+	const char *begin = p;
+	for (; p < end && (p = memchr(p, '{', (size_t)(end - p))); p++) {
+		const char *key = event_key_at(blank(p + 1, end), end);
+		const char *comma = key ? before(p, begin) : NULL;
+		if (!key || comma < begin || *comma != ',')
 			continue;
-		q = blank(q + 1, end);
-		if (q < end && *q == '{' && event_key_at(blank(q + 1, end), end))
-			return q;
+		/* "ph" begins nothing but events; other keys may stand in objects of "args". */
+		const char *close = before(comma, begin);
+		if (!strcmp(key, "ph") || (close >= begin && *close == '}'))
+			return p;
 	}
 	return NULL;
 }
@@ -275,9 +363,11 @@ const char *fo_scan_next_event(const char *p, const char *end)
 static bool ends_member(const char *p, const char *end)
 {
 	p = blank(p, end);
-	if (p >= end || *p == '}')
-		return p < end;
-	if (*p != ',')
+	if (p < end && *p == '}') {
+		p = blank(p + 1, end);
+		return p >= end || *p == ',' || *p == ']' || *p == '}';
+	}
+	if (p >= end || *p != ',')
 		return false;
 	p = blank(p + 1, end);
 	if (p >= end || *p != '"')

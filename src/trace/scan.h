@@ -35,7 +35,7 @@ struct fo_scan_member {
 /* The members of one event of the Trace Event Format that anybody asks for. */
 struct fo_scan_event {
 	struct fo_scan_text ph, cat, name, pid, tid, ts, dur, id, args;
-	bool skipped; /* a Python frame that is no module's: the rest of it was not looked at */
+	bool skipped; /* an arrow, an instant, a counter, a Python frame that is no module's: the rest of it was not looked at */
 	bool mended;  /* the kinder rules were needed */
 };
 
@@ -47,9 +47,9 @@ enum fo_scan fo_scan_event(const char *p, const char *end, bool last, struct fo_
 enum fo_scan fo_scan_value(const char *p, const char *end, bool last, struct fo_scan_text *value, const char **after);
 /* The members of a whole object at p ('{' to '}'): at most cap of them; how many there are in m. What cannot be read ends the list. */
 int fo_scan_members(const char *p, const char *end, struct fo_scan_member *m, int cap);
-/* Where the next event may begin: a '{' behind "}," with a key of events behind it. NULL: none in this text. */
+/* Where the next event may begin: a '{' behind a comma, with "ph" behind it, or behind "}," with another key of events. NULL: none. */
 const char *fo_scan_next_event(const char *p, const char *end);
-/* The first character that is no white space; end if there is none. */
+/* The first character above ' '; end if there is none. */
 const char *fo_scan_blank(const char *p, const char *end);
 
 /* A string with its escapes undone into out[0..n): at most value->n bytes; how many. Unknown escapes stay as they are. */

@@ -3,8 +3,28 @@
  *   FO_SCAN_NAME(x)   the name of x for that instruction set
  *   FO_SCAN_TARGET    the function attribute that allows its instructions
  *   string_stops(p)   32 bytes at p: one bit for each '"', '\\' and character below ' '
+ *   scalar_stops(p)   16 bytes at p: one bit for each ',', bracket that closes, and character up to ' '
+ *   blank_stops(p)    16 bytes at p: one bit for each character above ' '
  *   look(p, &marks)   64 bytes at p: struct marks
+ *   odd_quotes(bits)  bit i: the number of bits up to and with i is odd
  */
+
+/* The next character above ' ': what JSON calls white space, and control characters, which can stand nowhere else either. */
+FO_SCAN_TARGET static inline const char *FO_SCAN_NAME(blank)(const char *p, const char *end)
+{
+	if ((unsigned char)*p > ' ' || p >= end)
+		return p;
+	if ((unsigned char)*++p > ' ') /* one blank is the most frequent case */
+		return p;
+	for (; p < end; p += 16) {
+		uint32_t stops = FO_SCAN_NAME(blank_stops)(p);
+		if (stops) {
+			p += __builtin_ctz(stops);
+			break;
+		}
+	}
+	return p < end ? p : end;
+}
 
 /* Where the string whose content begins at p ends: its quote. NULL: end comes first, or a control character (which JSON forbids inside
  * a string and which so shows that a quote was missed); *control tells them apart. */
@@ -46,7 +66,7 @@ FO_SCAN_TARGET static enum fo_scan FO_SCAN_NAME(skip)(const char *p, const char 
 		}
 		if (m.back | carry)
 			m.quote &= ~escaped_bits(m.back, &carry);
-		uint64_t text = prefix_xor(m.quote) ^ inside; /* the opening quote and what it holds */
+		uint64_t text = FO_SCAN_NAME(odd_quotes)(m.quote) ^ inside; /* the opening quote and what it holds */
 		inside = (uint64_t)((int64_t)text >> 63);
 		if (m.control & text)
 			return FO_SCAN_BAD;
@@ -91,13 +111,17 @@ FO_SCAN_TARGET static inline enum fo_scan FO_SCAN_NAME(value)(const char *p, con
 		return r;
 	}
 	const char *q = p;
-	while (q < end && in_scalar(*q))
-		q++;
-	if (q == end && !last)
+	uint32_t stops;
+	while (q < end && !(stops = FO_SCAN_NAME(scalar_stops)(q)))
+		q += 16;
+	if (q < end)
+		q += __builtin_ctz(stops);
+	if (q >= end && !last)
 		return FO_SCAN_MORE;
+	q = q < end ? q : end;
 	v->n = (size_t)(q - p);
 	*after = q;
-	return q > p ? FO_SCAN_OK : FO_SCAN_BAD;
+	return q > p && in_scalar(*p) && in_scalar(q[-1]) ? FO_SCAN_OK : FO_SCAN_BAD;
 }
 
 /* Key and colon at p; *at: the value's first character. */
@@ -114,12 +138,12 @@ FO_SCAN_TARGET static inline enum fo_scan FO_SCAN_NAME(key)(const char *p, const
 	key->first = '"';
 	key->p = p + 1;
 	key->n = (size_t)(close - p - 1);
-	p = blank(close + 1, end);
+	p = FO_SCAN_NAME(blank)(close + 1, end);
 	if (p >= end)
 		return FO_SCAN_MORE;
 	if (*p != ':')
 		return FO_SCAN_BAD;
-	p = blank(p + 1, end);
+	p = FO_SCAN_NAME(blank)(p + 1, end);
 	*at = p;
 	return p >= end ? FO_SCAN_MORE : FO_SCAN_OK;
 }
@@ -127,21 +151,33 @@ FO_SCAN_TARGET static inline enum fo_scan FO_SCAN_NAME(key)(const char *p, const
 FO_SCAN_TARGET static enum fo_scan FO_SCAN_NAME(event)(const char *p, const char *end, bool last, struct fo_scan_event *e, const char **after)
 {
 	struct fo_scan_text key, ignored;
-	for (p = blank(p + 1, end); p < end && *p != '}';) {
+	for (p = FO_SCAN_NAME(blank)(p + 1, end); p < end && *p != '}';) {
 		const char *at;
-		enum fo_scan r = FO_SCAN_NAME(key)(p, end, &key, &at);
+		size_t n = 0;
+		struct fo_scan_text *slot = known_key(e, p, &n);
+		if (slot && p[n] == ':' && (unsigned char)p[n + 1] <= ' ' && (unsigned char)p[n + 2] > ' ') {
+			at = p + n + 2;
+			if (at >= end)
+				return FO_SCAN_MORE;
+		} else {
+			enum fo_scan r = FO_SCAN_NAME(key)(p, end, &key, &at);
+			if (r != FO_SCAN_OK)
+				return r;
+			slot = slot_of(e, &key);
+		}
+		if (slot == &e->name && is_python(e) && end - at > MODULE_PREFIX && *at == '"' && memcmp(at + 1, module_prefix, MODULE_PREFIX)) {
+			e->skipped = true;
+			return FO_SCAN_NAME(skip)(at, end, 1, after);
+		}
+		enum fo_scan r = FO_SCAN_NAME(value)(at, end, last, slot ? slot : &ignored, &p);
 		if (r != FO_SCAN_OK)
 			return r;
-		struct fo_scan_text *slot = slot_of(e, &key);
-		r = FO_SCAN_NAME(value)(at, end, last, slot ? slot : &ignored, &p);
-		if (r != FO_SCAN_OK)
-			return r;
-		p = blank(p, end);
+		p = FO_SCAN_NAME(blank)(p, end);
 		if (p < end && *p == ',')
-			p = blank(p + 1, end);
+			p = FO_SCAN_NAME(blank)(p + 1, end);
 		else if (p < end && *p != '}')
 			return FO_SCAN_BAD;
-		if (is_idle_frame(e, slot)) {
+		if (tells_nothing(e, slot)) {
 			e->skipped = true;
 			return p < end && *p == '}' ? (*after = p + 1, FO_SCAN_OK) : FO_SCAN_NAME(skip)(p, end, 1, after);
 		}
@@ -153,14 +189,14 @@ FO_SCAN_TARGET static enum fo_scan FO_SCAN_NAME(event)(const char *p, const char
 FO_SCAN_TARGET static int FO_SCAN_NAME(members)(const char *p, const char *end, struct fo_scan_member *m, int cap)
 {
 	int n = 0;
-	for (p = blank(p + 1, end); n < cap && p < end && *p != '}';) {
+	for (p = FO_SCAN_NAME(blank)(p + 1, end); n < cap && p < end && *p != '}';) {
 		const char *at;
 		if (FO_SCAN_NAME(key)(p, end, &m[n].key, &at) != FO_SCAN_OK || FO_SCAN_NAME(value)(at, end, true, &m[n].value, &p) != FO_SCAN_OK)
 			break;
 		n++;
-		p = blank(p, end);
+		p = FO_SCAN_NAME(blank)(p, end);
 		if (p < end && *p == ',')
-			p = blank(p + 1, end);
+			p = FO_SCAN_NAME(blank)(p + 1, end);
 	}
 	return n;
 }
