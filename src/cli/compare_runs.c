@@ -1,5 +1,6 @@
-/* flatout compare: two runs row by row, and what explains the difference. */
+/* flatout compare: two runs row by row, and what explains the difference; what is no run is compared as traces. */
 #include "cli/cli.h"
+#include "cli/compare.h"
 
 #include "report/versus.h"
 
@@ -9,10 +10,17 @@
 
 struct compare {
 	bool all, json;
+	const char *model, *device;
+	int64_t seq, tokens_per_step;
 };
 static const struct fo_opt rows[] = {
 	FO_OPT_BOOL(struct compare, all, "compare.all", "false", "every operation and every option that differs"),
 	FO_OPT_BOOL(struct compare, json, "compare.json", "false", "print JSON"),
+	FO_OPT_TEXT(struct compare, model, "compare.model", "M", NULL, "of traces, for MFU: preset, config.json, or a folder with one"),
+	FO_OPT_INT(struct compare, seq, "compare.seq", "S", NULL, 1, 1 << 30, "tokens", "of traces, for MFU: sequence length"),
+	FO_OPT_INT(struct compare, tokens_per_step, "compare.tokens-per-step", "N", NULL, 1, 1e15, "tokens",
+		   "of traces, for MFU: tokens of a step of the whole job"),
+	FO_OPT_TEXT(struct compare, device, "compare.device", "D", NULL, "of traces, for MFU: the device, where the trace does not name it"),
 	FO_OPT_END
 };
 
@@ -408,6 +416,31 @@ static void print_json(const struct fo_versus *v)
 	fo_str_fini(&out);
 }
 
+/* A run directory has one of these (fo_record_open). */
+static bool is_run(const char *path)
+{
+	static const char *const file[] = { "run.json", "log.jsonl" };
+	bool found = false;
+	for (size_t i = 0; i < sizeof file / sizeof *file && !found; i++) {
+		struct fo_str name = { 0 };
+		struct stat s;
+		fo_str_printf(&name, "%s/%s", path, file[i]);
+		found = !stat(name.data, &s);
+		fo_str_fini(&name);
+	}
+	return found;
+}
+
+static fo_status run_traces(const struct compare *in, char **argv)
+{
+	const struct fo_diagnose_options o = { .model = in->model,
+					       .device = in->device,
+					       .seq = in->seq,
+					       .tokens_per_step = in->tokens_per_step,
+					       .price_per_hour = NAN };
+	return fo_cli_compare_traces(argv[1], argv[2], &o, in->all, in->json);
+}
+
 static fo_status run(int argc, char **argv)
 {
 	enum { WITH = FO_RECORD_WITH_PROGRAM | FO_RECORD_WITH_TIMELINE | FO_RECORD_WITH_METERED };
@@ -419,7 +452,17 @@ static fo_status run(int argc, char **argv)
 	FO_TRY_OR(st, fo_cli_options(&fo_cmd_compare, &s, &in, &argc, argv), done);
 	FO_TRY_OR(st, fo_cli_no_more_args(&fo_cmd_compare, argc, argv, 2), done);
 	if (argc < 3) {
-		st = fo_hint(fo_fail(FO_EARG, "'flatout compare' takes two run directories, got %d", argc - 1), "usage: flatout compare A B");
+		st = fo_hint(fo_fail(FO_EARG, "'flatout compare' takes two run directories or two traces, got %d", argc - 1),
+			     "usage: flatout compare A B");
+		goto done;
+	}
+	if (!is_run(argv[1]) && !is_run(argv[2])) {
+		st = run_traces(&in, argv);
+		goto done;
+	}
+	if (in.model || in.device || in.seq || in.tokens_per_step) {
+		st = fo_hint(fo_fail(FO_EARG, "--model, --seq, --tokens-per-step and --device are for traces; a run says itself what it trained"),
+			     "leave them out");
 		goto done;
 	}
 	FO_TRY_OR(st, fo_record_open(&a, argv[1], WITH), done);
@@ -448,14 +491,22 @@ done:
 const struct fo_command fo_cmd_compare = {
 	.name = "compare",
 	.group = "diagnose",
-	.usage = "flatout compare A B [--all] [--json]",
-	.summary = "two runs row by row, and what explains the difference",
+	.usage = "flatout compare A B [--all] [--json]\n"
+		 "       flatout compare A B [--model M --seq S --tokens-per-step N [--device D]]",
+	.summary = "two runs or traces row by row, and what explains the difference",
 	.text = "A and B are run directories (run.dir). Step time, MFU, tokens/s, memory, the parts of\n"
 		"a step and its operations stand beside each other, with the options, machine and\n"
 		"losses that differ. A difference inside both runs' own spread is \"not resolved\".\n"
 		"\n"
+		"Or both are traces of anyone's training: a file, a folder or a pattern in quotes,\n"
+		"as 'flatout diagnose' reads them. Then the ledger of a step stands row by row: kernels\n"
+		"by class, communication, copies, idle by cause; what the difference consists of; kernels\n"
+		"that appeared or went. With the model, sequence and tokens of a step also MFU.\n"
+		"\n"
 		"  flatout compare run-before run-after\n"
-		"  flatout compare run-before run-after --json",
+		"  flatout compare run-before run-after --json\n"
+		"  flatout compare before.pt.trace.json.gz after.pt.trace.json.gz\n"
+		"  flatout compare 'before/rank*.json' 'after/rank*.json' --all",
 	.opts = rows,
 	.run = run,
 };

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { KERNELS = 8, APPEARED = 6, PRODUCTS = 8, COLLECTIVES = 8, CAUSES = 6, RANKS = 16, NAME = 36 };
+enum { KERNELS = 8, APPEARED = 6, PRODUCTS = 8, COLLECTIVES = 8, CAUSES = 6, RANKS = 16, NAME = 28 };
 #define UNRESOLVED "not resolved"
 
 /* ---- text ---- */
@@ -192,7 +192,7 @@ static void print_kernels(struct fo_traces_versus *v, bool all)
 	}
 	if (most + only)
 		printf("\nKernels and copies by name, %s, largest difference first%s\n\n", v->windows ? "of a step" : "in all",
-		       all ? "" : " (--all: every one)");
+		       all ? "" : " (--all)");
 	if (most + only)
 		fo_table_print(&t, stdout, "  ", true);
 	fo_table_fini(&t);

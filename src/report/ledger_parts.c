@@ -77,17 +77,28 @@ const struct fo_device_ledger *fo_ledger_busiest(const struct fo_rank_ledger *r)
 	return best;
 }
 
-/* Names look like "void at::native::(anonymous namespace)::kernel<4, at::native::CUDAFunctor_add<float>>(int, float)". */
-char *fo_kernel_short_name(char *buf, size_t size, const char *name)
+/* Templates that launch what their argument names: CUTLASS's entry points and FlashAttention 3's guard around a device function. */
+static bool says_nothing(const char *name, size_t n)
+{
+	static const char *const word[] = { "Kernel", "Kernel2", "device_kernel", "enable_sm80_to_sm89", "enable_sm90", "enable_sm90_or_later", "kernel" };
+	for (size_t i = 0; i < sizeof word / sizeof *word; i++)
+		if (strlen(word[i]) == n && !strncmp(name, word[i], n))
+			return true;
+	return false;
+}
+
+/* Names look like "void at::native::(anonymous namespace)::kernel<4, at::native::CUDAFunctor_add<float>>(int, float)". argument: the text
+ * begins inside angle brackets, so a comma or the bracket ends it. */
+static char *short_name(char *buf, size_t size, const char *name, bool argument)
 {
 	const char *from = strncmp(name, "void ", 5) ? name : name + 5, *p = from;
 	size_t n;
-	while (*p) {
+	while (*p && !(argument && (*p == ',' || *p == '>'))) {
 		if (!strncmp(p, "(anonymous namespace)", 21)) {
 			p += 21;
 			continue;
 		}
-		if (*p == '<' && p > from && p[-1] != ':') /* "<unnamed>::" begins a component */
+		if (*p == '<' && p > from) /* at its begin it is "<unnamed>::" */
 			break;
 		if (*p == '(' && p > from && p[-1] != ' ') /* a copy's "(Pageable -> Device)" is part of its name */
 			break;
@@ -96,6 +107,8 @@ char *fo_kernel_short_name(char *buf, size_t size, const char *name)
 			from = p;
 	}
 	n = (size_t)(p - from);
+	if (*p == '<' && says_nothing(from, n))
+		return short_name(buf, size, p + 1, true);
 	if (!n) {
 		from = name;
 		n = strlen(name);
@@ -106,3 +119,5 @@ char *fo_kernel_short_name(char *buf, size_t size, const char *name)
 	snprintf(buf, size, "%.*s", (int)n, from);
 	return buf;
 }
+
+char *fo_kernel_short_name(char *buf, size_t size, const char *name) { return short_name(buf, size, name, false); }
