@@ -245,34 +245,53 @@ static void print_products(struct fo_traces_versus *v, bool all)
 		printf("  and %lld more (--all)\n", (long long)(v->products - PRODUCTS));
 }
 
-static const struct fo_rank_wait *wait_of(const struct fo_diagnosis *d, int r) { return d->wait && r < d->ranks ? &d->wait[r] : NULL; }
+/* The same rank's and device's; NULL. */
+static const struct fo_rank_wait *same_wait(const struct fo_diagnosis *d, const struct fo_rank_wait *w)
+{
+	for (int i = 0; i < d->waits; i++)
+		if (d->wait[i].rank == w->rank && d->wait[i].device == w->device)
+			return &d->wait[i];
+	return NULL;
+}
+
+static void wait_row(struct fo_arena *a, struct fo_table *t, const struct fo_rank_wait *const w[2])
+{
+	const char *cell[6];
+	const struct fo_rank_wait *one = w[0] ? w[0] : w[1];
+	for (int k = 0; k < 2; k++) {
+		cell[k] = w[k] ? ms(a, (double)w[k]->wait_ns * 1e-9) : "-";
+		cell[2 + k] = w[k] ? ms(a, (double)w[k]->transfer_ns * 1e-9) : "-";
+		cell[4 + k] = w[k] ? fo_arena_printf(a, "%lld", (long long)w[k]->last) : "-";
+	}
+	fo_table_row(t, fo_arena_printf(a, "%d.%d", one->rank, one->device), cell[0], cell[1], cell[2], cell[3], cell[4], cell[5]);
+}
 
 static void print_ranks(struct fo_traces_versus *v, bool all)
 {
 	struct fo_arena *a = &v->arena;
-	const struct fo_diagnosis *d[2] = { v->side[0].d, v->side[1].d };
+	const struct fo_diagnosis *x = v->side[0].d, *y = v->side[1].d;
 	struct fo_table t;
-	int most = d[0]->ranks > d[1]->ranks ? d[0]->ranks : d[1]->ranks;
-	if (most < 2)
+	int rows = 0, most = x->waits;
+	if (!x->waits && !y->waits)
 		return;
-	printf("\nRanks: waiting for others and transfer in matched collectives, over the whole trace\n\n");
+	printf("\nWaiting for others and transfer in matched collectives, over the whole trace\n\n");
 	fo_table_init(&t, "rrrrrrr");
-	fo_table_row(&t, "rank", "waits A", "B", "transfer A", "B", "last A", "B");
-	for (int r = 0; r < most && (all || r < RANKS); r++) {
-		const char *cell[6];
-		for (int k = 0; k < 2; k++) {
-			const struct fo_rank_wait *w = wait_of(d[k], r);
-			cell[k] = w ? ms(a, (double)w->wait_ns * 1e-9) : "-";
-			cell[2 + k] = w ? ms(a, (double)w->transfer_ns * 1e-9) : "-";
-			cell[4 + k] = w ? fo_arena_printf(a, "%lld", (long long)w->last) : "-";
+	fo_table_row(&t, "rank.GPU", "waits A", "B", "transfer A", "B", "last A", "B");
+	for (int i = 0; i < x->waits && (all || rows < RANKS); i++, rows++)
+		wait_row(a, &t, (const struct fo_rank_wait *const[2]){ &x->wait[i], same_wait(y, &x->wait[i]) });
+	for (int i = 0; i < y->waits; i++) {
+		if (same_wait(x, &y->wait[i]))
+			continue;
+		most++;
+		if (all || rows < RANKS) {
+			rows++;
+			wait_row(a, &t, (const struct fo_rank_wait *const[2]){ NULL, &y->wait[i] });
 		}
-		const struct fo_diagnosis *who = r < d[0]->ranks ? d[0] : d[1];
-		fo_table_row(&t, fo_arena_printf(a, "%d", who->rank[r].rank), cell[0], cell[1], cell[2], cell[3], cell[4], cell[5]);
 	}
 	fo_table_print(&t, stdout, "  ", true);
 	fo_table_fini(&t);
-	if (!all && most > RANKS)
-		printf("  and %d more (--all)\n", most - RANKS);
+	if (rows < most)
+		printf("  and %d more (--all)\n", most - rows);
 }
 
 /* ---- JSON ---- */
@@ -357,16 +376,16 @@ static void json_lists(const struct fo_traces_versus *v, struct fo_json *j)
 	fo_json_close(j);
 }
 
-static void json_ranks(const struct fo_diagnosis *d, struct fo_json *j, const char *key)
+static void json_waits(const struct fo_diagnosis *d, struct fo_json *j, const char *key)
 {
 	fo_json_array(j, key);
-	for (int r = 0; r < d->ranks; r++) {
-		const struct fo_rank_wait *w = wait_of(d, r);
+	for (int i = 0; i < d->waits; i++) {
 		fo_json_object(j, NULL);
-		fo_json_int(j, "rank", d->rank[r].rank);
-		fo_json_real(j, "wait_seconds", w ? (double)w->wait_ns * 1e-9 : NAN);
-		fo_json_real(j, "transfer_seconds", w ? (double)w->transfer_ns * 1e-9 : NAN);
-		fo_json_int(j, "last", w ? w->last : -1);
+		fo_json_int(j, "rank", d->wait[i].rank);
+		fo_json_int(j, "device", d->wait[i].device);
+		fo_json_real(j, "wait_seconds", (double)d->wait[i].wait_ns * 1e-9);
+		fo_json_real(j, "transfer_seconds", (double)d->wait[i].transfer_ns * 1e-9);
+		fo_json_int(j, "last", d->wait[i].last);
 		fo_json_close(j);
 	}
 	fo_json_close(j);
@@ -394,8 +413,8 @@ static void print_json(const struct fo_traces_versus *v, const char *const path[
 	}
 	fo_json_close(&j);
 	json_lists(v, &j);
-	json_ranks(v->side[0].d, &j, "a_ranks");
-	json_ranks(v->side[1].d, &j, "b_ranks");
+	json_waits(v->side[0].d, &j, "a_waits");
+	json_waits(v->side[1].d, &j, "b_waits");
 	fo_json_array(&j, "causes");
 	for (int64_t i = 0; i < v->causes; i++)
 		fo_json_text(&j, NULL, v->cause[i]);

@@ -153,7 +153,9 @@ static const char *thread_name(const struct fo_trace *t, int32_t thread, char *b
 {
 	if (thread < 0 || thread >= t->thread_count)
 		snprintf(buf, size, "a thread that is not known");
-	else if (t->thread[thread].name >= 0 && *fo_trace_text(t, t->thread[thread].name))
+	else if (!strncmp(fo_trace_text(t, t->thread[thread].name), "thread ", 7)) /* Kineto's own: "thread 17 (python)" */
+		snprintf(buf, size, "%.80s", fo_trace_text(t, t->thread[thread].name));
+	else if (*fo_trace_text(t, t->thread[thread].name))
 		snprintf(buf, size, "thread %lld (%.60s)", (long long)t->thread[thread].tid, fo_trace_text(t, t->thread[thread].name));
 	else
 		snprintf(buf, size, "thread %lld", (long long)t->thread[thread].tid);

@@ -41,7 +41,8 @@ static const char *dollars(struct page *p, double v)
 static const char *unit_name(struct page *p, const struct fo_rank_ledger *r, const struct fo_device_ledger *d)
 {
 	long long gpu = r->trace && d && d->device >= 0 && d->device < r->trace->device_count ? r->trace->device[d->device].id : 0;
-	return r->devices > 1 ? TEXT("rank %d, GPU %lld", r->rank, gpu) : TEXT("rank %d", r->rank);
+	const char *rank = r->rank >= 0 ? TEXT("rank %d", r->rank) : "rank unknown";
+	return r->devices > 1 ? TEXT("%s, GPU %lld", rank, gpu) : rank;
 }
 
 static const struct fo_finding *the_bottleneck(const struct fo_diagnosis *d, bool runner_up)
@@ -209,7 +210,8 @@ static void class_table(struct page *p, const struct fo_ledger *l)
 								     time_text(p, l->class_sum_ns[k]), TEXT("%lld", (long long)l->class_ops[k]) });
 		}
 	fo_draw_table_end(&t);
-	fo_draw_remark(p->out, "Communication %s in all, of which %s under compute (%s).", time_text(p, l->comm_ns),
+	if (l->comm_ns > 0)
+		fo_draw_remark(p->out, "Communication %s in all, of which %s under compute (%s).", time_text(p, l->comm_ns),
 		       time_text(p, l->comm_ns - l->exposed_comm_ns), share(p, l->comm_ns - l->exposed_comm_ns, l->comm_ns));
 	if (l->recompute_ns > 0)
 		fo_draw_remark(p->out, "Recomputed: %s (%s of the step).", time_text(p, l->recompute_ns), share(p, l->recompute_ns, l->span_ns));
@@ -440,43 +442,77 @@ static void draw_pipeline(struct page *p)
 	struct fo_draw_bar_row *row = fo_arena_alloc(p->a, (size_t)l->stages * sizeof *row);
 	for (int i = 0; i < l->stages; i++)
 		row[i] = (struct fo_draw_bar_row){ .name = TEXT("stage %d", i),
-						   .value = number(p, l->bubble[i], FO_DRAW_SHARE),
+						   .value = isfinite(l->bubble[i]) ? number(p, l->bubble[i], FO_DRAW_SHARE) : "no trace of it",
 						   .bar = { { l->bubble[i], NAN, NAN }, { NAN, NAN, NAN } } };
-	fo_draw_bars(p->out, &(struct fo_draw_bars){ .title = "Pipeline bubble by stage, share of the step",
-						     .desc = TEXT("%d stages, %d chunks each, %d micro-batches: (p - 1) / (v m) is %s of the "
-								  "ideal time.",
-								  l->stages, l->chunks, l->microbatches, number(p, l->ideal, FO_DRAW_SHARE)),
+	const char *ideal = isfinite(l->ideal) ? TEXT(" with %d micro-batches of %d chunk%s (p - 1) / (v m) is %s of the ideal time", l->microbatches,
+						      l->chunks, l->chunks == 1 ? "" : "s", number(p, l->ideal, FO_DRAW_SHARE))
+					       : " the micro-batches are not known, so neither is the bubble that the schedule must have";
+	fo_draw_bars(p->out, &(struct fo_draw_bars){ .title = "Pipeline bubble by stage, share of the stage's time",
+						     .desc = TEXT("%d stages;%s.", l->stages, ideal),
 						     .unit = FO_DRAW_SHARE,
 						     .row = row,
 						     .rows = (size_t)l->stages });
 }
 
-static void draw_ranks(struct page *p)
+static const struct fo_rank_wait *wait_of(const struct fo_diagnosis *d, int rank, int16_t device)
 {
-	static const char *const head[] = { "rank", "step", "busy", "waits", "transfer", "arrives last", "matched" };
+	for (int i = 0; d->wait && i < d->waits; i++)
+		if (d->wait[i].rank == rank && d->wait[i].device == device)
+			return &d->wait[i];
+	return NULL;
+}
+
+static void draw_culprit(struct page *p)
+{
+	const struct fo_diagnosis *d = p->d;
+	const struct fo_culprit *c = &d->culprit;
+	if (!d->wait || c->at < 0 || c->at >= d->waits)
+		return;
+	fo_draw_text(p->out, "%s of all waiting is for rank %d, which arrived last %lld times%s.", number(p, c->share, FO_DRAW_SHARE), d->wait[c->at].rank,
+		     (long long)d->wait[c->at].last,
+		     c->row ? TEXT("; beside the other ranks it spends %s more in '%s'", time_text(p, c->excess_ns), c->row) : "");
+}
+
+/* All of them while a reader can look at them. */
+static void waits_table(struct page *p)
+{
+	enum { ROWS = 128 };
+	static const char *const head[] = { "rank", "step", "busy", "waits", "transfer", "arrives last", "others wait for it", "matched" };
 	const struct fo_diagnosis *d = p->d;
 	struct fo_draw_table t;
-	if (d->ranks < 2 && d->pipeline.stages <= 0)
+	int n = 0;
+	fo_draw_table_begin(&t, p->out, "Waits and transfer are of matched collectives, over the whole trace", "lrrrrrrr", head);
+	for (int r = 0; r < d->ranks; r++)
+		for (int64_t i = 0; i < d->rank[r].devices && n < ROWS; i++, n++) {
+			const struct fo_device_ledger *l = &d->rank[r].device[i];
+			const struct fo_rank_wait *w = wait_of(d, d->rank[r].rank, l->device);
+			fo_draw_table_row(&t, (const char *const[]){
+						      unit_name(p, &d->rank[r], l), time_text(p, l->median.l.span_ns),
+						      share(p, l->median.l.busy_ns, l->median.l.span_ns), w ? time_text(p, w->wait_ns) : "-",
+						      w ? time_text(p, w->transfer_ns) : "-", w ? TEXT("%lld", (long long)w->last) : "-",
+						      w ? time_text(p, w->caused_ns) : "-",
+						      w ? TEXT("%lld of %lld", (long long)w->matched, (long long)(w->matched + w->unmatched)) : "-" });
+		}
+	fo_draw_table_end(&t);
+	if (n < units_of(d))
+		fo_draw_remark(p->out, "And %lld more devices.", (long long)units_of(d) - n);
+}
+
+static void draw_ranks(struct page *p)
+{
+	const struct fo_diagnosis *d = p->d;
+	bool several = units_of(d) > 1;
+	if (!several && d->pipeline.stages <= 0)
 		return;
 	fo_draw_heading(p->out, "Ranks");
 	draw_pipeline(p);
-	if (d->ranks < 2)
+	if (!several)
 		return;
-	if (d->worst >= 0 && d->worst < d->ranks)
+	if (d->ranks > 1 && d->worst >= 0 && d->worst < d->ranks)
 		fo_draw_text(p->out, "The own work of the slowest, rank %d, is %s above the median's.", d->rank[d->worst].rank,
 			     number(p, d->step_skew, FO_DRAW_SHARE));
-	fo_draw_table_begin(&t, p->out, "Waits and transfer are of matched collectives, over the whole trace", "lrrrrrr", head);
-	for (int r = 0; r < d->ranks; r++) {
-		const struct fo_device_ledger *l = fo_ledger_busiest(&d->rank[r]);
-		const struct fo_rank_wait *w = d->wait ? &d->wait[r] : NULL;
-		fo_draw_table_row(&t, (const char *const[]){
-					      TEXT("rank %d", d->rank[r].rank), l ? time_text(p, l->median.l.span_ns) : "-",
-					      l ? share(p, l->median.l.busy_ns, l->median.l.span_ns) : "-", w ? time_text(p, w->wait_ns) : "-",
-					      w ? time_text(p, w->transfer_ns) : "-",
-					      w ? TEXT("%lld of %lld", (long long)w->last, (long long)w->matched) : "-",
-					      w ? TEXT("%lld, %lld not", (long long)w->matched, (long long)w->unmatched) : "-" });
-	}
-	fo_draw_table_end(&t);
+	draw_culprit(p);
+	waits_table(p);
 	if (d->set && d->set->residual_ns >= 0)
 		fo_draw_remark(p->out, "Clocks were aligned on the ends of collectives; they agree within %s.", time_text(p, d->set->residual_ns));
 }

@@ -336,7 +336,7 @@ static void explain_program(struct fo_traces_versus *v)
 	const struct fo_ledger *a = &v->side[0].device->total, *b = &v->side[1].device->total;
 	if (v->windows && (a->recompute_ns > 0) != (b->recompute_ns > 0))
 		say(v, "%s repeats forward work in the backward pass, the other does not", a->recompute_ns > 0 ? "A" : "B");
-	if (v->side[0].d->wait && v->side[1].d->wait)
+	if (v->side[0].d->ranks > 1 && v->side[1].d->ranks > 1)
 		say(v, "the slowest rank's own work was %.1f %% above the median's in A, %.1f %% in B", 100 * v->side[0].d->step_skew,
 		    100 * v->side[1].d->step_skew);
 }
