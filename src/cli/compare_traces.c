@@ -56,8 +56,8 @@ static void print_head(struct fo_traces_versus *v, const char *const path[2])
 		const char *gpu = s->rank->devices > 1
 					  ? fo_arena_printf(&v->arena, ", GPU %lld", (long long)s->rank->trace->device[s->device->device].id)
 					  : "";
-		fo_cli_put(stdout, k ? "B  " : "A  ", "   ", "%s: rank %d%s%s, %s", fo_str_visible(text, sizeof text, path[k]), s->rank->rank, gpu,
-			   of,
+		const char *rank = s->rank->rank >= 0 ? fo_arena_printf(&v->arena, "rank %d", s->rank->rank) : "rank not recorded";
+		fo_cli_put(stdout, k ? "B  " : "A  ", "   ", "%s: %s%s%s, %s", fo_str_visible(text, sizeof text, path[k]), rank, gpu, of,
 			   s->device->from == FO_WINDOW_WHOLE ? "no steps: the whole trace"
 							      : fo_arena_printf(&v->arena, "%lld step%s", (long long)s->device->steps,
 										s->device->steps == 1 ? "" : "s"));
