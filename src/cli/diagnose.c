@@ -3,17 +3,32 @@
 
 #include "base/fs.h"
 #include "cli/diagnose.h"
+#include "report/diagnose_html.h"
 #include "trace/schedule.h"
 
+#include <math.h>
 #include <string.h>
 
 struct diagnose {
-	const char *json;
+	const char *json, *html, *model, *device, *dtype;
+	int64_t seq, tokens_per_step;
+	double price;
 	bool whole_trace, exclude_unlinked;
 };
 
 static const struct fo_opt rows[] = {
 	FO_OPT_TEXT(struct diagnose, json, "diagnose.json", "PATH", NULL, "JSON into a file; -: on standard output, instead of text"),
+	FO_OPT_TEXT(struct diagnose, html, "diagnose.html", "PATH", NULL, "one self-contained page into a file"),
+	FO_OPT_TEXT(struct diagnose, model, "diagnose.model", "M", NULL,
+		    "what was trained, for MFU: preset, config.json, or a folder with one"),
+	FO_OPT_INT(struct diagnose, seq, "diagnose.seq", "S", NULL, 1, 1 << 30, "tokens", "sequence length (with --model)"),
+	FO_OPT_INT(struct diagnose, tokens_per_step, "diagnose.tokens-per-step", "N", NULL, 1, INT64_C(1) << 50, "tokens",
+		   "tokens of one step of the whole job (with --model)"),
+	FO_OPT_TEXT(struct diagnose, device, "diagnose.device", "D", NULL,
+		    "accelerator: 'flatout devices' lists them; without it by the trace's own name"),
+	FO_OPT_TEXT(struct diagnose, dtype, "diagnose.dtype", "TYPE", NULL,
+		    "precision of the dense peak: fp32, tf32, fp16, bf16, fp8, fp4; without it that of most products"),
+	FO_OPT_REAL(struct diagnose, price, "diagnose.price", "USD", NULL, 1e-6, 1e6, "USD/h", "of one device, for what losses cost"),
 	FO_OPT_BOOL(struct diagnose, whole_trace, "diagnose.whole-trace", "false",
 		    "no steps: every GPU operation from the first to the last, kinds as recorded"),
 	FO_OPT_BOOL(struct diagnose, exclude_unlinked, "diagnose.exclude-unlinked", "false",
@@ -34,6 +49,26 @@ static fo_status write_json(const struct fo_diagnosis *d, const char *path)
 	return st;
 }
 
+static fo_status write_html(const struct fo_diagnosis *d, const char *path)
+{
+	struct fo_str out = { 0 };
+	fo_diagnose_html(d, &out);
+	fo_status st = fo_fs_write_atomic(path, out.data, out.len);
+	fo_str_fini(&out);
+	return st;
+}
+
+static void print_text(const struct fo_diagnosis *d)
+{
+	fo_cli_diagnose_answer(stdout, d);
+	fo_cli_diagnose_ledger(stdout, d);
+	fo_cli_diagnose_ranks(stdout, d);
+	fo_cli_diagnose_bridge(stdout, d);
+	fo_cli_diagnose_findings(stdout, d);
+	fo_cli_diagnose_products(stdout, d);
+	fo_cli_diagnose_unknowns(stdout, d);
+}
+
 static fo_status run(int argc, char **argv)
 {
 	struct diagnose in;
@@ -51,15 +86,19 @@ static fo_status run(int argc, char **argv)
 		FO_TRY_OR(st, fo_cli_diagnose_schedule(argv[1], in.json, &serious), done);
 		goto done;
 	}
-	struct fo_diagnose_options with = { .ledger = { .whole_trace = in.whole_trace, .exclude_unlinked = in.exclude_unlinked } };
+	struct fo_diagnose_options with = {
+		.ledger = { .whole_trace = in.whole_trace, .exclude_unlinked = in.exclude_unlinked },
+		.model = in.model, .seq = in.seq, .tokens_per_step = in.tokens_per_step, .device = in.device, .dtype = in.dtype,
+		.price_per_hour = in.price > 0 ? in.price : NAN,
+	};
 	FO_TRY_OR(st, fo_trace_set_open(&set, (const char *const *)argv + 1, argc - 1), done);
 	FO_TRY_OR(st, fo_diagnose(&d, &set, &with), done);
 	if (in.json)
 		FO_TRY_OR(st, write_json(&d, in.json), done);
-	if (!in.json || strcmp(in.json, "-")) {
-		fo_cli_diagnose_ledger(stdout, &d);
-		fo_cli_diagnose_ranks(stdout, &d);
-	}
+	if (in.html)
+		FO_TRY_OR(st, write_html(&d, in.html), done);
+	if (!in.json || strcmp(in.json, "-"))
+		print_text(&d);
 	serious = d.serious;
 done:
 	fo_diagnosis_fini(&d);
@@ -71,8 +110,9 @@ done:
 const struct fo_command fo_cmd_diagnose = {
 	.name = "diagnose",
 	.group = "diagnose",
-	.usage = "flatout diagnose TRACE... [--json PATH|-] [--whole-trace] [--exclude-unlinked]",
-	.summary = "where the time of a profiler's trace went",
+	.usage = "flatout diagnose TRACE... [--model M --seq S --tokens-per-step N] [--device D] [--dtype TYPE] [--price USD] "
+		 "[--json PATH|-] [--html PATH] [--whole-trace] [--exclude-unlinked]",
+	.summary = "where the time of a profiler's trace went, and what would help",
 	.text = "Reads what PyTorch's profiler recorded of a training run (.json, .json.gz or\n"
 		".json.zst; a file, several, or a folder of them, one for each rank) and divides\n"
 		"the time of each device into parts that add up to exactly 100 %: computation by\n"
@@ -80,8 +120,16 @@ const struct fo_command fo_cmd_diagnose = {
 		"cause. A step on the device is what was launched in the host's step.\n"
 		"docs/metrics.md defines every part.\n"
 		"\n"
+		"Findings name the bottleneck and the runner-up with the events behind them, a\n"
+		"setting of the framework in use, and what changing it would gain: an estimate\n"
+		"with its interval (docs/diagnosis-rules.md). With --model, --seq and\n"
+		"--tokens-per-step, or recorded shapes, each loss is told in points of MFU; with\n"
+		"--price in dollars.\n"
+		"\n"
 		"  flatout diagnose trace.json.gz\n"
 		"  flatout diagnose profile/ --json ledger.json\n"
+		"  flatout diagnose profile/ --model llama-3.1-8b --seq 8192 \\\n"
+		"      --tokens-per-step 524288 --price 2.50 --html report.html\n"
 		"  flatout diagnose trace.json --whole-trace --json -\n"
 		"\n"
 		"Exit status: 0; 1 for a serious finding; 2 for what is no trace.",

@@ -53,6 +53,8 @@ fo_status fo_diagnose(struct fo_diagnosis *d, struct fo_trace_set *s, const stru
 	FO_TRY_OR(st, fo_diagnose_collectives(d), drop);
 	rank_by_work(d);
 	FO_TRY_OR(st, fo_diagnose_pipeline(d), drop);
+	FO_TRY_OR(st, fo_diagnose_bridge(d), drop);
+	FO_TRY_OR(st, fo_diagnose_findings(d), drop);
 	return FO_OK;
 drop:
 	fo_diagnosis_fini(d);

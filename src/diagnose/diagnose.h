@@ -297,6 +297,8 @@ void fo_diagnosis_json(const struct fo_diagnosis *d, struct fo_str *out);
 /* schedule_json.c: of it the keys "clocks", "waits", "skew", "culprit", "pipeline". */
 struct fo_json;
 void fo_diagnosis_ranks_json(struct fo_json *j, const struct fo_diagnosis *d);
+/* findings_json.c: the keys "findings", "bridge", "products", "utilisation", "framework", "unknowns". */
+void fo_diagnosis_findings_json(struct fo_json *j, const struct fo_diagnosis *d);
 
 /* ---- its parts, each in its own file ---- */
 
@@ -309,9 +311,8 @@ int64_t fo_device_ledger_median(const struct fo_device_ledger *d); /* in step[]:
 /* collectives.c: divides every exposed part; needs all ranks' ledgers. */
 FO_CHECKED fo_status fo_diagnose_collectives(struct fo_diagnosis *d);
 FO_CHECKED fo_status fo_diagnose_pipeline(struct fo_diagnosis *d);
-/* products.c: the products by shape, most time first; needs the device for what is attainable. */
-FO_CHECKED fo_status fo_diagnose_products(struct fo_diagnosis *d);
-/* bridge.c: needs the collectives' division; calls fo_diagnose_products. FO_EARG for a model, device or precision that is not known. */
+/* bridge.c, products.c: fills bridge, product and utilisation; needs the collectives' division. FO_EARG for a model, device or precision
+ * that is not known, or a model without sequence and tokens. */
 FO_CHECKED fo_status fo_diagnose_bridge(struct fo_diagnosis *d);
 /* findings.c: last of all. */
 FO_CHECKED fo_status fo_diagnose_findings(struct fo_diagnosis *d);

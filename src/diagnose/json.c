@@ -3,6 +3,8 @@
 
 #include "base/json.h"
 
+#include <math.h>
+
 static const char *const format_name[] = { [FO_TRACE_KINETO] = "kineto", [FO_TRACE_NSYS] = "nsys", [FO_TRACE_OWN] = "flatout" };
 
 static void text_of(struct fo_json *j, const char *key, const struct fo_trace *t, int32_t id)
@@ -172,6 +174,12 @@ static void options(struct fo_json *j, const struct fo_diagnose_options *o)
 	fo_json_object(j, "options");
 	fo_json_bool(j, "whole_trace", o->ledger.whole_trace);
 	fo_json_bool(j, "exclude_unlinked", o->ledger.exclude_unlinked);
+	fo_json_text(j, "model", o->model);
+	known(j, "seq", o->seq, 0);
+	known(j, "tokens_per_step", o->tokens_per_step, 0);
+	fo_json_text(j, "device", o->device);
+	fo_json_text(j, "dtype", o->dtype);
+	fo_json_real(j, "price_per_hour", o->price_per_hour > 0 ? o->price_per_hour : NAN);
 	fo_json_close(j);
 }
 
@@ -186,8 +194,7 @@ void fo_diagnosis_json(const struct fo_diagnosis *d, struct fo_str *out)
 	for (int i = 0; i < d->ranks; i++)
 		rank(&j, d, i);
 	fo_json_close(&j);
-	fo_json_array(&j, "findings");
-	fo_json_close(&j);
+	fo_diagnosis_findings_json(&j, d);
 	fo_diagnosis_ranks_json(&j, d);
 	fo_json_bool(&j, "serious", d->serious);
 	fo_json_close(&j);

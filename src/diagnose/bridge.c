@@ -1,0 +1,334 @@
+/* 100 % of a step = MFU + what each loss took: the ledger's own parts, with the ideal time of the model's products taken out of the time
+ * that products and attention had. Integer parts of one ledger, so the shares sum to 1 but for the rounding of doubles. */
+#include "diagnose/products_int.h"
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "model/model.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What the step needs, for one device. */
+struct need {
+	double product_flop, attention_flop, causal_flop; /* causal_flop: all of it by the causal rule; NaN */
+	double coverage;
+	const char *rule;
+};
+
+static void missing(struct fo_bridge *b, const char *text)
+{
+	if (!b->why_not[0])
+		snprintf(b->why_not, sizeof(b->why_not), "%s", text);
+}
+
+/* ---- device and precision ---- */
+
+/* NULL, with the reason in why_not, where the catalogue has no row that fits. */
+static fo_status find_device(struct fo_diagnosis *d, const struct fo_subject *s, const struct fo_catalogue *c, const struct fo_device **out)
+{
+	struct fo_bridge *b = &d->bridge;
+	const struct fo_trace *t = s->t;
+	*out = NULL;
+	if (d->with.device) {
+		FO_TRY(fo_catalogue_find(c, d->with.device, out));
+		snprintf(b->peak_source, sizeof(b->peak_source), "%s: --device", (*out)->where);
+		return FO_OK;
+	}
+	bool there = s->id >= 0 && s->id < t->device_count && t->device[s->id].name >= 0;
+	if (!there) {
+		missing(b, "the trace does not name its device: --device D");
+		return FO_OK;
+	}
+	const struct fo_trace_device *v = &t->device[s->id];
+	char name[80];
+	fo_str_visible(name, sizeof(name), fo_trace_text(t, v->name));
+	*out = fo_device_match(c, fo_trace_text(t, v->name), v->sm_count, v->memory_bytes);
+	if (*out) {
+		snprintf(b->peak_source, sizeof(b->peak_source), "%s: the trace's '%s'", (*out)->where, name);
+		return FO_OK;
+	}
+	char text[160];
+	snprintf(text, sizeof(text), "no row of the catalogue is surely '%s': --device D ('flatout devices' lists them)", name);
+	missing(b, text);
+	return FO_OK;
+}
+
+/* The type in which most of the products' time was spent. */
+static void find_dtype(struct fo_diagnosis *d, const struct fo_subject *s)
+{
+	struct {
+		char name[12];
+		int64_t ns;
+	} seen[8] = { 0 };
+	int n = 0, best = 0;
+	const struct fo_trace *t = s->t;
+	for (int64_t i = 0; d->products == 0 && i < t->gpu_count; i++) {
+		const struct fo_gpu_op *o = &t->gpu[i];
+		if (o->device != s->id || o->class_by_name > FO_K_CONV)
+			continue;
+		const char *dtype = fo_dtype_of_kernel(fo_trace_text(t, o->name));
+		int k = 0;
+		while (k < n && strcmp(seen[k].name, dtype) != 0)
+			k++;
+		if (k == n && n < 8)
+			snprintf(seen[n++].name, sizeof(seen[0].name), "%s", dtype);
+		if (k < n && dtype[0])
+			seen[k].ns += o->end_ns - o->begin_ns;
+	}
+	for (int64_t i = 0; i < d->products; i++) {
+		int k = 0;
+		while (k < n && strcmp(seen[k].name, d->product[i].dtype) != 0)
+			k++;
+		if (k == n && n < 8)
+			snprintf(seen[n++].name, sizeof(seen[0].name), "%s", d->product[i].dtype);
+		if (k < n)
+			seen[k].ns += d->product[i].time_ns;
+	}
+	for (int k = 1; k < n; k++)
+		best = seen[k].ns > seen[best].ns ? k : best;
+	snprintf(d->bridge.dtype, sizeof(d->bridge.dtype), "%.7s", n ? seen[best].name : "");
+	if (!d->bridge.dtype[0])
+		missing(&d->bridge, "neither shapes nor kernels' names tell the precision of the products: --dtype TYPE");
+}
+
+static fo_status find_peak(struct fo_diagnosis *d, const struct fo_device *v)
+{
+	struct fo_bridge *b = &d->bridge;
+	enum fo_precision p;
+	double tflops = NAN;
+	b->peak_flop_s = NAN;
+	if (!v || !b->dtype[0])
+		return FO_OK;
+	snprintf(b->device, sizeof(b->device), "%s", v->name);
+	if (d->with.dtype) {
+		FO_TRY(fo_precision_parse(b->dtype, &p));
+		FO_TRY(fo_device_peak(v, p, &tflops));
+	} else {
+		tflops = fo_peak_of(v, b->dtype, false) / 1e12;
+	}
+	if (isnan(tflops))
+		missing(b, "the catalogue has no dense peak of this device for the precision of its products: --dtype TYPE");
+	b->peak_flop_s = tflops * 1e12;
+	return FO_OK;
+}
+
+/* ---- what the step needs ---- */
+
+static int devices_of(const struct fo_diagnosis *d)
+{
+	int64_t n = 0, world = 0;
+	for (int i = 0; i < d->ranks; i++) {
+		for (int64_t k = 0; k < d->rank[i].devices; k++)
+			n += d->rank[i].device[k].total.ops > 0;
+		if (d->rank[i].trace && d->rank[i].trace->world_size > world)
+			world = d->rank[i].trace->world_size;
+	}
+	n = world > n ? world : n;
+	return n > 1 ? (int)n : 1;
+}
+
+static fo_status need_of_model(const struct fo_diagnosis *d, struct need *out)
+{
+	struct fo_model m;
+	if (d->with.seq < 1 || d->with.tokens_per_step < 1)
+		return fo_hint(fo_fail(FO_EARG, "a model needs the sequence length and the tokens of a step"),
+			       "--model M --seq S --tokens-per-step N: tokens of the whole job");
+	FO_TRY(fo_model_load(d->with.model, &m));
+	struct fo_flop f = fo_model_flop_per_token(&m, d->with.seq);
+	double tokens = (double)d->with.tokens_per_step / (double)d->bridge.devices;
+	double scores = f.component[FO_COMP_SCORES].forward + f.component[FO_COMP_SCORES].backward;
+	*out = (struct need){ .product_flop = tokens * (f.mfu - scores), .attention_flop = tokens * scores,
+			      .causal_flop = tokens * f.mfu_causal, .coverage = 1, .rule = "mfu" };
+	return FO_OK;
+}
+
+/* Products and attention of the step by their recorded shapes, each operator once, recomputed ones not. */
+static void need_of_shapes(const struct fo_subject *s, struct need *out)
+{
+	const struct fo_trace *t = s->t;
+	int64_t first, last, known_ns = 0, all_ns = 0;
+	uint8_t *counted = t->op_count ? fo_xmalloc((size_t)t->op_count / 8 + 1) : NULL;
+	*out = (struct need){ .causal_flop = NAN, .rule = "shapes" };
+	fo_subject_ops(t, s->id, s->l->begin_ns, s->l->end_ns, &first, &last);
+	for (int64_t i = first; i < last; i++) {
+		const struct fo_gpu_op *o = &t->gpu[i];
+		struct fo_product_shape shape;
+		int32_t where;
+		double flop;
+		if (o->class > FO_K_CONV || o->begin_ns < s->l->begin_ns)
+			continue;
+		all_ns += o->end_ns - o->begin_ns;
+		if (o->class == FO_K_CONV || !fo_call_of_op(t, o->op, &where, &shape, &flop))
+			continue;
+		known_ns += o->end_ns - o->begin_ns;
+		if (counted[where / 8] >> (where % 8) & 1)
+			continue;
+		counted[where / 8] |= (uint8_t)(1 << (where % 8));
+		if (o->flags & FO_GPU_RECOMPUTED)
+			continue;
+		*(shape.m ? &out->product_flop : &out->attention_flop) += flop;
+	}
+	free(counted);
+	out->coverage = all_ns ? (double)known_ns / (double)all_ns : 0;
+}
+
+/* ---- rows ---- */
+
+static void add_row(struct fo_bridge *b, double share, double dollars_per_hour, const char *fmt, const char *what)
+{
+	if (share == 0 || b->rows == FO_BRIDGE_MAX)
+		return;
+	struct fo_bridge_row *r = &b->row[b->rows++];
+	snprintf(r->name, sizeof(r->name), fmt, what);
+	r->share = share;
+	r->dollars_per_hour = dollars_per_hour * share;
+	r->dollars = r->dollars_per_hour * b->step_s / 3600;
+}
+
+/* Exclusive time of recomputed work by class. The ledger has its sum; the classes' durations divide it. */
+static void recompute_by_class(const struct fo_subject *s, double out[FO_K_COMPUTE_COUNT])
+{
+	const struct fo_trace *t = s->t;
+	int64_t first, last;
+	double dur[FO_K_COMPUTE_COUNT] = { 0 }, all = 0;
+	fo_subject_ops(t, s->id, s->l->begin_ns, s->l->end_ns, &first, &last);
+	for (int64_t i = first; i < last; i++)
+		if ((t->gpu[i].flags & FO_GPU_RECOMPUTED) && t->gpu[i].class < FO_K_COMPUTE_COUNT) {
+			dur[t->gpu[i].class] += (double)(t->gpu[i].end_ns - t->gpu[i].begin_ns);
+			all += (double)(t->gpu[i].end_ns - t->gpu[i].begin_ns);
+		}
+	for (int c = 0; c < FO_K_COMPUTE_COUNT; c++)
+		out[c] = all > 0 ? fmin((double)s->l->class_ns[c], (double)s->l->recompute_ns * dur[c] / all) : 0;
+}
+
+static void compute_rows(struct fo_bridge *b, const struct fo_subject *s, const struct need *need, double money)
+{
+	const struct fo_ledger *l = s->l;
+	double again[FO_K_COMPUTE_COUNT], recompute = 0, T = (double)l->span_ns;
+	recompute_by_class(s, again);
+	for (int c = 0; c < FO_K_COMPUTE_COUNT; c++)
+		recompute += again[c];
+#define NET(c) ((double)l->class_ns[c] - again[c])
+	double products = NET(FO_K_GEMM) + NET(FO_K_GEMM_FP8), attention = NET(FO_K_ATTENTION_FORWARD) + NET(FO_K_ATTENTION_BACKWARD);
+	double ideal_products = need->product_flop / b->peak_flop_s * 1e9, ideal_attention = need->attention_flop / b->peak_flop_s * 1e9;
+	if (attention > 0) {
+		add_row(b, (products - ideal_products) / T, money, "%s", "matrix products above their ideal");
+		add_row(b, (attention - ideal_attention) / T, money, "%s", "attention above its ideal");
+	} else { /* written out: its products are products */
+		add_row(b, (products - ideal_products - ideal_attention) / T, money, "%s", "products and attention above ideal");
+	}
+	add_row(b, recompute / T, money, "%s", "recomputation");
+	for (int c = 0; c < FO_K_COMPUTE_COUNT; c++)
+		if (c != FO_K_GEMM && c != FO_K_GEMM_FP8 && c != FO_K_ATTENTION_FORWARD && c != FO_K_ATTENTION_BACKWARD)
+			add_row(b, NET(c) / T, money, "kernels: %s", fo_kernel_class_name[c]);
+#undef NET
+}
+
+static void fill_rows(struct fo_diagnosis *d, const struct fo_subject *s, const struct need *need)
+{
+	struct fo_bridge *b = &d->bridge;
+	const struct fo_ledger *l = s->l;
+	double T = (double)l->span_ns, money = d->with.price_per_hour > 0 ? d->with.price_per_hour * b->devices : NAN;
+	add_row(b, b->mfu, money, "%s", "MFU");
+	compute_rows(b, s, need, money);
+	add_row(b, (double)l->exposed_wait_ns / T, money, "%s", "communication: waiting for a late rank");
+	add_row(b, (double)l->exposed_transfer_ns / T, money, "%s", "communication: transfer");
+	add_row(b, (double)l->exposed_comm_unknown_ns / T, money, "%s", "communication: wait or transfer unknown");
+	for (int c = 0; c < FO_COPY_COUNT; c++)
+		add_row(b, (double)l->copy_ns[c] / T, money, "copies: %s", c == FO_COPY_NONE ? "fills" : fo_copy_name[c]);
+	for (int c = 0; c < FO_IDLE_COUNT; c++)
+		add_row(b, (double)l->idle_ns[c] / T, money, "idle: %s", fo_idle_name[c]);
+}
+
+/* ---- utilisation ---- */
+
+static void fill_utilisation(struct fo_diagnosis *d, const struct fo_subject *s)
+{
+	struct fo_utilisation *u = &d->utilisation;
+	const struct fo_ledger *l = s->l;
+	double T = (double)l->span_ns;
+	u->resident = (double)l->resident_ns / T;
+	u->computing = (double)l->comp_ns / T;
+	int n = snprintf(u->sentence, sizeof(u->sentence), "nvidia-smi would have shown %.0f %% utilisation: it counts the time with any "
+			 "kernel on the device", 100 * u->resident);
+	if (l->exposed_comm_ns > 0 && n > 0 && (size_t)n < sizeof(u->sentence))
+		n += snprintf(u->sentence + n, sizeof(u->sentence) - (size_t)n, ", %.1f %% in which only communication ran%s",
+			      100 * (double)l->exposed_comm_ns / T, l->exposed_wait_ns > 0 ? ", waiting for other ranks included" : "");
+	if (n < 0 || (size_t)n >= sizeof(u->sentence))
+		return;
+	if (d->bridge.known)
+		snprintf(u->sentence + n, sizeof(u->sentence) - (size_t)n,
+			 "; compute kernels ran %.0f %% of the step, and at the device's peak its FLOP would have taken %.1f %%: that is MFU.",
+			 100 * u->computing, 100 * d->bridge.mfu);
+	else
+		snprintf(u->sentence + n, sizeof(u->sentence) - (size_t)n, "; how fast those kernels were it does not say.");
+}
+
+/* ---- all of it ---- */
+
+static fo_status bridge(struct fo_diagnosis *d, const struct fo_subject *s, const struct fo_device *v)
+{
+	struct fo_bridge *b = &d->bridge;
+	struct need need;
+	FO_TRY(fo_products_of(d, s, v));
+	if (d->with.dtype)
+		snprintf(b->dtype, sizeof(b->dtype), "%.7s", d->with.dtype);
+	else
+		find_dtype(d, s);
+	FO_TRY(find_peak(d, v));
+	if (d->with.model) {
+		FO_TRY(need_of_model(d, &need));
+		if (s->device->from == FO_WINDOW_WHOLE)
+			missing(b, "the trace shows no steps, so tokens per step say nothing of its span: record steps (profiler.step())");
+	} else {
+		need_of_shapes(s, &need);
+		if (need.product_flop == 0)
+			missing(b, "what the step computes is not known: --model M --seq S --tokens-per-step N, or record_shapes=True");
+		else if (need.coverage < 0.9) /* a tenth unknown is a tenth of MFU unknown: more than the bridge's rows are worth */
+			missing(b, "shapes are recorded for less than 90 % of the time of products, attention and convolutions");
+	}
+	b->coverage = need.coverage;
+	b->step_s = (double)s->l->span_ns / 1e9;
+	b->flop_per_step = need.product_flop + need.attention_flop;
+	snprintf(b->rule, sizeof(b->rule), "%s", need.rule);
+	if (b->why_not[0] || isnan(b->peak_flop_s))
+		return FO_OK;
+	b->mfu = b->flop_per_step / (b->step_s * b->peak_flop_s);
+	b->mfu_causal = need.causal_flop / (b->step_s * b->peak_flop_s);
+	if (b->mfu > 1) {
+		snprintf(b->why_not, sizeof(b->why_not), "MFU would be %.0f %%: tokens, devices, device or precision cannot be right",
+			 100 * b->mfu);
+		return FO_OK;
+	}
+	b->known = true;
+	fill_rows(d, s, &need);
+	return FO_OK;
+}
+
+fo_status fo_diagnose_bridge(struct fo_diagnosis *d)
+{
+	struct fo_subject s;
+	struct fo_catalogue c;
+	const struct fo_device *v = NULL;
+	d->bridge = (struct fo_bridge){ .mfu = NAN, .mfu_causal = NAN, .peak_flop_s = NAN, .devices = devices_of(d) };
+	if (!fo_subject_of(d, &s) || s.l->span_ns < 1) {
+		missing(&d->bridge, "the trace has no GPU work");
+		return FO_OK;
+	}
+	fo_status st = fo_catalogue_load(&c, NULL);
+	if (st != FO_OK && d->with.device)
+		return st;
+	if (st != FO_OK) { /* a ledger needs no catalogue */
+		missing(&d->bridge, "the catalogue of devices was not found");
+		c = (struct fo_catalogue){ 0 };
+	}
+	FO_TRY_OR(st, find_device(d, &s, &c, &v), done);
+	FO_TRY_OR(st, bridge(d, &s, v), done);
+	fill_utilisation(d, &s);
+done:
+	fo_catalogue_fini(&c);
+	return st;
+}

@@ -1,0 +1,234 @@
+#include "diagnose/findings_int.h"
+#include "diagnose/ledger_int.h"
+
+#include "base/mem.h"
+#include "base/str.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- the subject ---- */
+
+bool fo_subject_of(const struct fo_diagnosis *d, struct fo_subject *out)
+{
+	if (d->ranks == 0 || d->worst < 0 || d->worst >= d->ranks)
+		return false;
+	const struct fo_rank_ledger *r = &d->rank[d->worst];
+	const struct fo_device_ledger *best = NULL;
+	int64_t fullest = 0;
+	for (int64_t i = 0; i < r->devices; i++)
+		fullest = r->device[i].total.ops > fullest ? r->device[i].total.ops : fullest;
+	for (int64_t i = 0; i < r->devices; i++) {
+		const struct fo_device_ledger *v = &r->device[i];
+		if (v->total.ops == 0 || v->total.ops < fullest / 10)
+			continue;
+		if (!best || v->median.l.span_ns - v->median.l.exposed_wait_ns >
+				     best->median.l.span_ns - best->median.l.exposed_wait_ns)
+			best = v;
+	}
+	if (!best)
+		return false;
+	*out = (struct fo_subject){ .d = d, .rank = r, .device = best, .step = &best->median, .l = &best->median.l,
+				    .t = r->trace, .id = best->device };
+	return true;
+}
+
+void fo_subject_ops(const struct fo_trace *t, int16_t device, int64_t begin, int64_t end, int64_t *first, int64_t *last)
+{
+	/* Sorted by device, then begin; ends are not sorted, so what reaches into the window from before it is found by walking back
+	 * over the few operations that can: those that began before it are as many as streams. */
+	int64_t low = 0, high = t->gpu_count;
+	while (low < high) {
+		int64_t mid = low + (high - low) / 2;
+		if (t->gpu[mid].device < device || (t->gpu[mid].device == device && t->gpu[mid].begin_ns < begin))
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	enum { STREAMS = 64 };
+	*first = low;
+	for (int64_t i = low - 1; i >= 0 && i >= low - STREAMS && t->gpu[i].device == device; i--)
+		if (t->gpu[i].end_ns > begin)
+			*first = i;
+	while (low < t->gpu_count && t->gpu[low].device == device && t->gpu[low].begin_ns < end)
+		low++;
+	*last = low;
+}
+
+/* ---- gaps ---- */
+
+static void add_gap(const struct fo_subject *s, const struct fo_idle *h, struct fo_idle_gap **v, size_t *cap, int64_t *n, int64_t begin,
+		    int64_t end, int64_t op)
+{
+	fo_array_room(v, cap, (size_t)*n, sizeof(**v));
+	struct fo_idle_gap g = { .begin_ns = begin, .end_ns = end, .op = op };
+	fo_idle_divide(h, op >= 0 ? &s->t->gpu[op] : NULL, begin, end, begin, end, g.idle_ns);
+	(*v)[(*n)++] = g;
+}
+
+int64_t fo_idle_gaps(const struct fo_subject *s, struct fo_idle_gap **out)
+{
+	const struct fo_trace *t = s->t;
+	int64_t first, last, n = 0, at = s->l->begin_ns;
+	size_t cap = 0;
+	struct fo_idle h;
+	*out = NULL;
+	fo_idle_init(&h, t, s->d->with.ledger.whole_trace || s->d->with.ledger.exclude_unlinked);
+	fo_subject_ops(t, s->id, s->l->begin_ns, s->l->end_ns, &first, &last);
+	for (int64_t i = first; i < last; i++) {
+		if (t->gpu[i].begin_ns > at)
+			add_gap(s, &h, out, &cap, &n, at, t->gpu[i].begin_ns, i);
+		at = t->gpu[i].end_ns > at ? t->gpu[i].end_ns : at;
+	}
+	if (at < s->l->end_ns) {
+		bool next = last < t->gpu_count && t->gpu[last].device == s->id;
+		add_gap(s, &h, out, &cap, &n, at, s->l->end_ns, next ? last : -1);
+	}
+	fo_idle_fini(&h);
+	return n;
+}
+
+/* ---- events ---- */
+
+char *fo_ns_text(char buf[24], int64_t ns)
+{
+	double v = (double)ns;
+	if (v >= 1e9)
+		snprintf(buf, 24, "%.3g s", v / 1e9);
+	else if (v >= 99950)
+		snprintf(buf, 24, "%.*f ms", v >= 99.95e6 ? 0 : v >= 9.995e6 ? 1 : 2, v / 1e6);
+	else
+		snprintf(buf, 24, "%.*f us", v >= 9995 ? 0 : 1, v / 1e3);
+	return buf;
+}
+
+/* Keeps the longest; of events with one name at most two, so that a step of a thousand equal kernels shows more than one of them. */
+void fo_evidence_add(struct fo_finding *f, int rank, int16_t device, int64_t begin_ns, int64_t duration_ns, const char *name)
+{
+	struct fo_evidence e = { .rank = rank, .device = device, .begin_ns = begin_ns, .duration_ns = duration_ns };
+	fo_str_visible(e.name, sizeof(e.name), name);
+	int same = 0, shortest = -1;
+	for (int i = 0; i < f->evidences; i++)
+		if (strcmp(f->evidence[i].name, e.name) == 0) {
+			same++;
+			shortest = i; /* sorted: the last of them */
+		}
+	int at = f->evidences;
+	if (same >= 2) {
+		if (f->evidence[shortest].duration_ns >= duration_ns)
+			return;
+		at = shortest;
+	} else if (at == FO_EVIDENCE_MAX) {
+		if (f->evidence[at - 1].duration_ns >= duration_ns)
+			return;
+		at--;
+	} else {
+		f->evidences++;
+	}
+	while (at > 0 && f->evidence[at - 1].duration_ns < duration_ns) {
+		f->evidence[at] = f->evidence[at - 1];
+		at--;
+	}
+	f->evidence[at] = e;
+}
+
+static void add_gpu(struct fo_finding *f, const struct fo_subject *s, const struct fo_gpu_op *o)
+{
+	fo_evidence_add(f, s->rank->rank, s->id, o->begin_ns, o->end_ns - o->begin_ns, fo_trace_text(s->t, o->name));
+}
+
+void fo_evidence_kernels(struct fo_finding *f, const struct fo_subject *s, uint64_t classes)
+{
+	int64_t first, last;
+	fo_subject_ops(s->t, s->id, s->l->begin_ns, s->l->end_ns, &first, &last);
+	for (int64_t i = first; i < last; i++)
+		if (classes >> s->t->gpu[i].class & 1)
+			add_gpu(f, s, &s->t->gpu[i]);
+}
+
+void fo_evidence_copies(struct fo_finding *f, const struct fo_subject *s)
+{
+	fo_evidence_kernels(f, s, (uint64_t)1 << FO_K_MEMORY);
+}
+
+void fo_evidence_recomputed(struct fo_finding *f, const struct fo_subject *s)
+{
+	int64_t first, last;
+	fo_subject_ops(s->t, s->id, s->l->begin_ns, s->l->end_ns, &first, &last);
+	for (int64_t i = first; i < last; i++)
+		if (s->t->gpu[i].flags & FO_GPU_RECOMPUTED)
+			add_gpu(f, s, &s->t->gpu[i]);
+}
+
+static void add_host(struct fo_finding *f, const struct fo_subject *s, const struct fo_host_op *o)
+{
+	fo_evidence_add(f, s->rank->rank, s->id, o->begin_ns, o->end_ns - o->begin_ns, fo_trace_text(s->t, o->name));
+}
+
+void fo_evidence_host(struct fo_finding *f, const struct fo_subject *s, enum fo_host_kind kind)
+{
+	for (int64_t i = 0; i < s->t->op_count; i++) {
+		const struct fo_host_op *o = &s->t->op[i];
+		if (o->kind == kind && o->end_ns > s->l->begin_ns && o->begin_ns < s->l->end_ns)
+			add_host(f, s, o);
+	}
+}
+
+void fo_evidence_named(struct fo_finding *f, const struct fo_subject *s, const char *part)
+{
+	for (int64_t i = 0; i < s->t->op_count; i++)
+		if (strstr(fo_trace_text(s->t, s->t->op[i].name), part))
+			add_host(f, s, &s->t->op[i]);
+}
+
+/* What a thread has on top of its stack: operators nest, so of those that cover most of the gap the one that began last is innermost. */
+int32_t fo_idle_gap_operator(const struct fo_subject *s, const struct fo_idle_gap *g)
+{
+	const struct fo_trace *t = s->t;
+	if (g->op < 0 || t->gpu[g->op].launch < 0)
+		return -1;
+	const struct fo_launch *l = &t->launch[t->gpu[g->op].launch];
+	int64_t until = l->begin_ns < g->end_ns ? l->begin_ns : g->end_ns, length = until - g->begin_ns, low = 0, high = t->op_count;
+	int32_t best = -1;
+	while (low < high) { /* the thread's first operator that begins at or after `until` */
+		int64_t mid = low + (high - low) / 2;
+		const struct fo_host_op *o = &t->op[mid];
+		if (o->thread < l->thread || (o->thread == l->thread && o->begin_ns < until))
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	/* Only as far back as an operator of a step may reach. */
+	enum { BACK = 20000 };
+	for (int64_t i = low - 1; i >= 0 && i > low - BACK && t->op[i].thread == l->thread && best < 0; i--) {
+		const struct fo_host_op *o = &t->op[i];
+		int64_t from = o->begin_ns > g->begin_ns ? o->begin_ns : g->begin_ns, to = o->end_ns < until ? o->end_ns : until;
+		if ((o->kind == FO_HOST_OP || o->kind == FO_HOST_SYNC || o->kind == FO_HOST_DATA || o->kind == FO_HOST_CALL) &&
+		    10 * (to - from) >= 7 * length)
+			best = (int32_t)i;
+	}
+	return best;
+}
+
+void fo_evidence_gaps(struct fo_finding *f, const struct fo_subject *s, const struct fo_idle_gap *gap, int64_t gaps, unsigned causes,
+		      int64_t least, int64_t most)
+{
+	for (int64_t i = 0; i < gaps; i++) {
+		int64_t length = gap[i].end_ns - gap[i].begin_ns, part = 0;
+		for (int c = 0; c < FO_IDLE_COUNT; c++)
+			part += causes >> c & 1 ? gap[i].idle_ns[c] : 0;
+		if (2 * part < length || length < least || length > most ||
+		    (f->evidences == FO_EVIDENCE_MAX && f->evidence[FO_EVIDENCE_MAX - 1].duration_ns >= length))
+			continue;
+		char name[160];
+		int32_t op = fo_idle_gap_operator(s, &gap[i]);
+		if (op >= 0)
+			snprintf(name, sizeof(name), "idle, host in %s, before %s", fo_trace_text(s->t, s->t->op[op].name),
+				 fo_trace_text(s->t, s->t->gpu[gap[i].op].name));
+		else if (gap[i].op >= 0)
+			snprintf(name, sizeof(name), "idle before %s", fo_trace_text(s->t, s->t->gpu[gap[i].op].name));
+		else
+			snprintf(name, sizeof(name), "idle at the end of the step");
+		fo_evidence_add(f, s->rank->rank, s->id, gap[i].begin_ns, length, name);
+	}
+}

@@ -1,0 +1,212 @@
+#include "diagnose/findings_int.h"
+
+#include "base/mem.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool has(const char *text, const char *part) { return strstr(text, part) != NULL; }
+
+static bool has_any(const char *text, const char *const *part)
+{
+	for (; *part; part++)
+		if (has(text, *part))
+			return true;
+	return false;
+}
+
+/* ---- products without matrix units ---- */
+
+/* What the libraries write into the names of kernels that use matrix units: instruction shapes of mma (884, 1688, 16816), Hopper's and
+ * Blackwell's generated products. The PyTorch profiler's old plug-in went by a list like it. */
+static const char *const matrix_units[] = { "884", "1688", "16816", "hmma", "imma", "gmma", "tensorop", "nvjet", "xmma_gemm",
+					    "xmma_implicit_gemm", "tcgen05", "mfma", "bf16", "fp16", "f16", "half", "e4m3", NULL };
+static const char *const single[] = { "sgemm", "scudnn", "simt", "<float", "_f32f32_f32f32", "sgemv", NULL };
+
+/* Tensile's names (AMD): "Cijk_Ailk_Bjlk_SB_MT64x64...": behind the two operands' layouts stand the types, S for single. */
+static bool tensile_single(const char *name)
+{
+	const char *p = strstr(name, "Cijk_");
+	for (int words = 0; p && words < 3; words++) {
+		p = strchr(p, '_');
+		p = p ? p + 1 : NULL;
+	}
+	return p && p[0] == 'S' && (p[1] == 'B' || p[1] == '_');
+}
+
+static bool is_single(const char *name)
+{
+	if (has(name, "Cijk_"))
+		return tensile_single(name);
+	return has_any(name, single) && !has_any(name, matrix_units);
+}
+
+/* ---- names, each once ---- */
+
+struct names {
+	bool *seen; /* by text id */
+	int64_t cap;
+};
+
+static bool first_time(struct names *n, int32_t id)
+{
+	if (id < 0 || id >= n->cap || n->seen[id])
+		return false;
+	n->seen[id] = true;
+	return true;
+}
+
+static void framework_by_name(struct fo_facts *f, const char *name)
+{
+	/* Names that only this framework gives to annotations, operators, modules or kernels. DeepSpeed wraps its engine's methods in
+	 * ranges of their qualified names; Megatron's ranges and frames carry its package; TorchTitan's frames its own. */
+	static const struct {
+		const char *framework;
+		const char *part[4];
+	} known[] = {
+		{ "Megatron-LM", { "megatron", "Megatron", "forward_backward_func", NULL } },
+		{ "TorchTitan", { "torchtitan", NULL } },
+		{ "DeepSpeed", { "deepspeed", "DeepSpeed", "PartitionedParameterCoordinator", NULL } },
+	};
+	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
+		if (has_any(name, known[i].part))
+			f->framework = known[i].framework;
+}
+
+static void host_name(struct fo_facts *f, const char *name)
+{
+	framework_by_name(f, name);
+	f->compiled |= has(name, "Torch-Compiled Region") || has(name, "CompiledFxGraph") || has(name, "CompiledFunction");
+	f->optimizer_foreach |= has(name, "_foreach_add") || has(name, "_foreach_mul") || has(name, "_foreach_lerp");
+	f->optimizer_fused |= has(name, "_fused_adam") || has(name, "_fused_sgd") || has(name, "FusedAdam");
+	f->optimizer_loop |= has(name, "Optimizer.step#");
+	f->ddp |= has(name, "DistributedDataParallel") || has(name, "torch::distributed::reducer");
+	f->fsdp |= has(name, "FSDP::") || has(name, "FullyShardedDataParallel") || has(name, "fsdp::");
+	const char *dp = strstr(name, "DataParallel.forward");
+	f->data_parallel |= dp && !has(name, "DistributedDataParallel") && !has(name, "ShardedDataParallel");
+}
+
+static void call_name(struct fo_facts *f, const char *name)
+{
+	f->nvidia |= strncmp(name, "cuda", 4) == 0 || strncmp(name, "cu", 2) == 0;
+	f->amd |= strncmp(name, "hip", 3) == 0;
+	f->alloc_calls |= has(name, "Malloc") || has(name, "Free");
+	f->sync_calls |= has(name, "Synchronize");
+}
+
+static void scan_host(struct fo_facts *f, const struct fo_trace *t, struct names *n)
+{
+	bool *launches = fo_xmalloc((size_t)t->thread_count + 1);
+	for (int64_t i = 0; i < t->launch_count; i++) {
+		const struct fo_launch *l = &t->launch[i];
+		if (l->thread >= 0 && l->thread < t->thread_count)
+			launches[l->thread] = true;
+		f->graphs |= l->graph;
+		f->blocking_copies |= l->blocking;
+		if (first_time(n, l->name))
+			call_name(f, fo_trace_text(t, l->name));
+	}
+	for (int64_t i = 0; i < t->op_count; i++) {
+		const struct fo_host_op *o = &t->op[i];
+		if (!first_time(n, o->name))
+			continue;
+		const char *name = fo_trace_text(t, o->name);
+		if (o->kind == FO_HOST_SYNC || o->kind == FO_HOST_CALL) {
+			call_name(f, name);
+			continue;
+		}
+		if (o->kind == FO_HOST_DATA) {
+			/* The iterator's class says how many workers there are: PyTorch has one class for none, one for some. */
+			bool own = o->thread >= 0 && o->thread < t->thread_count && launches[o->thread];
+			f->loader = true;
+			f->loader_inline |= has(name, "_SingleProcessDataLoaderIter") ||
+					    (own && !has(name, "_MultiProcessingDataLoaderIter"));
+		}
+		host_name(f, name);
+	}
+	free(launches);
+}
+
+static bool is_product(uint8_t class) { return class == FO_K_GEMM || class == FO_K_CONV; }
+
+static void scan_gpu(struct fo_facts *f, const struct fo_trace *t, int16_t device, struct names *n, bool *single_name)
+{
+	int64_t single_ns = 0, softmax_ns = 0, attention_ns = 0, written_norm = 0;
+	for (int64_t i = 0; i < t->gpu_count; i++) {
+		const struct fo_gpu_op *o = &t->gpu[i];
+		int64_t dur = o->end_ns - o->begin_ns;
+		if (first_time(n, o->name)) {
+			const char *name = fo_trace_text(t, o->name);
+			framework_by_name(f, name);
+			f->compiled |= strncmp(name, "triton_", 7) == 0;
+			f->nccl |= o->class == FO_K_COMMUNICATION && (has(name, "nccl") || has(name, "rccl"));
+			f->optimizer_fused |= has(name, "FusedAdam") || has(name, "FusedOptimizer") || has(name, "FusedSgd");
+			single_name[o->name] = is_product(o->class_by_name) && is_single(name);
+		}
+		f->graphs |= (o->flags & FO_GPU_GRAPH) != 0;
+		f->pageable |= (o->flags & FO_GPU_PAGEABLE) != 0;
+		if (o->device != device)
+			continue;
+		f->moe |= o->class == FO_K_MOE;
+		softmax_ns += o->class == FO_K_SOFTMAX ? dur : 0;
+		attention_ns += o->class == FO_K_ATTENTION_FORWARD || o->class == FO_K_ATTENTION_BACKWARD ? dur : 0;
+		written_norm += o->class == FO_K_NORM && o->class_by_name != FO_K_NORM && o->class_by_name != FO_K_FUSED;
+		if (is_product(o->class_by_name)) {
+			f->product_ns += dur;
+			single_ns += o->name >= 0 && single_name[o->name] ? dur : 0;
+		}
+	}
+	f->norm_written_out = written_norm > 0;
+	f->attention_written_out = softmax_ns > 0 && attention_ns == 0;
+	f->fp32_product_share = f->product_ns ? (double)single_ns / (double)f->product_ns : 0;
+}
+
+static int64_t text_cap(const struct fo_trace *t)
+{
+	int32_t most = -1;
+	for (int64_t i = 0; i < t->gpu_count; i++)
+		most = t->gpu[i].name > most ? t->gpu[i].name : most;
+	for (int64_t i = 0; i < t->launch_count; i++)
+		most = t->launch[i].name > most ? t->launch[i].name : most;
+	for (int64_t i = 0; i < t->op_count; i++)
+		most = t->op[i].name > most ? t->op[i].name : most;
+	return (int64_t)most + 1;
+}
+
+/* Compute capability where the header does not tell, from the libraries' own names: a volta_ kernel runs on a Volta or later. */
+static int capability_by_kernels(const struct fo_trace *t)
+{
+	static const struct {
+		const char *prefix;
+		int capability;
+	} known[] = { { "sm100_", 100 }, { "sm90_", 90 }, { "ampere_", 80 }, { "sm80_", 80 }, { "turing_", 75 }, { "volta_", 70 } };
+	int best = 0;
+	for (int64_t i = 0; i < t->gpu_count; i++)
+		for (size_t k = 0; k < sizeof(known) / sizeof(*known); k++)
+			if (known[k].capability > best && t->gpu[i].class_by_name <= FO_K_CONV &&
+			    has(fo_trace_text(t, t->gpu[i].name), known[k].prefix))
+				best = known[k].capability;
+	return best;
+}
+
+void fo_facts_of(const struct fo_trace *t, int16_t device, struct fo_facts *out)
+{
+	*out = (struct fo_facts){ .framework = "PyTorch" };
+	struct names n = { .cap = text_cap(t) };
+	bool *single_name = fo_xmalloc((size_t)n.cap + 1);
+	n.seen = fo_xmalloc((size_t)n.cap + 1);
+	scan_host(out, t, &n);
+	memset(n.seen, 0, (size_t)n.cap + 1);
+	scan_gpu(out, t, device, &n, single_name);
+	free(n.seen);
+	free(single_name);
+	out->optimizer_loop &= !out->optimizer_foreach && !out->optimizer_fused;
+	if (device < 0 || device >= t->device_count)
+		return;
+	const struct fo_trace_device *v = &t->device[device];
+	const char *name = fo_trace_text(t, v->name);
+	out->amd |= has(name, "AMD") || has(name, "Radeon");
+	out->nvidia = !out->amd && (out->nvidia || has(name, "NVIDIA") || has(name, "Tesla"));
+	out->capability = v->capability_major ? 10 * v->capability_major + v->capability_minor : capability_by_kernels(t);
+}

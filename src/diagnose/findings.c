@@ -1,0 +1,177 @@
+/* Runs the rules, drops what has no evidence, names the bottleneck. */
+#include "diagnose/findings_int.h"
+
+#include "base/mem.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const fo_finding_kind_name[FO_FIND_COUNT] = {
+	[FO_FIND_VALIDITY] = "validity",
+	[FO_FIND_COMPUTE] = "compute",
+	[FO_FIND_MEMORY_BOUND] = "memory_bound",
+	[FO_FIND_COMM_WAIT] = "communication_wait",
+	[FO_FIND_COMM_TRANSFER] = "communication_transfer",
+	[FO_FIND_COPIES] = "copies",
+	[FO_FIND_HOST] = "host",
+	[FO_FIND_DATA] = "data_loading",
+	[FO_FIND_RECOMPUTE] = "recompute",
+	[FO_FIND_PIPELINE] = "pipeline",
+	[FO_FIND_COMM] = "communication",
+	[FO_FIND_IDLE] = "idle",
+};
+
+/* Share of the step that the estimate saves. */
+static double saved(const struct fo_finding *f) { return f->gain > 1 ? 1 - 1 / f->gain : 0; }
+
+/* Below this even the best case of the estimate is within what one step differs from the next. */
+#define FO_GAIN_NONE 1.02
+
+/* Kernels that nobody waits for: while the launching thread needs the whole step, faster ones wait for it. */
+static void hold_back(struct fo_finding *f, const struct fo_rule_context *c)
+{
+	char a[24];
+	if (f->gain_high >= FO_GAIN_NONE || f->ceiling < FO_GAIN_NONE || c->floor_ns <= 0)
+		return;
+	f->serious = false;
+	size_t n = strlen(f->why);
+	snprintf(f->why + n, sizeof(f->why) - n, " Alone it gains nothing yet: the launching thread's own work takes %s of each step.",
+		 fo_ns_text(a, c->floor_ns < c->s->l->span_ns ? c->floor_ns : c->s->l->span_ns));
+}
+
+static void run_rules(struct fo_diagnosis *d, const struct fo_rule_context *c, const struct fo_rule_row *row)
+{
+	for (; row->id; row++) {
+		struct fo_finding f = { .id = row->id, .kind = row->kind, .dollars = NAN };
+		if (!row->holds(c, &f) || f.evidences == 0)
+			continue;
+		if (row->kind == FO_FIND_VALIDITY) {
+			f.serious = false;
+			f.ceiling = f.gain = f.gain_low = f.gain_high = 1;
+		} else {
+			hold_back(&f, c);
+			fo_settings_add(&f, row->id, c->facts, &d->pipeline);
+			if (d->with.price_per_hour > 0)
+				f.dollars = d->with.price_per_hour * d->bridge.devices * saved(&f);
+		}
+		size_t cap = (size_t)d->findings;
+		fo_array_room(&d->finding, &cap, (size_t)d->findings, sizeof(*d->finding));
+		d->finding[d->findings++] = f;
+	}
+}
+
+/* Validity as it was found; then what is serious, most saved first; then the rest. */
+static int order(const struct fo_finding *f) { return f->kind == FO_FIND_VALIDITY ? 0 : f->serious ? 1 : 2; }
+
+static bool before(const struct fo_finding *a, const struct fo_finding *b)
+{
+	if (order(a) != order(b) || order(a) == 0)
+		return order(a) < order(b);
+	return saved(a) > saved(b);
+}
+
+static void sort(struct fo_diagnosis *d)
+{
+	for (int64_t i = 1; i < d->findings; i++) /* a dozen at most, and stable */
+		for (int64_t k = i; k > 0 && before(&d->finding[k], &d->finding[k - 1]); k--) {
+			struct fo_finding t = d->finding[k];
+			d->finding[k] = d->finding[k - 1];
+			d->finding[k - 1] = t;
+		}
+}
+
+/* Nothing serious: what the step consists of is its bottleneck, if that is compute. */
+static void add_healthy(struct fo_diagnosis *d, const struct fo_rule_context *c)
+{
+	const struct fo_ledger *l = c->s->l;
+	struct fo_finding f = { .id = "compute-bound", .kind = FO_FIND_COMPUTE, .dollars = NAN, .ceiling = 1, .gain = 1, .gain_low = 1,
+				.gain_high = 1 };
+	for (int64_t i = 0; i < d->findings; i++)
+		if (d->finding[i].serious)
+			return;
+	if (2 * l->comp_ns < l->span_ns)
+		return;
+	snprintf(f.title, sizeof(f.title), "compute takes %.1f %% of the step, and nothing else stands in its way", 100 * fo_share(c, l->comp_ns));
+	snprintf(f.why, sizeof(f.why), "Idling %.1f %%, communication that nothing hides %.1f %%, copies %.1f %%: none of them above the mark. What is "
+		 "left is in the kernels themselves.", 100 * fo_share(c, l->idle_total_ns), 100 * fo_share(c, l->exposed_comm_ns),
+		 100 * fo_share(c, l->exposed_mem_ns));
+	fo_evidence_kernels(&f, c->s, ((uint64_t)1 << FO_K_COMPUTE_COUNT) - 1);
+	if (f.evidences == 0)
+		return;
+	f.is_bottleneck = true;
+	int64_t at = 0;
+	while (at < d->findings && d->finding[at].kind == FO_FIND_VALIDITY)
+		at++;
+	size_t cap = (size_t)d->findings;
+	fo_array_room(&d->finding, &cap, (size_t)d->findings, sizeof(*d->finding));
+	memmove(&d->finding[at + 1], &d->finding[at], (size_t)(d->findings - at) * sizeof(*d->finding));
+	d->finding[at] = f;
+	d->findings++;
+}
+
+static void name_bottleneck(struct fo_diagnosis *d)
+{
+	struct fo_finding *first = NULL;
+	for (int64_t i = 0; i < d->findings; i++) {
+		struct fo_finding *f = &d->finding[i];
+		d->serious |= f->serious;
+		if (f->kind == FO_FIND_VALIDITY)
+			continue;
+		if (!first && (f->serious || f->is_bottleneck)) {
+			f->is_bottleneck = true;
+			first = f;
+		} else if (first && f->gain >= FO_GAIN_NONE) {
+			f->is_runner_up = true;
+			return;
+		}
+	}
+}
+
+static void host_steps(struct fo_rule_context *c)
+{
+	const struct fo_rank_ledger *r = c->s->rank;
+	double span = 0, data = 0;
+	for (int64_t i = 0; i < r->hosts; i++) {
+		span += (double)(r->host[i].end_ns - r->host[i].begin_ns);
+		data += (double)r->host[i].part_ns[FO_HOST_PART_DATA];
+	}
+	if (span <= 0)
+		return;
+	c->host_data_share = data / span;
+	c->host_step_ns = span / (double)r->hosts;
+}
+
+fo_status fo_diagnose_findings(struct fo_diagnosis *d)
+{
+	struct fo_subject s;
+	struct fo_facts facts;
+	struct fo_idle_gap *gap;
+	if (!fo_subject_of(d, &s) || s.l->span_ns < 1)
+		return FO_OK;
+	fo_facts_of(s.t, s.id, &facts);
+	snprintf(d->framework, sizeof(d->framework), "%s", facts.framework);
+	struct fo_rule_context c = { .s = &s, .facts = &facts };
+	c.gaps = fo_idle_gaps(&s, &gap);
+	c.gap = gap;
+	host_steps(&c);
+	for (int64_t i = 0; i < c.gaps; i++)
+		if (gap[i].end_ns - gap[i].begin_ns <= FO_GAP_SHORT_NS)
+			c.other_short_ns += gap[i].idle_ns[FO_IDLE_HOST_OTHER];
+	/* What one thread does cannot be shorter than what it does: operators and calls, its data loading, its Python. */
+	c.launch_ns = s.step->launch_busy_ns > 0 ? s.step->launch_busy_ns : 0;
+	if (c.launch_ns > 0)
+		c.floor_ns = c.launch_ns + s.l->idle_ns[FO_IDLE_HOST_OTHER] +
+			     (facts.loader_inline ? (int64_t)(c.host_data_share * c.host_step_ns) : 0);
+	run_rules(d, &c, fo_rules_validity);
+	run_rules(d, &c, fo_rules_host);
+	run_rules(d, &c, fo_rules_comm);
+	run_rules(d, &c, fo_rules_gpu);
+	sort(d);
+	add_healthy(d, &c);
+	name_bottleneck(d);
+	fo_diagnose_unknowns(d, &s, &facts);
+	free(gap);
+	return FO_OK;
+}

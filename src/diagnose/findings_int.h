@@ -1,0 +1,142 @@
+/* Inside the files that turn ledgers into advice: bridge.c, products.c, device.c, evidence.c, facts.c, settings.c, gain.c, rules*.c,
+ * unknowns.c, findings.c. */
+#ifndef FO_DIAGNOSE_FINDINGS_INT_H
+#define FO_DIAGNOSE_FINDINGS_INT_H
+
+#include "diagnose/diagnose.h"
+#include "hw/catalogue.h"
+
+/* ---- what all of them speak of: one device of the critical rank, its step of median span ---- */
+
+struct fo_subject {
+	const struct fo_diagnosis *d;
+	const struct fo_rank_ledger *rank;
+	const struct fo_device_ledger *device;
+	const struct fo_step_ledger *step;
+	const struct fo_ledger *l;
+	const struct fo_trace *t;
+	int16_t id; /* of the device in the trace's device[] */
+};
+/* false: no device with GPU operations. The device with the longest step once waiting for others is taken off, among those that hold at
+ * least a tenth of the operations of the fullest. */
+bool fo_subject_of(const struct fo_diagnosis *d, struct fo_subject *out);
+/* The GPU operations of a device that begin before `end` and are not over by `begin`: first and one past the last of t->gpu (others of
+ * the same device may lie between whose end comes earlier). */
+void fo_subject_ops(const struct fo_trace *t, int16_t device, int64_t begin, int64_t end, int64_t *first, int64_t *last);
+
+/* ---- which accelerator ---- */
+
+/* The catalogue's row for what a trace calls its device ("NVIDIA H100 80GB HBM3"). NULL unless exactly one row fits, or all that fit have
+ * the same dense peak: chip, form (SXM, PCIe, NVL), number of units and memory must not contradict each other. */
+const struct fo_device *fo_device_match(const struct fo_catalogue *c, const char *name, int32_t sm_count, int64_t memory_bytes);
+
+/* ---- gaps of a window ---- */
+
+struct fo_idle_gap {
+	int64_t begin_ns, end_ns;
+	int64_t idle_ns[FO_IDLE_COUNT]; /* sums to it */
+	int64_t op;                     /* in t->gpu: what ended it; -1: nothing did */
+};
+/* Where no operation of the device runs in the subject's step, divided as the ledger divides; *out is freed with free(). */
+int64_t fo_idle_gaps(const struct fo_subject *s, struct fo_idle_gap **out);
+
+/* ---- evidence ---- */
+
+/* Each fills f->evidence with at most FO_EVIDENCE_MAX events, the longest first. */
+void fo_evidence_kernels(struct fo_finding *f, const struct fo_subject *s, uint64_t classes); /* bits 1 << fo_kernel_class */
+void fo_evidence_copies(struct fo_finding *f, const struct fo_subject *s);
+void fo_evidence_recomputed(struct fo_finding *f, const struct fo_subject *s);
+void fo_evidence_host(struct fo_finding *f, const struct fo_subject *s, enum fo_host_kind kind);
+/* The operator, module or annotation that the thread which ended a gap was in for most of it, innermost; -1. */
+int32_t fo_idle_gap_operator(const struct fo_subject *s, const struct fo_idle_gap *g);
+/* Gaps of which at least half has one of these causes (bits 1 << fo_idle_cause), those of a length between `least` and `most` ns. */
+void fo_evidence_gaps(struct fo_finding *f, const struct fo_subject *s, const struct fo_idle_gap *gap, int64_t gaps, unsigned causes,
+		      int64_t least, int64_t most);
+/* Host operators of any kind whose name contains this, anywhere in the trace. */
+void fo_evidence_named(struct fo_finding *f, const struct fo_subject *s, const char *part);
+void fo_evidence_add(struct fo_finding *f, int rank, int16_t device, int64_t begin_ns, int64_t duration_ns, const char *name);
+
+/* ---- what a trace shows of the program ---- */
+
+struct fo_facts {
+	const char *framework; /* "PyTorch", "TorchTitan", "Megatron-LM", "DeepSpeed" */
+	bool loader, loader_inline; /* a data loader is annotated; on a thread that launches GPU work */
+	bool compiled, graphs;      /* kernels of a compiler; replayed graphs */
+	bool optimizer_foreach, optimizer_loop, optimizer_fused;
+	bool ddp, fsdp, data_parallel, moe;
+	bool pageable, blocking_copies, sync_calls, alloc_calls;
+	bool nvidia, amd, nccl;
+	bool norm_written_out, attention_written_out;
+	int capability;             /* 10 x major + minor; 0 unknown */
+	double fp32_product_share;  /* of the products' and convolutions' time: kernels of 32 bit without matrix units */
+	int64_t product_ns;         /* their time, durations added up */
+};
+void fo_facts_of(const struct fo_trace *t, int16_t device, struct fo_facts *out);
+
+/* Rows of data/settings.tsv for a finding: those of the framework in use, else PyTorch's; NCCL's behind them. */
+void fo_settings_add(struct fo_finding *f, const char *finding, const struct fo_facts *facts, const struct fo_pipeline *p);
+
+/* ---- gain ---- */
+
+/* What removing a cause could do to a step. The ceiling is T / (T - R). The estimate lies between two new step times:
+ *   best   T - most R,                 not below best_floor
+ *   worst  T - least R, not below floor, and reappear on top; not below best, not above T
+ * and its middle is the mean of the two. docs/diagnosis-rules.md says where `least`, `most` and `reappear` come from per finding. */
+struct fo_gain {
+	int64_t step_ns, removable_ns; /* T, R */
+	double least, most;            /* shares of R that go away in the worst and in the best case */
+	int64_t reappear_ns;           /* what may come back elsewhere */
+	int64_t floor_ns;              /* no step is shorter: the launching thread's own work; 0 unknown */
+	int64_t best_floor_ns;         /* the same in the best case, where the cure shortens that work too; 0: as floor_ns */
+};
+void fo_gain_solve(const struct fo_gain *g, struct fo_finding *f);
+
+/* ---- rules ---- */
+
+/* Above this share of the step a cause is worth a line: the TensorBoard plug-in of the PyTorch profiler named data loading from 5 % on
+ * (tb_plugin profiler/data.py), Ascend's advisor every cause. */
+#define FO_SHARE_ADVICE 0.05
+/* Above this one it is serious, and may be the bottleneck: the plug-in's mark for communication, ours for idling, copies and products. */
+#define FO_SHARE_SERIOUS 0.10
+/* Where nothing better is known, at least half of what could go is assumed to go. Not calibrated: docs/diagnosis-rules.md. */
+#define FO_GAIN_HALF 0.5
+
+struct fo_rule_context {
+	const struct fo_subject *s;
+	const struct fo_facts *facts;
+	const struct fo_idle_gap *gap;
+	int64_t gaps;
+	double host_data_share; /* of the host's steps: the data loader's exclusive part; 0 unknown */
+	double host_step_ns;    /* their mean length; 0 unknown */
+	int64_t floor_ns;       /* the launching thread's own work in a step, its data loading and Python included; 0 unknown */
+	int64_t launch_ns;      /* of it: inside operators and calls */
+	int64_t other_short_ns; /* idle[HOST_OTHER] in gaps that are not longer than FO_GAP_SHORT_NS: Python between operators */
+};
+/* What an operator's way through Python and the framework costs is 10 to 100 us, and several may fall together; what holds the launching
+ * thread longer is something else: garbage collection, a log line, a checkpoint, one operator on the processor. */
+#define FO_GAP_SHORT_NS INT64_C(1000000)
+/* Of all operations, the share that a compiler could merge with a neighbour. */
+double fo_fusable(const struct fo_ledger *l);
+static inline double fo_share(const struct fo_rule_context *c, int64_t ns) { return (double)ns / (double)c->s->l->span_ns; }
+/* The kernels that move bytes rather than compute, as bits; a compiler's fused ones are not among them. */
+#define FO_MOVING_CLASSES                                                                                                              \
+	(1u << FO_K_NORM | 1u << FO_K_OPTIMIZER | 1u << FO_K_LOSS | 1u << FO_K_SOFTMAX | 1u << FO_K_ROPE | 1u << FO_K_EMBEDDING |        \
+	 1u << FO_K_POOL | 1u << FO_K_CAST | 1u << FO_K_ELEMENTWISE | 1u << FO_K_COPY | 1u << FO_K_REDUCE | 1u << FO_K_RNG)
+int64_t fo_class_time(const struct fo_ledger *l, uint64_t classes);
+
+/* Fills *f (all but id, kind, settings, dollars) and returns true where the finding holds. `f->serious` where it passes the mark at which a
+ * bottleneck is named. */
+typedef bool fo_rule(const struct fo_rule_context *c, struct fo_finding *f);
+struct fo_rule_row {
+	const char *id;
+	enum fo_finding_kind kind;
+	fo_rule *holds;
+};
+extern const struct fo_rule_row fo_rules_validity[], fo_rules_host[], fo_rules_gpu[], fo_rules_comm[]; /* end with id NULL */
+
+/* "12.3 ms", "45 us". */
+char *fo_ns_text(char buf[24], int64_t ns);
+
+void fo_diagnose_unknowns(struct fo_diagnosis *d, const struct fo_subject *s, const struct fo_facts *facts);
+
+#endif

@@ -1,0 +1,371 @@
+/* Matrix products by shape: what they reached, and what the device could do for that shape. */
+#include "diagnose/products_int.h"
+
+#include "base/mem.h"
+
+#include <ctype.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- shapes ---- */
+
+enum { DIMS = 5, ARGS = 8 };
+struct shapes {
+	int64_t dim[ARGS][DIMS];
+	int rank[ARGS], n; /* rank 0: not a tensor, or a scalar */
+};
+
+/* "[[4096, 4096], [], [4096, 11008]]"; false for anything else. Quotes and blanks are passed over. Dimensions are capped so that the
+ * product of five stays far below 2^1023; FLOP are doubles. */
+static bool parse(struct shapes *s, const char *p)
+{
+	int depth = 0;
+	s->n = 0;
+	for (; *p; p++) {
+		if (*p == '[') {
+			if (++depth == 2 && s->n < ARGS)
+				s->rank[s->n] = 0;
+			if (depth > 3)
+				return false;
+		} else if (*p == ']') {
+			if (depth == 2 && s->n < ARGS)
+				s->n++;
+			if (--depth < 0)
+				return false;
+		} else if (isdigit((unsigned char)*p)) {
+			char *end;
+			long long v = strtoll(p, &end, 10);
+			p = end - 1;
+			if (depth == 2 && s->n < ARGS && s->rank[s->n] < DIMS)
+				s->dim[s->n][s->rank[s->n]++] = v < ((int64_t)1 << 40) ? v : (int64_t)1 << 40;
+		}
+	}
+	return depth == 0 && s->n > 0;
+}
+
+static int64_t leading(const struct shapes *s, int arg, int keep)
+{
+	double n = 1; /* as a double first: shapes come from a file and may overflow */
+	for (int i = 0; i < s->rank[arg] - keep; i++)
+		n *= (double)s->dim[arg][i];
+	return n < 1e15 ? (int64_t)n : (int64_t)1e15;
+}
+
+static int64_t last(const struct shapes *s, int arg, int back) { return s->dim[arg][s->rank[arg] - back]; }
+
+/* Which operators are products, and which of their arguments are a and b. */
+static const struct {
+	const char *name;
+	int a, b;
+	bool b_by_row; /* b is (n, k), as a layer keeps its weight */
+} operator[] = {
+	{ "aten::mm", 0, 1, false },          { "aten::addmm", 1, 2, false },  { "aten::bmm", 0, 1, false },
+	{ "aten::baddbmm", 1, 2, false },     { "aten::linear", 0, 1, true },  { "aten::_scaled_mm", 0, 1, false },
+	{ "aten::_grouped_mm", 0, 1, false }, { "aten::_scaled_grouped_mm", 0, 1, false },
+};
+
+static bool product_of(const char *name, const struct shapes *s, struct fo_product_shape *out)
+{
+	for (size_t i = 0; i < sizeof(operator) / sizeof(*operator); i++) {
+		int a = operator[i].a, b = operator[i].b;
+		if (strcmp(name, operator[i].name) != 0)
+			continue;
+		if (s->n <= b || s->rank[a] < 2 || s->rank[b] < 2)
+			return false;
+		bool grouped = strstr(name, "grouped") != NULL; /* rows of a are dealt to the groups of b: each is used once */
+		bool batched = s->rank[a] >= 3 && s->rank[b] >= 3 && !grouped;
+		out->batch = batched ? leading(s, a, 2) : 1;
+		out->m = batched ? last(s, a, 2) : leading(s, a, 1);
+		out->k = last(s, a, 1);
+		out->n = operator[i].b_by_row ? last(s, b, 2) : last(s, b, 1);
+		return last(s, b, operator[i].b_by_row ? 1 : 2) == out->k;
+	}
+	return false;
+}
+
+/* Attention: queries (batch, heads, queries, dim), keys (batch, kv heads, keys, dim), values. Both products over all pairs, so that a
+ * causal mask counts in full, as the rule mfu has it; backward counts twice the forward. */
+static double attention_of(const char *name, const struct shapes *s)
+{
+	bool sdpa = strstr(name, "_scaled_dot_product_") != NULL, backward = strstr(name, "backward") != NULL;
+	bool flash = strstr(name, "_flash_attention_forward") != NULL || strstr(name, "_flash_attention_backward") != NULL ||
+		     strstr(name, "_flash_attn_") != NULL || strstr(name, "FlashAttnFunc") != NULL;
+	int q = backward && s->n > 3 ? 1 : 0;
+	if ((!sdpa && !flash) || s->n < q + 3 || s->rank[q] != 4 || s->rank[q + 1] != 4 || s->rank[q + 2] != 4)
+		return 0;
+	const int64_t *a = s->dim[q], *b = s->dim[q + 1], *c = s->dim[q + 2];
+	double heads = (double)(sdpa ? a[1] : a[2]), queries = (double)(sdpa ? a[2] : a[1]), keys = (double)(sdpa ? b[2] : b[1]);
+	return (backward ? 2.0 : 1.0) * 2 * (double)a[0] * heads * queries * keys * (double)(a[3] + c[3]);
+}
+
+/* The first type that a text of types names. */
+static void type_of(const char *types, char dtype[12])
+{
+	static const struct {
+		const char *part, *dtype;
+	} known[] = { { "Float8", "fp8" }, { "BFloat16", "bf16" }, { "Half", "fp16" }, { "double", "fp64" }, { "float", "fp32" } };
+	size_t best = (size_t)-1;
+	dtype[0] = '\0';
+	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++) {
+		const char *at = strstr(types, known[i].part);
+		if (at && (size_t)(at - types) < best) {
+			best = (size_t)(at - types);
+			snprintf(dtype, 12, "%s", known[i].dtype);
+		}
+	}
+}
+
+const char *fo_dtype_of_kernel(const char *name)
+{
+	static const struct {
+		const char *part, *dtype;
+	} known[] = { { "e4m3", "fp8" }, { "e5m2", "fp8" }, { "fp8", "fp8" },      { "tf32", "tf32" }, { "s1688gemm_f", "fp16" },
+		      { "bf16", "bf16" }, { "_BBS", "bf16" }, { "BFloat16", "bf16" }, { "fp16", "fp16" }, { "f16", "fp16" },
+		      { "_HHS", "fp16" }, { "_HSS", "fp16" }, { "h884", "fp16" },     { "h1688", "fp16" }, { "h16816", "fp16" },
+		      { "half", "fp16" }, { "sgemm", "fp32" }, { "scudnn", "fp32" },  { "<float", "fp32" }, { "_SB_", "fp32" },
+		      { "_S_B", "fp32" } };
+	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
+		if (strstr(name, known[i].part))
+			return known[i].dtype;
+	return "";
+}
+
+/* ---- calls ---- */
+
+bool fo_call_of_op(const struct fo_trace *t, int32_t op, int32_t *where, struct fo_product_shape *shape, double *flop)
+{
+	struct shapes s;
+	for (int depth = 0; op >= 0 && depth < 64; op = t->op[op].parent, depth++) {
+		const struct fo_host_op *o = &t->op[op];
+		if (o->shapes < 0 || !parse(&s, fo_trace_text(t, o->shapes)))
+			continue;
+		const char *name = fo_trace_text(t, o->name);
+		*where = op;
+		*shape = (struct fo_product_shape){ 0 };
+		if (product_of(name, &s, shape)) {
+			*flop = 2 * (double)shape->batch * (double)shape->m * (double)shape->n * (double)shape->k;
+			type_of(o->types >= 0 ? fo_trace_text(t, o->types) : "", shape->dtype);
+			return *flop > 0;
+		}
+		*flop = attention_of(name, &s);
+		if (*flop > 0)
+			return true;
+	}
+	return false;
+}
+
+struct call {
+	struct fo_product_shape shape;
+	int64_t op, time_ns, live_ns; /* live: under communication */
+	int32_t kernel; /* name of the longest */
+	int64_t kernel_ns;
+};
+
+static int by_op(const void *a, const void *b)
+{
+	const struct call *x = a, *y = b;
+	return (x->op > y->op) - (x->op < y->op);
+}
+
+static int shape_order(const struct fo_product_shape *x, const struct fo_product_shape *y)
+{
+	const int64_t a[] = { x->m, x->n, x->k, x->batch }, b[] = { y->m, y->n, y->k, y->batch };
+	for (int i = 0; i < 4; i++)
+		if (a[i] != b[i])
+			return a[i] > b[i] ? 1 : -1;
+	return strcmp(x->dtype, y->dtype);
+}
+
+static int by_shape(const void *a, const void *b)
+{
+	const struct call *x = a, *y = b;
+	int order = shape_order(&x->shape, &y->shape);
+	return order ? order : (x->time_ns > y->time_ns) - (x->time_ns < y->time_ns);
+}
+
+static int by_time(const void *a, const void *b)
+{
+	const struct fo_product *x = a, *y = b;
+	return (x->time_ns < y->time_ns) - (x->time_ns > y->time_ns);
+}
+
+/* How much of [begin, end) lies under communication of the same device. */
+static int64_t under(const struct fo_intervals *comm, int64_t begin, int64_t end)
+{
+	int64_t ns = 0;
+	for (size_t i = fo_intervals_find(comm, begin); i < comm->n && comm->v[i].begin < end; i++) {
+		int64_t a = comm->v[i].begin > begin ? comm->v[i].begin : begin, b = comm->v[i].end < end ? comm->v[i].end : end;
+		ns += b > a ? b - a : 0;
+	}
+	return ns;
+}
+
+static int64_t collect(const struct fo_subject *s, struct call **out)
+{
+	const struct fo_trace *t = s->t;
+	struct fo_intervals comm = { 0 };
+	size_t cap = 0;
+	int64_t n = 0, kept = 0;
+	for (int64_t i = 0; i < t->gpu_count; i++)
+		if (t->gpu[i].device == s->id && t->gpu[i].class == FO_K_COMMUNICATION)
+			fo_intervals_add(&comm, t->gpu[i].begin_ns, t->gpu[i].end_ns);
+	fo_intervals_unite(&comm);
+	*out = NULL;
+	for (int64_t i = 0; i < t->gpu_count; i++) {
+		const struct fo_gpu_op *o = &t->gpu[i];
+		struct call c = { .kernel = o->name, .kernel_ns = o->end_ns - o->begin_ns };
+		int32_t where;
+		double flop;
+		if (o->device != s->id || (o->class != FO_K_GEMM && o->class != FO_K_GEMM_FP8) || o->end_ns <= o->begin_ns ||
+		    !fo_call_of_op(t, o->op, &where, &c.shape, &flop) || c.shape.m == 0)
+			continue;
+		c.op = where;
+		c.time_ns = c.kernel_ns;
+		c.live_ns = under(&comm, o->begin_ns, o->end_ns);
+		if (!c.shape.dtype[0])
+			snprintf(c.shape.dtype, sizeof(c.shape.dtype), "%s", fo_dtype_of_kernel(fo_trace_text(t, o->name)));
+		fo_array_room(out, &cap, (size_t)n, sizeof(**out));
+		(*out)[n++] = c;
+	}
+	fo_intervals_fini(&comm);
+	if (n == 0)
+		return 0;
+	/* Several kernels of one operator (split k and its reduction) are one call. */
+	qsort(*out, (size_t)n, sizeof(**out), by_op);
+	for (int64_t i = 1; i < n; i++) {
+		struct call *c = &(*out)[kept], *next = &(*out)[i];
+		if (next->op != c->op) {
+			(*out)[++kept] = *next;
+			continue;
+		}
+		c->time_ns += next->time_ns;
+		c->live_ns += next->live_ns;
+		c->kernel = next->kernel_ns > c->kernel_ns ? next->kernel : c->kernel;
+		c->kernel_ns = next->kernel_ns > c->kernel_ns ? next->kernel_ns : c->kernel_ns;
+	}
+	return kept + 1;
+}
+
+/* ---- what is attainable ---- */
+
+/* Two numbers joined by x in a kernel's name are its tile ("nvjet_tst_192x192_64x4", "sm80_xmma_gemm_..._tilesize128x128x32",
+ * "MT256x192x64"); 128 x 128, the libraries' usual one, where the name has none. */
+static void tile_of(const char *name, int64_t *m, int64_t *n)
+{
+	*m = *n = 128;
+	for (const char *p = name; *p; p++) {
+		char *end, *stop;
+		if (!isdigit((unsigned char)*p) || (p > name && isdigit((unsigned char)p[-1])))
+			continue;
+		long a = strtol(p, &end, 10);
+		if (*end != 'x' || !isdigit((unsigned char)end[1]))
+			continue;
+		long b = strtol(end + 1, &stop, 10);
+		/* Instruction shapes (16x16x1, 16x8x16) come with smaller numbers than any tile of a product worth a diagnosis. */
+		if (a < 32 || b < 32 || a > 512 || b > 512)
+			continue;
+		*m = a;
+		*n = b;
+		return;
+	}
+}
+
+static int64_t up(int64_t a, int64_t b) { return a / b + (a % b != 0); }
+
+double fo_product_fill(const struct fo_product_shape *s, const char *kernel, double units)
+{
+	int64_t tm, tn;
+	if (isnan(units) || units < 1)
+		return NAN;
+	tile_of(kernel, &tm, &tn);
+	double tiles = (double)up(s->m, tm) * (double)up(s->n, tn) * (double)s->batch;
+	double inside = (double)s->m * (double)s->n * (double)s->batch / (tiles * (double)tm * (double)tn);
+	/* A kernel that divides k over units (split k, stream k) fills waves that tiles alone would not. */
+	bool splits = strstr(kernel, "plitK") || strstr(kernel, "splitk") || strstr(kernel, "streamk") || strstr(kernel, "StreamK") ||
+		      strstr(kernel, "_SK3") || tiles < units;
+	double waves = ceil(tiles / units);
+	return splits ? inside : inside * tiles / (waves * units);
+}
+
+static double element_bytes(const char *dtype)
+{
+	return strcmp(dtype, "fp8") == 0 ? 1 : strcmp(dtype, "bf16") == 0 || strcmp(dtype, "fp16") == 0 ? 2 : strcmp(dtype, "fp64") == 0 ? 8 : 4;
+}
+
+double fo_peak_of(const struct fo_device *v, const char *dtype, bool measured)
+{
+	enum fo_precision p;
+	if (!v || !dtype[0] || strcmp(dtype, "fp64") == 0)
+		return NAN;
+	for (p = 0; p < FO_PREC_COUNT && strcmp(fo_precision_name[p], dtype) != 0; p++)
+		;
+	if (p == FO_PREC_COUNT)
+		return NAN;
+	double ceiling = p == FO_PREC_BF16 || p == FO_PREC_FP16 ? v->measured_bf16 : p == FO_PREC_FP8 ? v->measured_fp8 : NAN;
+	double peak = measured && !isnan(ceiling) ? fmin(ceiling, v->dense[p]) : v->dense[p];
+	return peak * 1e12;
+}
+
+/* Each operand once: what no reuse can save. */
+static double bytes_of(const struct fo_product_shape *s)
+{
+	double b = (double)s->batch, e = element_bytes(s->dtype);
+	return e * b * ((double)s->m * (double)s->k + (double)s->k * (double)s->n + (double)s->m * (double)s->n);
+}
+
+static double median_of(const struct call *c, int64_t n, int live)
+{
+	/* Calls of a shape are sorted by time. Live: communication covers more than half of it; otherwise less than a tenth. */
+	int64_t hits = 0, at = 0;
+	for (int64_t i = 0; i < n; i++)
+		hits += live ? 2 * c[i].live_ns > c[i].time_ns : 10 * c[i].live_ns < c[i].time_ns;
+	for (int64_t i = 0; i < n; i++) {
+		bool hit = live ? 2 * c[i].live_ns > c[i].time_ns : 10 * c[i].live_ns < c[i].time_ns;
+		if (hit && at++ == hits / 2)
+			return hits >= 3 ? (double)c[i].time_ns : NAN;
+	}
+	return NAN;
+}
+
+static struct fo_product summary(const struct fo_trace *t, const struct call *c, int64_t n, const struct fo_device *v)
+{
+	const struct fo_product_shape *s = &c->shape;
+	struct fo_product p = { .m = s->m, .n = s->n, .k = s->k, .batch = s->batch, .calls = n };
+	double flop = 2 * (double)s->batch * (double)s->m * (double)s->n * (double)s->k;
+	snprintf(p.dtype, sizeof(p.dtype), "%s", s->dtype);
+	/* fp32 operands may run on TF32 units: the kernel's name tells, the operands' type does not. */
+	const char *kernel = fo_trace_text(t, c[n / 2].kernel), *by_name = fo_dtype_of_kernel(kernel);
+	if (strcmp(p.dtype, "fp32") == 0 && strcmp(by_name, "tf32") == 0)
+		snprintf(p.dtype, sizeof(p.dtype), "tf32");
+	for (int64_t i = 0; i < n; i++)
+		p.time_ns += c[i].time_ns;
+	p.flop_s = flop * (double)n / ((double)p.time_ns / 1e9);
+	p.best_flop_s = flop / ((double)c[0].time_ns / 1e9);
+	p.contended = median_of(c, n, 1) / median_of(c, n, 0);
+	p.fill = v ? fo_product_fill(s, kernel, v->units) : NAN;
+	double peak = fo_peak_of(v, p.dtype, true), memory = v ? flop / bytes_of(s) * v->memory_tb_s * 1e12 : NAN;
+	p.memory_bound = memory < fo_peak_of(v, p.dtype, false);
+	p.attainable_flop_s = isnan(peak) ? NAN : fmin(isnan(p.fill) ? peak : peak * p.fill, isnan(memory) ? peak : memory);
+	return p;
+}
+
+fo_status fo_products_of(struct fo_diagnosis *d, const struct fo_subject *s, const struct fo_device *v)
+{
+	struct call *c;
+	size_t cap = 0;
+	int64_t n = collect(s, &c);
+	if (n)
+		qsort(c, (size_t)n, sizeof(*c), by_shape);
+	for (int64_t i = 0, last_of; i < n; i = last_of) {
+		for (last_of = i + 1; last_of < n && shape_order(&c[i].shape, &c[last_of].shape) == 0; last_of++)
+			;
+		fo_array_room(&d->product, &cap, (size_t)d->products, sizeof(*d->product));
+		d->product[d->products++] = summary(s->t, c + i, last_of - i, v);
+	}
+	free(c);
+	if (d->products)
+		qsort(d->product, (size_t)d->products, sizeof(*d->product), by_time);
+	return FO_OK;
+}

@@ -1,0 +1,24 @@
+/* Inside src/diagnose: products by shape, for products.c and bridge.c. */
+#ifndef FO_DIAGNOSE_PRODUCTS_INT_H
+#define FO_DIAGNOSE_PRODUCTS_INT_H
+
+#include "diagnose/findings_int.h"
+
+struct fo_product_shape {
+	int64_t m, n, k, batch; /* c(m, n) = a(m, k) b(k, n), `batch` times */
+	char dtype[12];
+};
+
+/* The innermost product or attention with recorded shapes at or above a host operator: *where is its index, *flop what it needs, *shape
+ * that of a product (m = 0: attention). Formulas: product 2 batch m n k; attention 4 batch heads queries keys dim, twice that backward. */
+bool fo_call_of_op(const struct fo_trace *t, int32_t op, int32_t *where, struct fo_product_shape *shape, double *flop);
+/* "bf16", ... as a kernel's name says it; "". */
+const char *fo_dtype_of_kernel(const char *name);
+/* FLOP/s: the published dense peak, or the best product that anyone measured where the catalogue has one; NaN. */
+double fo_peak_of(const struct fo_device *v, const char *dtype, bool measured);
+/* Estimate of the share of tiles and waves that hold work: the tile from the kernel's name, one tile per unit and wave. NaN. */
+double fo_product_fill(const struct fo_product_shape *s, const char *kernel, double units);
+/* Fills d->product; v may be NULL. */
+FO_CHECKED fo_status fo_products_of(struct fo_diagnosis *d, const struct fo_subject *s, const struct fo_device *v);
+
+#endif

@@ -1,0 +1,204 @@
+/* Communication that no compute hides: waiting for a late rank before transfer, and copies. */
+#include "diagnose/findings_int.h"
+
+#include "base/str.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* A collective of NCCL holds 16 to 32 thread blocks, one per unit and channel (nccl 5067397c src/graph/connect.cc: channels are doubled up
+ * to 16 of themselves, users may ask for 32), of the 132 units of an H100: what is hidden slows the compute above it by at most that. */
+#define CONTENTION_SHARE (32.0 / 132.0)
+
+/* ---- a device of any rank ---- */
+
+static struct fo_subject other(const struct fo_subject *s, int rank, int64_t device)
+{
+	const struct fo_rank_ledger *r = &s->d->rank[rank];
+	const struct fo_device_ledger *v = &r->device[device];
+	return (struct fo_subject){ .d = s->d, .rank = r, .device = v, .step = &v->median, .l = &v->median.l, .t = r->trace,
+				    .id = v->device };
+}
+
+/* Waiting over all devices of all ranks: where most, and on average. */
+struct waiting {
+	struct fo_subject most;
+	double greatest, mean; /* shares of the step */
+	int64_t mean_ns;
+	int devices;
+};
+
+static struct waiting waiting_of(const struct fo_subject *s)
+{
+	struct waiting w = { .most = *s };
+	int64_t sum = 0;
+	for (int i = 0; i < s->d->ranks; i++)
+		for (int64_t k = 0; k < s->d->rank[i].devices; k++) {
+			struct fo_subject o = other(s, i, k);
+			if (o.l->span_ns <= 0)
+				continue;
+			double share = (double)o.l->exposed_wait_ns / (double)o.l->span_ns;
+			if (share > w.greatest) {
+				w.greatest = share;
+				w.most = o;
+			}
+			sum += o.l->exposed_wait_ns;
+			w.mean += share;
+			w.devices++;
+		}
+	w.mean_ns = w.devices ? sum / w.devices : 0;
+	w.mean = w.devices ? w.mean / w.devices : 0;
+	return w;
+}
+
+static void name_culprit(const struct fo_diagnosis *d, char *out, size_t size)
+{
+	const struct fo_culprit *x = &d->culprit;
+	char a[24];
+	out[0] = '\0';
+	if (x->at < 0 || x->at >= d->waits)
+		return;
+	const struct fo_rank_wait *w = &d->wait[x->at];
+	int n = snprintf(out, size, " %.0f %% of all waiting is for rank %d, last in %lld of %lld collectives", 100 * x->share, w->rank,
+			 (long long)w->last, (long long)w->matched);
+	if (x->row && n > 0 && (size_t)n < size)
+		n += snprintf(out + n, size - (size_t)n, "; what it has more of than the median is %s, %s a step", x->row,
+			      fo_ns_text(a, x->excess_ns));
+	if (n > 0 && (size_t)n < size)
+		snprintf(out + n, size - (size_t)n, ".");
+}
+
+static bool comm_wait(const struct fo_rule_context *c, struct fo_finding *f)
+{
+	const struct fo_diagnosis *d = c->s->d;
+	struct waiting w = waiting_of(c->s);
+	if (w.greatest <= FO_SHARE_ADVICE)
+		return false;
+	char text[256], a[24];
+	f->serious = w.greatest > FO_SHARE_SERIOUS;
+	/* If all arrived when the average rank does, what the ranks wait on average would go; if only the one that is late most often
+	 * were as the others, its part of that. */
+	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l->span_ns, .removable_ns = w.mean_ns,
+					 .least = d->culprit.at >= 0 ? d->culprit.share : 0, .most = 1 }, f);
+	name_culprit(d, text, sizeof(text));
+	snprintf(f->title, sizeof(f->title), "ranks wait for a late one: up to %.1f %% of a step, %.1f %% on average", 100 * w.greatest,
+		 100 * w.mean);
+	snprintf(f->why, sizeof(f->why), "On rank %d communication kernels ran %s with nothing beside them only because another rank had not "
+		 "arrived: a faster network would not change it.%s", w.most.rank->rank, fo_ns_text(a, w.most.l->exposed_wait_ns), text);
+	fo_evidence_kernels(f, &w.most, (uint64_t)1 << FO_K_COMMUNICATION);
+	return true;
+}
+
+/* Of what is exposed only that after which compute begins at once holds the step up. */
+static int64_t blocking(const struct fo_ledger *l, int64_t ns)
+{
+	if (l->exposed_comm_ns <= 0)
+		return 0;
+	double share = (double)l->blocking_comm_ns / (double)l->exposed_comm_ns;
+	return (int64_t)((double)ns * (share < 1 ? share : 1));
+}
+
+static bool comm_transfer(const struct fo_rule_context *c, struct fo_finding *f)
+{
+	const struct fo_ledger *l = c->s->l;
+	char a[24], b[24], t[24];
+	if (fo_share(c, l->exposed_transfer_ns) <= FO_SHARE_ADVICE)
+		return false;
+	f->serious = fo_share(c, l->exposed_transfer_ns) > FO_SHARE_SERIOUS;
+	/* No more can hide than there is compute to hide under. */
+	int64_t removable = l->exposed_transfer_ns < l->comp_ns ? l->exposed_transfer_ns : l->comp_ns;
+	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = removable,
+					 .least = FO_GAIN_HALF * (double)blocking(l, removable) / (double)(removable ? removable : 1), .most = 1,
+					 .reappear_ns = (int64_t)(CONTENTION_SHARE * (double)removable) / 2, .floor_ns = c->floor_ns }, f);
+	snprintf(f->title, sizeof(f->title), "communication that nothing hides: %.1f %% of the step is transfer",
+		 100 * fo_share(c, l->exposed_transfer_ns));
+	snprintf(f->why, sizeof(f->why), "Of %s of communication %s lie under no compute, %s of them transfer while all ranks are there. "
+		 "Overlap it (prefetch, larger or fewer collectives), send less, or look at the links.", fo_ns_text(a, l->comm_ns),
+		 fo_ns_text(b, l->exposed_comm_ns), fo_ns_text(t, l->exposed_transfer_ns));
+	fo_evidence_kernels(f, c->s, (uint64_t)1 << FO_K_COMMUNICATION);
+	return true;
+}
+
+static bool comm_unknown(const struct fo_rule_context *c, struct fo_finding *f)
+{
+	const struct fo_ledger *l = c->s->l;
+	char a[24], b[24];
+	if (fo_share(c, l->exposed_comm_unknown_ns) <= FO_SHARE_ADVICE)
+		return false;
+	f->serious = fo_share(c, l->exposed_comm_unknown_ns) > FO_SHARE_SERIOUS;
+	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = l->exposed_comm_unknown_ns, .least = 0, .most = 1,
+					 .floor_ns = c->floor_ns }, f);
+	snprintf(f->title, sizeof(f->title), "communication that nothing hides: %.1f %% of the step",
+		 100 * fo_share(c, l->exposed_comm_unknown_ns));
+	snprintf(f->why, sizeof(f->why), "Of %s of communication %s lie under no compute. Whether this rank waited there for a late one or data "
+		 "moved, one rank's trace does not say: give the traces of the other ranks too, from the same steps. Waiting would call for an "
+		 "even load, transfer for overlap or faster links.", fo_ns_text(a, l->comm_ns), fo_ns_text(b, l->exposed_comm_unknown_ns));
+	fo_evidence_kernels(f, c->s, (uint64_t)1 << FO_K_COMMUNICATION);
+	return true;
+}
+
+static bool copies(const struct fo_rule_context *c, struct fo_finding *f)
+{
+	const struct fo_ledger *l = c->s->l;
+	char a[24], parts[160] = "";
+	size_t n = 0;
+	if (fo_share(c, l->exposed_mem_ns) <= FO_SHARE_ADVICE)
+		return false;
+	f->serious = fo_share(c, l->exposed_mem_ns) > FO_SHARE_SERIOUS;
+	/* Pageable memory is copied twice by the processor's side, first into a pinned buffer (CUDA best practices guide, 9.1.1): pinning
+	 * saves half of those at least; a copy on another stream while compute runs saves all of it, as far as there is compute. */
+	double pageable = l->exposed_mem_ns ? (double)l->exposed_pageable_ns / (double)l->exposed_mem_ns : 0;
+	double hidden = l->exposed_mem_ns < l->comp_ns ? 1 : (double)l->comp_ns / (double)l->exposed_mem_ns;
+	double least = FO_GAIN_HALF * pageable;
+	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = l->exposed_mem_ns, .least = least,
+					 .most = hidden > least ? hidden : least, .floor_ns = c->floor_ns }, f);
+	for (int i = 0; i < FO_COPY_COUNT; i++)
+		if (l->copy_ns[i] * 100 > l->exposed_mem_ns && n < sizeof(parts))
+			n += (size_t)snprintf(parts + n, sizeof(parts) - n, "%s%s %s", n ? ", " : "", i == FO_COPY_NONE ? "fills" : fo_copy_name[i],
+					      fo_ns_text(a, l->copy_ns[i]));
+	snprintf(f->title, sizeof(f->title), "copies that nothing hides: %.1f %% of the step", 100 * fo_share(c, l->exposed_mem_ns));
+	snprintf(f->why, sizeof(f->why), "The device only copied: %s.%s", parts,
+		 l->exposed_pageable_ns > 0 ? " Some from or to pageable host memory, which goes through a second buffer and makes the host wait."
+					    : "");
+	fo_evidence_copies(f, c->s);
+	return true;
+}
+
+static bool backend(const struct fo_rule_context *c, struct fo_finding *f)
+{
+	const char *name = fo_trace_text(c->s->t, c->s->t->backend);
+	/* Those that move data between GPUs themselves; gloo and mpi without CUDA go through host memory. */
+	if (!name[0] || !c->s->t->defect.has_host_ops || strstr(name, "nccl") || strstr(name, "ucc") || strstr(name, "xccl") ||
+	    c->s->l->comm_ns > 0)
+		return false;
+	char shown[24];
+	fo_evidence_named(f, c->s, "gloo:");
+	fo_evidence_named(f, c->s, "mpi:");
+	f->ceiling = f->gain = f->gain_low = f->gain_high = 1;
+	snprintf(f->title, sizeof(f->title), "collectives go through the host: backend '%s'", fo_str_visible(shown, sizeof(shown), name));
+	snprintf(f->why, sizeof(f->why), "With GPUs that backend copies to host memory and back for each collective; NCCL (RCCL) moves data between "
+		 "GPUs.");
+	return true;
+}
+
+static bool data_parallel(const struct fo_rule_context *c, struct fo_finding *f)
+{
+	if (!c->facts->data_parallel || c->s->rank->devices < 2)
+		return false;
+	f->ceiling = f->gain = f->gain_low = f->gain_high = 1;
+	snprintf(f->title, sizeof(f->title), "torch.nn.DataParallel drives %lld GPUs from one process", (long long)c->s->rank->devices);
+	snprintf(f->why, sizeof(f->why), "One Python process launches for all devices, copies the model to each in every step and gathers on one. "
+		 "DistributedDataParallel has one process per GPU.");
+	fo_evidence_named(f, c->s, "DataParallel.forward");
+	return true;
+}
+
+const struct fo_rule_row fo_rules_comm[] = {
+	{ "comm-wait", FO_FIND_COMM_WAIT, comm_wait },
+	{ "comm-transfer", FO_FIND_COMM_TRANSFER, comm_transfer },
+	{ "comm-unknown", FO_FIND_COMM, comm_unknown },
+	{ "copies", FO_FIND_COPIES, copies },
+	{ "comm-backend", FO_FIND_COMM_TRANSFER, backend },
+	{ "data-parallel", FO_FIND_HOST, data_parallel },
+	{ NULL, FO_FIND_VALIDITY, NULL },
+};

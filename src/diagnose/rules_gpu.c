@@ -1,0 +1,283 @@
+/* What the kernels themselves could do better. */
+#include "diagnose/findings_int.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+int64_t fo_class_time(const struct fo_ledger *l, uint64_t classes)
+{
+	int64_t ns = 0;
+	for (int i = 0; i < FO_K_COMPUTE_COUNT; i++)
+		ns += classes >> i & 1 ? l->class_ns[i] : 0;
+	return ns;
+}
+
+/* Bytes per element that fusing saves. Least: SwiGLU written out (silu reads 2, writes 2; the product reads 4, writes 2: 10) against one
+ * kernel (6). Most: RMSNorm written out in fp32 as the models of transformers have it (cast 6, square 8, mean 4, scaling 8, cast back 6,
+ * weight 4: 36) against one kernel (4). */
+#define FUSION_LEAST (1 - 6.0 / 10)
+#define FUSION_MOST (1 - 4.0 / 36)
+/* AdamW over lists of fp32 tensors: decay 8, first moment 12, second 8 + 12, root 8, division 8, epsilon 8, update 16: 80 bytes per weight;
+ * fused: weight, gradient and both moments read, three written: 28. */
+#define FUSED_OPTIMIZER_MOST (1 - 28.0 / 80)
+
+static bool attention_eager(const struct fo_rule_context *c, struct fo_finding *f)
+{
+	const struct fo_ledger *l = c->s->l;
+	int64_t ns = l->class_ns[FO_K_SOFTMAX];
+	if (!c->facts->attention_written_out || fo_share(c, ns) <= FO_SHARE_ADVICE)
+		return false;
+	f->serious = fo_share(c, ns) > FO_SHARE_SERIOUS;
+	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = ns, .least = FO_GAIN_HALF, .most = 1, .floor_ns = c->floor_ns }, f);
+	snprintf(f->title, sizeof(f->title), "attention is written out: its softmax alone takes %.1f %% of the step", 100 * fo_share(c, ns));
+	snprintf(f->why, sizeof(f->why), "No fused attention kernel runs, but softmax kernels do: scores of every pair of tokens go to memory and "
+		 "back several times. A fused kernel keeps them on chip.");
+	fo_evidence_kernels(f, c->s, (uint64_t)1 << FO_K_SOFTMAX);
+	return true;
+}
+
+static bool optimizer(const struct fo_rule_context *c, struct fo_finding *f)
+{
+	const struct fo_ledger *l = c->s->l;
+	int64_t ns = l->class_ns[FO_K_OPTIMIZER];
+	bool eager = (c->facts->optimizer_foreach || c->facts->optimizer_loop) && !c->facts->optimizer_fused;
+	if (!eager || fo_share(c, ns) <= FO_SHARE_ADVICE)
+		return false;
+	f->serious = fo_share(c, ns) > FO_SHARE_SERIOUS;
+	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = ns, .least = FO_GAIN_HALF * FUSED_OPTIMIZER_MOST,
+					 .most = FUSED_OPTIMIZER_MOST, .floor_ns = c->floor_ns }, f);
+	snprintf(f->title, sizeof(f->title), "the optimizer is not fused: %.1f %% of the step", 100 * fo_share(c, ns));
+	snprintf(f->why, sizeof(f->why), "%lld kernels walk over the weights, one for each operation of the update; a fused one reads and writes "
+		 "each weight once.", (long long)l->class_ops[FO_K_OPTIMIZER]);
+	fo_evidence_kernels(f, c->s, (uint64_t)1 << FO_K_OPTIMIZER);
+	return true;
+}
+
+/* The classes with most time, in words. */
+static void greatest_classes(const struct fo_ledger *l, uint64_t classes, char *out, size_t size)
+{
+	size_t n = 0;
+	out[0] = '\0';
+	for (int round = 0; round < 3 && n < size; round++) {
+		int best = -1;
+		for (int i = 0; i < FO_K_COMPUTE_COUNT; i++)
+			if ((classes >> i & 1) && l->class_ns[i] > 0 && (best < 0 || l->class_ns[i] > l->class_ns[best]))
+				best = i;
+		if (best < 0)
+			return;
+		classes &= ~((uint64_t)1 << best);
+		n += (size_t)snprintf(out + n, size - n, "%s%s %.1f %%", n ? ", " : "", fo_kernel_class_name[best],
+				      100 * (double)l->class_ns[best] / (double)l->span_ns);
+	}
+}
+
+static bool memory_bound(const struct fo_rule_context *c, struct fo_finding *f)
+{
+	const struct fo_ledger *l = c->s->l;
+	struct fo_finding other = { 0 };
+	uint64_t classes = FO_MOVING_CLASSES;
+	if (attention_eager(c, &other))
+		classes &= ~((uint64_t)1 << FO_K_SOFTMAX); /* disjoint: each nanosecond is promised once */
+	if (optimizer(c, &other))
+		classes &= ~((uint64_t)1 << FO_K_OPTIMIZER);
+	int64_t ns = fo_class_time(l, classes);
+	if ((double)ns <= 0.15 * (double)l->comp_ns || fo_share(c, ns) <= FO_SHARE_ADVICE)
+		return false;
+	f->serious = fo_share(c, ns) > FO_SHARE_SERIOUS;
+	/* Merged kernels are launches saved as well. */
+	int64_t stays = c->floor_ns - (int64_t)(fo_fusable(l) * (double)c->launch_ns);
+	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = ns, .least = c->facts->compiled ? 0 : FUSION_LEAST,
+					 .most = FUSION_MOST, .floor_ns = c->floor_ns, .best_floor_ns = stays }, f);
+	char text[200];
+	greatest_classes(l, classes, text, sizeof(text));
+	snprintf(f->title, sizeof(f->title), "kernels that only move bytes: %.0f %% of compute, %.1f %% of the step",
+		 100 * (double)ns / (double)l->comp_ns, 100 * fo_share(c, ns));
+	snprintf(f->why, sizeof(f->why), "Of the step: %s. Memory bandwidth bounds them, not arithmetic; fused with their neighbours they read and "
+		 "write once instead of once each.%s", text,
+		 c->facts->norm_written_out && !c->facts->compiled ? " Norms are written out as several elementwise kernels." : "");
+	fo_evidence_kernels(f, c->s, classes);
+	return true;
+}
+
+static bool precision(const struct fo_rule_context *c, struct fo_finding *f)
+{
+	const struct fo_ledger *l = c->s->l;
+	int64_t products = fo_class_time(l, 1u << FO_K_GEMM | 1u << FO_K_CONV);
+	int64_t ns = (int64_t)(c->facts->fp32_product_share * (double)products);
+	/* Matrix units: NVIDIA's from 7.0 on, AMD's in its data centre parts (gfx908 on: 9.0). */
+	if ((c->facts->amd ? c->facts->capability < 90 : c->facts->capability < 70) || c->facts->fp32_product_share <= 0.5 ||
+	    fo_share(c, products) <= FO_SHARE_ADVICE)
+		return false;
+	f->serious = fo_share(c, products) > FO_SHARE_SERIOUS;
+	/* Half the bytes at least; at most the ratio of the peaks, which is 8 or more on all data centre parts of the catalogue. */
+	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = ns, .least = FO_GAIN_HALF, .most = 1 - 1.0 / 8,
+					 .floor_ns = c->floor_ns }, f);
+	snprintf(f->title, sizeof(f->title), "products run in fp32 without matrix units: %.0f %% of their time",
+		 100 * c->facts->fp32_product_share);
+	snprintf(f->why, sizeof(f->why), "Products and convolutions take %.1f %% of the step in kernels of 32 bit, on a device whose matrix units do "
+		 "16 bit at least eight times as fast.", 100 * fo_share(c, products));
+	fo_evidence_kernels(f, c->s, 1u << FO_K_GEMM | 1u << FO_K_CONV);
+	return true;
+}
+
+/* Time that the products would have taken at what is attainable for their shapes, over what they took; NaN: no ceiling known. */
+static double products_efficiency(const struct fo_diagnosis *d)
+{
+	double took = 0, ideal = 0;
+	for (int64_t i = 0; i < d->products; i++)
+		if (!isnan(d->product[i].attainable_flop_s) && d->product[i].attainable_flop_s > 0) {
+			took += (double)d->product[i].time_ns;
+			ideal += (double)d->product[i].time_ns * fmin(1, d->product[i].flop_s / d->product[i].attainable_flop_s);
+		}
+	return took > 0 ? ideal / took : NAN;
+}
+
+/* Without shapes, with a model: the best products that were measured reach about 0.8 of the dense peak (data/devices.csv: H100 794.5 of
+ * 989, B200 1745 of 2250). */
+static double bridge_efficiency(const struct fo_diagnosis *d, const struct fo_ledger *l)
+{
+	int64_t products = fo_class_time(l, 1u << FO_K_GEMM | 1u << FO_K_GEMM_FP8);
+	for (int i = 0; d->bridge.known && i < d->bridge.rows; i++)
+		if (strncmp(d->bridge.row[i].name, "matrix products", 15) == 0)
+			return (1 - d->bridge.row[i].share * (double)l->span_ns / (double)products) / 0.8;
+	return NAN;
+}
+
+static bool gemm_efficiency(const struct fo_rule_context *c, struct fo_finding *f)
+{
+	const struct fo_diagnosis *d = c->s->d;
+	const struct fo_ledger *l = c->s->l;
+	int64_t products = fo_class_time(l, 1u << FO_K_GEMM | 1u << FO_K_GEMM_FP8);
+	double reached = products_efficiency(d);
+	bool by_shape = !isnan(reached);
+	if (!by_shape)
+		reached = bridge_efficiency(d, l);
+	if (isnan(reached) || reached >= 0.6 || fo_share(c, products) <= FO_SHARE_ADVICE)
+		return false;
+	f->serious = fo_share(c, products) > FO_SHARE_SERIOUS;
+	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = (int64_t)((1 - fmax(reached, 0)) * (double)products), .least = 0,
+					 .most = 1, .floor_ns = c->floor_ns }, f);
+	snprintf(f->title, sizeof(f->title), "matrix products reach %.0f %% of what is attainable%s", 100 * reached,
+		 by_shape ? " for their shapes" : "");
+	const struct fo_product *p = by_shape ? &d->product[0] : NULL;
+	if (p)
+		snprintf(f->why, sizeof(f->why), "Most time goes to %lld x %lld x %lld in %s: %.3g of %.3g TFLOP/s attainable (%s by its intensity%s). "
+			 "Shapes that fill tiles and waves, another layout, or another library's kernel.", (long long)p->m, (long long)p->n,
+			 (long long)p->k, p->dtype, p->flop_s / 1e12, p->attainable_flop_s / 1e12,
+			 p->memory_bound ? "memory-bound" : "compute-bound", p->fill < 0.8 ? "; much of its tiles or waves is empty" : "");
+	else
+		snprintf(f->why, sizeof(f->why), "The model's FLOP in their time, against 0.8 of the dense peak (the best measured products). Which "
+			 "shapes are slow only recorded shapes tell.");
+	fo_evidence_kernels(f, c->s, 1u << FO_K_GEMM | 1u << FO_K_GEMM_FP8);
+	return true;
+}
+
+/* The same shape, slower while a collective runs beside it. A tenth more time is within the spread of equal calls. */
+static bool contention(const struct fo_rule_context *c, struct fo_finding *f)
+{
+	const struct fo_diagnosis *d = c->s->d;
+	double slow = 0, all = 0, worst = 0;
+	for (int64_t i = 0; i < d->products; i++) {
+		const struct fo_product *p = &d->product[i];
+		all += (double)p->time_ns;
+		if (!isnan(p->contended) && p->contended > 1.1) {
+			slow += (double)p->time_ns * (1 - 1 / p->contended);
+			worst = p->contended > worst ? p->contended : worst;
+		}
+	}
+	int64_t products = fo_class_time(c->s->l, 1u << FO_K_GEMM | 1u << FO_K_GEMM_FP8);
+	int64_t ns = all > 0 ? (int64_t)((double)products * slow / all) : 0;
+	if (fo_share(c, ns) <= FO_SHARE_ADVICE / 2)
+		return false;
+	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l->span_ns, .removable_ns = ns, .least = 0, .most = FO_GAIN_HALF, .floor_ns = c->floor_ns },
+		      f);
+	snprintf(f->title, sizeof(f->title), "products are slower beside communication: up to %.2f times", worst);
+	snprintf(f->why, sizeof(f->why), "Products of one shape take longer while a communication kernel is live: it holds some of the units and of "
+		 "the memory's bandwidth. Hidden communication is not free.");
+	fo_evidence_kernels(f, c->s, 1u << FO_K_GEMM | 1u << FO_K_GEMM_FP8);
+	return true;
+}
+
+/* The same shape, on average a quarter slower than its fastest call: clocks that fall under load, or something beside it. */
+static bool throttled(const struct fo_rule_context *c, struct fo_finding *f)
+{
+	const struct fo_diagnosis *d = c->s->d;
+	double slow = 0, all = 0;
+	for (int64_t i = 0; i < d->products; i++) {
+		const struct fo_product *p = &d->product[i];
+		all += (double)p->time_ns;
+		if (p->calls >= 10 && p->best_flop_s > 1.25 * p->flop_s && !(p->contended > 1.1))
+			slow += (double)p->time_ns * (1 - p->flop_s / p->best_flop_s);
+	}
+	int64_t products = fo_class_time(c->s->l, 1u << FO_K_GEMM | 1u << FO_K_GEMM_FP8);
+	int64_t ns = all > 0 ? (int64_t)((double)products * slow / all) : 0;
+	if (fo_share(c, ns) <= FO_SHARE_ADVICE)
+		return false;
+	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l->span_ns, .removable_ns = ns, .least = 0, .most = 1, .floor_ns = c->floor_ns }, f);
+	snprintf(f->title, sizeof(f->title), "equal products take unequal time: %.1f %% of the step above their fastest calls", 100 * fo_share(c, ns));
+	snprintf(f->why, sizeof(f->why), "Calls of one shape and type differ by more than a quarter. Clocks that fall (power or heat limit: "
+		 "nvidia-smi -q -d PERFORMANCE, rocm-smi --showclocks), operands in or out of cache, or other work on the device.");
+	fo_evidence_kernels(f, c->s, 1u << FO_K_GEMM | 1u << FO_K_GEMM_FP8);
+	return true;
+}
+
+static bool recompute(const struct fo_rule_context *c, struct fo_finding *f)
+{
+	const struct fo_ledger *l = c->s->l;
+	if (fo_share(c, l->recompute_ns) <= FO_SHARE_ADVICE)
+		return false;
+	/* Selective recomputation keeps the products and repeats the rest, which is the cheap part; half is a guess within it. */
+	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = l->recompute_ns, .least = FO_GAIN_HALF, .most = 1,
+					 .floor_ns = c->floor_ns }, f);
+	snprintf(f->title, sizeof(f->title), "the forward pass runs twice: recomputation takes %.1f %% of the step", 100 * fo_share(c, l->recompute_ns));
+	snprintf(f->why, sizeof(f->why), "It buys memory. Where memory is left over, recompute less: keep products and attention, repeat what is "
+		 "cheap. MFU does not count it.");
+	fo_evidence_recomputed(f, c->s);
+	return true;
+}
+
+static bool pipeline(const struct fo_rule_context *c, struct fo_finding *f)
+{
+	const struct fo_pipeline *p = &c->s->d->pipeline;
+	double mean = 0;
+	int seen = 0;
+	for (int i = 0; p->bubble && i < p->stages; i++)
+		if (!isnan(p->bubble[i])) {
+			mean += p->bubble[i];
+			seen++;
+		}
+	mean = seen ? mean / seen : 0;
+	if (p->stages < 2 || mean <= FO_SHARE_ADVICE)
+		return false;
+	f->serious = mean > FO_SHARE_SERIOUS;
+	double ideal = isnan(p->ideal) ? 0 : p->ideal / (1 + p->ideal); /* of the ideal work -> of the step */
+	/* At best twice as many chunks or microbatches: half of the ideal bubble, and what is above the ideal goes. */
+	double stays = ideal / 2 < mean ? ideal / 2 : mean;
+	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l->span_ns, .removable_ns = (int64_t)(mean * (double)c->s->l->span_ns),
+					 .least = mean > ideal ? (mean - ideal) / mean * FO_GAIN_HALF : 0, .most = 1 - stays / mean }, f);
+	snprintf(f->title, sizeof(f->title), "pipeline bubbles: %.1f %% of the step over %d stages", 100 * mean, p->stages);
+	if (isnan(p->ideal))
+		snprintf(f->why, sizeof(f->why), "Stages wait for each other. How much of it the schedule costs at least, (p - 1) / (v m) of the work, "
+			 "needs the number of microbatches, which the traces do not show.");
+	else
+		snprintf(f->why, sizeof(f->why), "%d stages, %d chunk%s each, %d microbatches: %.1f %% of the step is empty even if all stages are equal, "
+			 "(p - 1) / (v m) of the work. More microbatches or chunks shrink it; what is above it is unequal stages or late "
+			 "transfers.", p->stages, p->chunks, p->chunks == 1 ? "" : "s", p->microbatches, 100 * ideal);
+	fo_evidence_gaps(f, c->s, c->gap, c->gaps, ~0u, 0, INT64_MAX);
+	fo_evidence_kernels(f, c->s, (uint64_t)1 << FO_K_COMMUNICATION);
+	return true;
+}
+
+const struct fo_rule_row fo_rules_gpu[] = {
+	{ "pipeline", FO_FIND_PIPELINE, pipeline },
+	{ "precision", FO_FIND_COMPUTE, precision },
+	{ "memory-bound", FO_FIND_MEMORY_BOUND, memory_bound },
+	{ "attention-eager", FO_FIND_MEMORY_BOUND, attention_eager },
+	{ "optimizer-unfused", FO_FIND_MEMORY_BOUND, optimizer },
+	{ "gemm-efficiency", FO_FIND_COMPUTE, gemm_efficiency },
+	{ "contention", FO_FIND_COMPUTE, contention },
+	{ "unequal-calls", FO_FIND_COMPUTE, throttled },
+	{ "recompute", FO_FIND_RECOMPUTE, recompute },
+	{ NULL, FO_FIND_VALIDITY, NULL },
+};

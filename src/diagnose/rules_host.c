@@ -1,0 +1,233 @@
+/* Why the GPU idled, and what the host could do about it. */
+#include "diagnose/findings_int.h"
+
+#include "base/str.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static int64_t host_exposed(const struct fo_ledger *l)
+{
+	return l->idle_ns[FO_IDLE_HOST_LAUNCH_BOUND] + l->idle_ns[FO_IDLE_HOST_OTHER] + l->idle_ns[FO_IDLE_LAUNCH_LATENCY];
+}
+
+/* Above the serious mark alone, or the greatest of the causes where all idling together is above it. */
+static bool serious(const struct fo_rule_context *c, int64_t ns)
+{
+	const struct fo_ledger *l = c->s->l;
+	int64_t greatest = 0;
+	for (int i = 0; i < FO_IDLE_COUNT; i++)
+		greatest = l->idle_ns[i] > greatest ? l->idle_ns[i] : greatest;
+	return fo_share(c, ns) > FO_SHARE_SERIOUS || (fo_share(c, l->idle_total_ns) > FO_SHARE_SERIOUS && ns >= greatest);
+}
+
+static bool worth_it(const struct fo_rule_context *c, int64_t ns) { return ns > 0 && (fo_share(c, ns) > FO_SHARE_ADVICE || serious(c, ns)); }
+
+static bool data_loading(const struct fo_rule_context *c, struct fo_finding *f)
+{
+	const struct fo_ledger *l = c->s->l;
+	int64_t idle = l->idle_ns[FO_IDLE_HOST_DATA];
+	char a[24];
+	if (!worth_it(c, idle) && c->host_data_share <= FO_SHARE_ADVICE)
+		return false;
+	f->serious = serious(c, idle);
+	/* Workers take the loader's processor time along; where they share cores with the launching thread (two hardware threads of a core
+	 * do at best half each) what it still shows doubles. Its own work stays the floor. */
+	int64_t stays = c->floor_ns - (int64_t)(c->host_data_share * c->host_step_ns);
+	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = idle, .least = 1, .most = 1,
+					 .reappear_ns = host_exposed(l), .floor_ns = stays > 0 ? stays : 0 }, f);
+	/* The naive promise: all of the loader's time in the host's step. */
+	double naive = c->host_data_share < 1 ? 1 / (1 - c->host_data_share) : 1;
+	f->ceiling = naive > f->ceiling ? naive : f->ceiling;
+	if (fo_share(c, idle) > FO_SHARE_ADVICE / 5)
+		snprintf(f->title, sizeof(f->title), "the GPU waits for data: %.1f %% of the step", 100 * fo_share(c, idle));
+	else
+		snprintf(f->title, sizeof(f->title), "data loading takes %.1f %% of the host's step, hidden behind GPU work",
+			 100 * c->host_data_share);
+	snprintf(f->why, sizeof(f->why), "While the data loader worked the GPU idled %s of a step%s. Of the host's own step the loader takes "
+		 "%.1f %%. Taken off that thread it does not vanish: its processors are those of the host's other work, of which %.1f %% of the "
+		 "step shows already and would show more.", fo_ns_text(a, idle),
+		 c->facts->loader_inline ? "; it runs on the thread that launches GPU work (no worker processes)" : "",
+		 100 * c->host_data_share, 100 * fo_share(c, host_exposed(l)));
+	fo_evidence_host(f, c->s, FO_HOST_DATA);
+	if (f->evidences == 0)
+		fo_evidence_named(f, c->s, "DataLoader");
+	return true;
+}
+
+static int64_t median_kernel(const struct fo_ledger *l)
+{
+	int64_t ops = 0, ns = 0;
+	for (int i = 0; i < FO_K_COMPUTE_COUNT; i++) {
+		ops += l->class_ops[i];
+		ns += l->class_sum_ns[i];
+	}
+	return ops ? ns / ops : 0;
+}
+
+double fo_fusable(const struct fo_ledger *l)
+{
+	int64_t all = 0, moving = 0;
+	for (int i = 0; i < FO_K_COUNT; i++) {
+		all += l->class_ops[i];
+		moving += FO_MOVING_CLASSES >> i & 1 ? l->class_ops[i] : 0;
+	}
+	return all ? (double)moving / (double)all : 0;
+}
+
+/* The operator on the processor inside which long gaps lie, if it holds a quarter of the idling: then launches are not what takes time. */
+static int32_t long_operator(const struct fo_rule_context *c, int64_t idle, int64_t *ns)
+{
+	enum { NAMES = 64 };
+	struct {
+		int32_t name, op;
+		int64_t ns;
+	} seen[NAMES];
+	int n = 0, best = -1;
+	for (int64_t i = 0; i < c->gaps; i++) {
+		int64_t length = c->gap[i].end_ns - c->gap[i].begin_ns;
+		int32_t op = length > FO_GAP_SHORT_NS ? fo_idle_gap_operator(c->s, &c->gap[i]) : -1;
+		if (op < 0)
+			continue;
+		int k = 0;
+		while (k < n && seen[k].name != c->s->t->op[op].name)
+			k++;
+		if (k == NAMES)
+			continue;
+		if (k == n) {
+			seen[n].name = c->s->t->op[op].name;
+			seen[n].op = op;
+			seen[n++].ns = 0;
+		}
+		seen[k].ns += c->gap[i].idle_ns[FO_IDLE_HOST_LAUNCH_BOUND];
+		best = best < 0 || seen[k].ns > seen[best].ns ? k : best;
+	}
+	*ns = best >= 0 ? seen[best].ns : 0;
+	return best >= 0 && 4 * seen[best].ns > idle ? seen[best].op : -1;
+}
+
+static bool launch_bound(const struct fo_rule_context *c, struct fo_finding *f)
+{
+	const struct fo_ledger *l = c->s->l;
+	int64_t idle = l->idle_ns[FO_IDLE_HOST_LAUNCH_BOUND] + l->idle_ns[FO_IDLE_LAUNCH_LATENCY] + c->other_short_ns, inside;
+	char a[24], b[24], name[80];
+	if (!worth_it(c, idle))
+		return false;
+	f->serious = serious(c, idle);
+	/* At best graphs replay the step without a launch per kernel; at worst a compiler saves the launches of what it can merge. */
+	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = idle, .least = fo_fusable(l), .most = 1 }, f);
+	int32_t op = long_operator(c, idle, &inside);
+	snprintf(f->title, sizeof(f->title), "the host launches too slowly: the GPU idles %.1f %% of the step for it", 100 * fo_share(c, idle));
+	if (op >= 0)
+		snprintf(f->why, sizeof(f->why), "%s of it lie inside '%s' on the processor, not between launches: move that work to the GPU, to "
+			 "another thread, or out of the step. The rest: %lld operations of %s on average, launched one by one.",
+			 fo_ns_text(a, inside), fo_str_visible(name, sizeof(name), fo_trace_text(c->s->t, c->s->t->op[op].name)),
+			 (long long)l->ops, fo_ns_text(b, median_kernel(l)));
+	else
+		snprintf(f->why, sizeof(f->why), "%lld operations in %s of GPU work, %s each on average: the launching thread is busy with "
+			 "operators, calls and Python all the time and still does not keep the GPU fed. Fewer or larger launches: compiled "
+			 "kernels, CUDA graphs, more work per step.", (long long)l->ops, fo_ns_text(a, l->busy_ns),
+			 fo_ns_text(b, median_kernel(l)));
+	fo_evidence_gaps(f, c->s, c->gap, c->gaps,
+			 1u << FO_IDLE_HOST_LAUNCH_BOUND | 1u << FO_IDLE_LAUNCH_LATENCY | 1u << FO_IDLE_HOST_OTHER, 0, INT64_MAX);
+	return true;
+}
+
+static bool synchronised(const struct fo_rule_context *c, struct fo_finding *f)
+{
+	const struct fo_ledger *l = c->s->l;
+	int64_t idle = l->idle_ns[FO_IDLE_HOST_SYNC];
+	if (!worth_it(c, idle))
+		return false;
+	f->serious = serious(c, idle);
+	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = idle, .least = FO_GAIN_HALF, .most = 1, .floor_ns = c->floor_ns },
+		      f);
+	snprintf(f->title, sizeof(f->title), "the host waits for the GPU inside the step: %.1f %% idle behind it", 100 * fo_share(c, idle));
+	snprintf(f->why, sizeof(f->why), "Calls that wait (synchronisation, blocking copies, allocation, .item()) let the queue run dry: the GPU "
+		 "finishes, and only then the next launch begins.%s", c->facts->alloc_calls ? " Some of them allocate or free memory." : "");
+	fo_evidence_host(f, c->s, FO_HOST_SYNC);
+	if (f->evidences == 0)
+		fo_evidence_gaps(f, c->s, c->gap, c->gaps, 1u << FO_IDLE_HOST_SYNC, 0, INT64_MAX);
+	return true;
+}
+
+static bool host_other(const struct fo_rule_context *c, struct fo_finding *f)
+{
+	const struct fo_ledger *l = c->s->l;
+	int64_t idle = l->idle_ns[FO_IDLE_HOST_OTHER] - c->other_short_ns;
+	if (!worth_it(c, idle))
+		return false;
+	f->serious = serious(c, idle);
+	int64_t stays = c->floor_ns - idle; /* the floor counts it */
+	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = idle, .least = FO_GAIN_HALF, .most = 1,
+					 .floor_ns = stays > 0 ? stays : 0 }, f);
+	snprintf(f->title, sizeof(f->title), "the host does something else: the GPU idles %.1f %% of the step", 100 * fo_share(c, idle));
+	snprintf(f->why, sizeof(f->why), "For more than a millisecond each time the launching thread was in no operator and no call that the trace "
+		 "shows: garbage collection, logging, a checkpoint, a data loader without annotation, other Python.%s",
+		 c->s->t->defect.has_host_ops ? "" : " The trace has no host operators, so it cannot tell these apart.");
+	fo_evidence_gaps(f, c->s, c->gap, c->gaps, 1u << FO_IDLE_HOST_OTHER, FO_GAP_SHORT_NS, INT64_MAX);
+	return true;
+}
+
+static bool kernel_gaps(const struct fo_rule_context *c, struct fo_finding *f)
+{
+	const struct fo_ledger *l = c->s->l;
+	int64_t idle = l->idle_ns[FO_IDLE_KERNEL_GAP];
+	char a[24];
+	if (!worth_it(c, idle))
+		return false;
+	f->serious = serious(c, idle);
+	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = idle, .least = fo_fusable(l) / 2, .most = fo_fusable(l),
+					 .floor_ns = c->floor_ns }, f);
+	snprintf(f->title, sizeof(f->title), "many small kernels: %.1f %% of the step lies between them", 100 * fo_share(c, idle));
+	snprintf(f->why, sizeof(f->why), "%lld operations of %s on average, all launched in time: what is left between two kernels is the "
+		 "hardware's own turn-around, a few microseconds each time. Fewer kernels leave fewer gaps.", (long long)l->ops,
+		 fo_ns_text(a, median_kernel(l)));
+	fo_evidence_gaps(f, c->s, c->gap, c->gaps, 1u << FO_IDLE_KERNEL_GAP, 0, INT64_MAX);
+	return true;
+}
+
+static bool dependency(const struct fo_rule_context *c, struct fo_finding *f)
+{
+	const struct fo_ledger *l = c->s->l;
+	int64_t idle = l->idle_ns[FO_IDLE_DEPENDENCY];
+	if (!worth_it(c, idle))
+		return false;
+	f->serious = serious(c, idle);
+	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = idle, .least = 0, .most = 1, .floor_ns = c->floor_ns }, f);
+	snprintf(f->title, sizeof(f->title), "launched work waits for something else: %.1f %% of the step", 100 * fo_share(c, idle));
+	snprintf(f->why, sizeof(f->why), "The next operation was in the queue before the gap began, and the gap is longer than hardware needs: it "
+		 "waited for an event, another stream or device, or for memory of the host.%s",
+		 c->s->t->defect.has_gpu_waits ? "" : " The trace does not record which.");
+	fo_evidence_gaps(f, c->s, c->gap, c->gaps, 1u << FO_IDLE_DEPENDENCY, 0, INT64_MAX);
+	return true;
+}
+
+static bool unknown(const struct fo_rule_context *c, struct fo_finding *f)
+{
+	const struct fo_ledger *l = c->s->l;
+	const struct fo_trace_defects *x = &c->s->t->defect;
+	int64_t idle = l->idle_ns[FO_IDLE_UNKNOWN];
+	if (!worth_it(c, idle))
+		return false;
+	f->serious = serious(c, idle);
+	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = idle, .least = 0, .most = 1 }, f);
+	snprintf(f->title, sizeof(f->title), "the GPU idles %.1f %% of the step, and the trace cannot say why", 100 * fo_share(c, idle));
+	snprintf(f->why, sizeof(f->why), "%s",
+		 !x->has_launches ? "The trace has no launch records, so it does not show whether the host was late."
+		 : c->facts->graphs ? "Kernels of a replayed graph share one launch: whether the host was late or the graph waited is not recorded."
+				    : "What ended the gaps has no launch record of its own (launched before the profiler started, or shared).");
+	fo_evidence_gaps(f, c->s, c->gap, c->gaps, 1u << FO_IDLE_UNKNOWN, 0, INT64_MAX);
+	return true;
+}
+
+const struct fo_rule_row fo_rules_host[] = {
+	{ "data-loading", FO_FIND_DATA, data_loading },
+	{ "host-launch", FO_FIND_HOST, launch_bound },
+	{ "host-sync", FO_FIND_HOST, synchronised },
+	{ "host-other", FO_FIND_HOST, host_other },
+	{ "kernel-gaps", FO_FIND_IDLE, kernel_gaps },
+	{ "dependency", FO_FIND_IDLE, dependency },
+	{ "idle-unknown", FO_FIND_IDLE, unknown },
+	{ NULL, FO_FIND_VALIDITY, NULL },
+};

@@ -1,0 +1,151 @@
+/* What has to be known before a trace's figures are believed. None of these is serious: they say how far to trust the others. */
+#include "diagnose/findings_int.h"
+
+#include "base/str.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The whole window as one event, for what no single event shows. */
+static void window_event(const struct fo_rule_context *c, struct fo_finding *f, const char *name)
+{
+	const struct fo_subject *s = c->s;
+	fo_evidence_add(f, s->rank->rank, s->id, s->l->begin_ns, s->l->span_ns, name);
+}
+
+/* A median needs three; the first step after a profiler starts is the one that its start disturbs. */
+enum { STEPS_ENOUGH = 3 };
+
+static bool steps(const struct fo_rule_context *c, struct fo_finding *f)
+{
+	const struct fo_device_ledger *v = c->s->device;
+	if (c->s->d->with.ledger.whole_trace || c->s->d->with.ledger.exclude_unlinked)
+		return false; /* asked for */
+	if (v->from == FO_WINDOW_WHOLE) {
+		snprintf(f->title, sizeof(f->title), "no steps: the whole trace is taken as one");
+		snprintf(f->why, sizeof(f->why), "Nothing in the trace marks steps, so that what happens once (the start, a checkpoint) weighs as "
+			 "much as what happens in each step.");
+	} else if (v->steps < STEPS_ENOUGH) {
+		snprintf(f->title, sizeof(f->title), "%lld complete step%s: too few for a median", (long long)v->steps, v->steps == 1 ? "" : "s");
+		snprintf(f->why, sizeof(f->why), "Steps differ from each other; three are the least of which the middle one says something. "
+			 "%lld step%s at the end whose end the trace does not show %s left out.", (long long)v->dropped_steps,
+			 v->dropped_steps == 1 ? "" : "s", v->dropped_steps == 1 ? "was" : "were");
+	} else {
+		return false;
+	}
+	window_event(c, f, v->from == FO_WINDOW_WHOLE ? "the whole trace" : "the step that is spoken of");
+	return true;
+}
+
+/* Half of the median between the shortest and the longest: the median stands for neither. */
+static bool unsteady(const struct fo_rule_context *c, struct fo_finding *f)
+{
+	const struct fo_device_ledger *v = c->s->device;
+	int64_t low = INT64_MAX, high = 0, at = 0;
+	for (int64_t i = 0; i < v->steps; i++) {
+		low = v->step[i].l.span_ns < low ? v->step[i].l.span_ns : low;
+		at = v->step[i].l.span_ns > high ? i : at;
+		high = v->step[i].l.span_ns > high ? v->step[i].l.span_ns : high;
+	}
+	if (v->steps < STEPS_ENOUGH || 2 * (high - low) < c->s->l->span_ns)
+		return false;
+	char a[24], b[24], m[24];
+	snprintf(f->title, sizeof(f->title), "steps differ: %s to %s", fo_ns_text(a, low), fo_ns_text(b, high));
+	snprintf(f->why, sizeof(f->why), "The step spoken of is the median, %s. A longer one may hold a checkpoint, an evaluation, garbage "
+		 "collection or other requests: see what its ledger has more.", fo_ns_text(m, c->s->l->span_ns));
+	fo_evidence_add(f, c->s->rank->rank, c->s->id, v->step[at].l.begin_ns, v->step[at].l.span_ns, "the longest step");
+	return true;
+}
+
+static bool lost(const struct fo_rule_context *c, struct fo_finding *f)
+{
+	const struct fo_trace_defects *x = &c->s->t->defect;
+	if (!x->truncated && x->malformed == 0 && x->dropped_by_profiler <= 0)
+		return false;
+	snprintf(f->title, sizeof(f->title), "events are missing from the trace%s", x->truncated ? ": the file ends inside its events" : "");
+	snprintf(f->why, sizeof(f->why), "Of %lld events %lld could not be read%s%lld lost by the profiler itself. What is missing counts as idle.",
+		 (long long)x->events, (long long)x->malformed, x->dropped_by_profiler > 0 ? "; " : "; at least ",
+		 (long long)(x->dropped_by_profiler > 0 ? x->dropped_by_profiler : 0));
+	char name[160];
+	snprintf(name, sizeof(name), "%s", c->s->t->path ? c->s->t->path : "the trace");
+	fo_evidence_add(f, c->s->rank->rank, c->s->id, c->s->t->begin_ns, c->s->t->end_ns - c->s->t->begin_ns, name);
+	return true;
+}
+
+/* One in a hundred: below it not even all of them together move a share by a point. */
+static bool unlinked(const struct fo_rule_context *c, struct fo_finding *f)
+{
+	const struct fo_trace *t = c->s->t;
+	if (t->defect.unlinked * 100 <= t->gpu_count || !t->defect.has_launches)
+		return false;
+	snprintf(f->title, sizeof(f->title), "%lld of %lld GPU operations have no launch record", (long long)t->defect.unlinked,
+		 (long long)t->gpu_count);
+	snprintf(f->why, sizeof(f->why), "They were launched before the profiler started, or their records were lost. Those at the front "
+		 "(%lld) are in no step; why the GPU idled before the others is unknown.", (long long)c->s->device->leftover_ops);
+	for (int64_t i = 0; i < t->gpu_count; i++)
+		if (t->gpu[i].launch < 0 && t->gpu[i].device == c->s->id)
+			fo_evidence_add(f, c->s->rank->rank, c->s->id, t->gpu[i].begin_ns, t->gpu[i].end_ns - t->gpu[i].begin_ns,
+					fo_trace_text(t, t->gpu[i].name));
+	return true;
+}
+
+static bool clipped(const struct fo_rule_context *c, struct fo_finding *f)
+{
+	const struct fo_trace *t = c->s->t;
+	if (t->defect.clipped == 0)
+		return false;
+	snprintf(f->title, sizeof(f->title), "%lld GPU operation%s had an impossible duration", (long long)t->defect.clipped,
+		 t->defect.clipped == 1 ? "" : "s");
+	snprintf(f->why, sizeof(f->why), "Each was cut to the begin of what follows it on its stream: an error of the profiler, not of the run.");
+	for (int64_t i = 0; i < t->gpu_count; i++)
+		if (t->gpu[i].flags & FO_GPU_CLIPPED)
+			fo_evidence_add(f, c->s->rank->rank, t->gpu[i].device, t->gpu[i].begin_ns, t->gpu[i].end_ns - t->gpu[i].begin_ns,
+					fo_trace_text(t, t->gpu[i].name));
+	return true;
+}
+
+static bool overhead(const struct fo_rule_context *c, struct fo_finding *f)
+{
+	const struct fo_trace *t = c->s->t;
+	int64_t all = t->end_ns - t->begin_ns;
+	if (all <= 0 || t->defect.profiler_overhead_ns <= FO_SHARE_ADVICE * (double)all)
+		return false;
+	char a[24];
+	snprintf(f->title, sizeof(f->title), "the profiler's own work takes %.0f %% of the trace",
+		 100 * (double)t->defect.profiler_overhead_ns / (double)all);
+	snprintf(f->why, sizeof(f->why), "%s of \"overhead\" events, over all threads. The run without a profiler is faster, above all where the "
+		 "host is the bottleneck: compare with the step time that the trainer logs.", fo_ns_text(a, t->defect.profiler_overhead_ns));
+	window_event(c, f, "overhead events (sum)");
+	return true;
+}
+
+/* 3 %: what the definition of the step allows (docs/metrics.md). */
+static bool host_differs(const struct fo_rule_context *c, struct fo_finding *f)
+{
+	const struct fo_device_ledger *v = c->s->device;
+	if (c->host_step_ns <= 0 || v->steps < STEPS_ENOUGH || v->from == FO_WINDOW_WHOLE)
+		return false;
+	double mean = (double)v->total.span_ns / (double)v->steps, off = mean / c->host_step_ns - 1;
+	if (fabs(off) <= 0.03)
+		return false;
+	char a[24], b[24];
+	snprintf(f->title, sizeof(f->title), "a step of the GPU takes %s, one of the host %s", fo_ns_text(a, (int64_t)mean),
+		 fo_ns_text(b, (int64_t)c->host_step_ns));
+	snprintf(f->why, sizeof(f->why), "Over many steps both are the same; in a trace of a few the one that runs ahead shows fewer of them, or "
+		 "the profiler disturbs the run. Shares are of the GPU's step; nothing is scaled. Compare with the step time that the trainer "
+		 "logs.");
+	window_event(c, f, "the step that is spoken of");
+	return true;
+}
+
+const struct fo_rule_row fo_rules_validity[] = {
+	{ "steps", FO_FIND_VALIDITY, steps },
+	{ "unsteady-steps", FO_FIND_VALIDITY, unsteady },
+	{ "lost-events", FO_FIND_VALIDITY, lost },
+	{ "unlinked", FO_FIND_VALIDITY, unlinked },
+	{ "impossible-durations", FO_FIND_VALIDITY, clipped },
+	{ "profiler-overhead", FO_FIND_VALIDITY, overhead },
+	{ "host-step", FO_FIND_VALIDITY, host_differs },
+	{ NULL, FO_FIND_VALIDITY, NULL },
+};

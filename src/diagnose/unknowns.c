@@ -1,0 +1,87 @@
+/* What a trace cannot say, and what to record it with. */
+#include "diagnose/findings_int.h"
+
+#include "base/mem.h"
+#include "base/str.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void add(struct fo_diagnosis *d, const char *what, const char *flag)
+{
+	size_t cap = (size_t)d->unknowns; /* one at a time: there are ten at most */
+	fo_array_room(&d->unknown, &cap, (size_t)d->unknowns, sizeof(*d->unknown));
+	struct fo_unknown *u = &d->unknown[d->unknowns++];
+	snprintf(u->what, sizeof(u->what), "%s", what);
+	snprintf(u->flag, sizeof(u->flag), "%s", flag);
+}
+
+static bool nsys(const struct fo_subject *s) { return s->t->format == FO_TRACE_NSYS; }
+
+static void of_steps(struct fo_diagnosis *d, const struct fo_subject *s)
+{
+	if (s->device->from != FO_WINDOW_WHOLE || d->with.ledger.whole_trace || d->with.ledger.exclude_unlinked)
+		return;
+	add(d, "where steps begin and end", nsys(s) ? "torch.cuda.nvtx.range_push(\"step\") around each iteration, with nsys profile --trace=cuda,nvtx"
+						    : "torch.profiler.profile(schedule=torch.profiler.schedule(wait=1, warmup=2, active=5)) and "
+						      "profiler.step() after each iteration");
+}
+
+static void of_host(struct fo_diagnosis *d, const struct fo_subject *s, const struct fo_facts *facts)
+{
+	const struct fo_trace_defects *x = &s->t->defect;
+	if (!x->has_launches)
+		add(d, "why the GPU idled: no launch is recorded",
+		    nsys(s) ? "nsys profile --trace=cuda,nvtx,osrt" : "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]");
+	else if (!x->has_host_ops)
+		add(d, "what the host did: no operator is recorded",
+		    nsys(s) ? "nsys profile --trace=cuda,nvtx,osrt, and torch.autograd.profiler.emit_nvtx() for operators"
+			    : "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]");
+	if (s->l->idle_ns[FO_IDLE_UNKNOWN] * 100 > s->l->span_ns && facts->graphs)
+		add(d, "why the GPU idled before kernels of a replayed graph: they share one launch",
+		    nsys(s) ? "nsys profile --cuda-graph-trace=node" : "one more trace without graphs (training and kernels otherwise the same)");
+	else if (s->l->idle_ns[FO_IDLE_UNKNOWN] * 100 > s->l->span_ns && x->has_launches)
+		add(d, "why the GPU idled before operations whose launch is not in the trace",
+		    "a warm-up in the profiler's schedule (warmup=2), so that nothing launched before it is still running");
+	if (x->graph_granularity)
+		add(d, "the kernels inside CUDA graphs", "nsys profile --cuda-graph-trace=node");
+	if (s->l->idle_ns[FO_IDLE_DEPENDENCY] * 100 > s->l->span_ns && !x->has_gpu_waits)
+		add(d, "what launched work waited for",
+		    nsys(s) ? "nsys profile --cuda-event-trace=true"
+			    : "experimental_config=torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)");
+	if (s->l->idle_ns[FO_IDLE_HOST_OTHER] * 20 > s->l->span_ns)
+		add(d, "which Python code the launching thread was in", nsys(s) ? "nsys profile --python-sampling=true" : "with_stack=True");
+}
+
+static void of_ranks(struct fo_diagnosis *d, const struct fo_subject *s)
+{
+	char text[200];
+	if (s->l->exposed_comm_unknown_ns * 100 > s->l->span_ns) {
+		snprintf(text, sizeof(text), "the traces of %s, from the same steps", s->t->world_size > 1 ? "all ranks" : "the other ranks");
+		add(d, "whether exposed communication is waiting for a late rank or transfer", text);
+	} else if (s->t->world_size > d->ranks && s->l->comm_ns > 0) {
+		snprintf(text, sizeof(text), "the traces of all %d ranks (%d given)", s->t->world_size, d->ranks);
+		add(d, "whether this rank is the slow one", text);
+	}
+}
+
+static void of_products(struct fo_diagnosis *d, const struct fo_subject *s, const struct fo_facts *facts)
+{
+	if (!s->t->defect.has_shapes && facts->product_ns > 0)
+		add(d, "what each product's shape could reach, and MFU without --model",
+		    strcmp(facts->framework, "Megatron-LM") == 0 ? "--pytorch-profiler-collect-shapes"
+		    : nsys(s)					 ? "torch.autograd.profiler.emit_nvtx(record_shapes=True), or the PyTorch profiler"
+								 : "torch.profiler.profile(record_shapes=True)");
+	if (!d->bridge.known)
+		add(d, "MFU, and what each loss costs of it", d->bridge.why_not);
+	if (!s->t->defect.has_modules && s->t->defect.has_host_ops && s->l->class_ns[FO_K_ELEMENTWISE] * 10 > s->l->span_ns && !nsys(s))
+		add(d, "to which module elementwise kernels belong", "with_modules=True, or with_stack=True");
+}
+
+void fo_diagnose_unknowns(struct fo_diagnosis *d, const struct fo_subject *s, const struct fo_facts *facts)
+{
+	of_steps(d, s);
+	of_host(d, s, facts);
+	of_ranks(d, s);
+	of_products(d, s, facts);
+}
