@@ -97,6 +97,26 @@ void fo_cli_diagnose_bridge(FILE *f, const struct fo_diagnosis *d)
 	fo_arena_fini(&a);
 }
 
+/* At most 80 bytes of a name, in words that a table can break: kernels' names have none for hundreds of characters. */
+static char *breakable(struct fo_arena *a, const char *name)
+{
+	enum { WHOLE = 80, WORD = 40 };
+	char *out = fo_arena_alloc(a, WHOLE + 4 + WHOLE / WORD + 2); /* the last character whole */
+	int n = 0, word = 0;
+	bool inside = false; /* of one character */
+	for (int i = 0; name[i] && (i < WHOLE || inside); i++) {
+		word = name[i] == ' ' ? 0 : word + 1;
+		out[n++] = name[i];
+		inside = ((unsigned char)name[i + 1] & 0xC0) == 0x80;
+		if (word >= WORD && !inside) {
+			out[n++] = ' ';
+			word = 0;
+		}
+	}
+	out[n] = '\0';
+	return out;
+}
+
 static void print_evidence(FILE *f, struct fo_arena *a, const struct fo_diagnosis *d, const struct fo_finding *x)
 {
 	struct fo_table t;
@@ -110,8 +130,8 @@ static void print_evidence(FILE *f, struct fo_arena *a, const struct fo_diagnosi
 		for (int r = 0; r < d->ranks; r++)
 			if (d->rank[r].rank == e->rank && d->rank[r].trace)
 				origin = d->rank[r].trace->begin_ns;
-		fo_table_row(&t, fo_arena_printf(a, "%d", e->rank), fo_arena_printf(a, "%.3f ms", (double)(e->begin_ns - origin) * 1e-6),
-			     ms(a, e->duration_ns), fo_arena_printf(a, "%.60s", e->name));
+		fo_table_row(&t, e->rank < 0 ? "?" : fo_arena_printf(a, "%d", e->rank), fo_arena_printf(a, "%.3f ms", (double)(e->begin_ns - origin) * 1e-6),
+			     ms(a, e->duration_ns), breakable(a, e->name));
 	}
 	fo_table_print(&t, f, "     ", false);
 	fo_table_fini(&t);

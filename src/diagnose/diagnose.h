@@ -243,7 +243,7 @@ struct fo_finding {
 	char title[160], why[640];
 	int64_t loss_ns;       /* of the median step: what would go away at best */
 	double ceiling;        /* step time before / after, if all of it went: x 1.50 */
-	double gain, gain_low, gain_high; /* discounted estimate with its interval, as ceiling */
+	double gain, gain_low, gain_high; /* discounted estimate with its interval, as ceiling; all four NaN: it promises nothing */
 	double dollars;        /* per hour of the job at `gain`; NaN without a price */
 	struct fo_setting setting[FO_SETTINGS_MAX];
 	int settings;

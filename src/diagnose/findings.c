@@ -49,7 +49,7 @@ static void run_rules(struct fo_diagnosis *d, const struct fo_rule_context *c, c
 			continue;
 		if (row->kind == FO_FIND_VALIDITY) {
 			f.serious = false;
-			f.ceiling = f.gain = f.gain_low = f.gain_high = 1;
+			f.ceiling = f.gain = f.gain_low = f.gain_high = NAN; /* it promises nothing */
 		} else {
 			hold_back(&f, c);
 			fo_settings_add(&f, row->id, c->facts, &d->pipeline);
@@ -86,8 +86,8 @@ static void sort(struct fo_diagnosis *d)
 static void add_healthy(struct fo_diagnosis *d, const struct fo_rule_context *c)
 {
 	const struct fo_ledger *l = c->s->l;
-	struct fo_finding f = { .id = "compute-bound", .kind = FO_FIND_COMPUTE, .dollars = NAN, .ceiling = 1, .gain = 1, .gain_low = 1,
-				.gain_high = 1 };
+	struct fo_finding f = { .id = "compute-bound", .kind = FO_FIND_COMPUTE, .dollars = NAN, .ceiling = NAN, .gain = NAN,
+				.gain_low = NAN, .gain_high = NAN };
 	for (int64_t i = 0; i < d->findings; i++)
 		if (d->finding[i].serious)
 			return;
