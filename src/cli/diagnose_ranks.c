@@ -13,6 +13,14 @@ static const char *percent(struct fo_arena *a, double share)
 {
 	return isnan(share) ? "-" : fo_arena_printf(a, "%.1f %%", 100 * share);
 }
+/* "host_launch_bound" as words. */
+static const char *words(struct fo_arena *a, const char *name)
+{
+	char *text = fo_arena_strdup(a, name);
+	for (char *p = text; *p; p++)
+		*p = *p == '_' ? ' ' : *p;
+	return text;
+}
 static const char *ms(struct fo_arena *a, double ns)
 {
 	return fo_arena_printf(a, "%.3f", ns / 1e6);
@@ -74,7 +82,7 @@ static void print_culprit(FILE *f, const struct fo_diagnosis *d, struct fo_arena
 	double excess = (double)d->culprit.excess_ns / 1e6;
 	const char *why = !row			     ? "No row of its ledger is longer than the others'." :
 			  strcmp(row, "late_begin") == 0 ? fo_arena_printf(a, "Its step began %.3f ms after the others' (median).", excess) :
-							   fo_arena_printf(a, "Its median step has %.3f ms more of %s than the others' (median).", excess, row);
+							   fo_arena_printf(a, "Its median step has %.3f ms more of \"%s\" than the others' (median).", excess, words(a, row));
 	fo_cli_put(f, "", "", "%s%s is who the others wait for: %.0f %% of all waiting. %s", rank, name, 100 * d->culprit.share, why);
 }
 
@@ -133,7 +141,7 @@ void fo_cli_diagnose_ranks(FILE *f, const struct fo_diagnosis *d)
 
 static void print_stages(const struct fo_schedule_diagnosis *d, struct fo_arena *a)
 {
-	const struct fo_schedule *s = d->schedule;
+	const struct fo_schedule_log *s = d->schedule;
 	const double *last = d->step_bubble + (s->steps - 1) * s->stages;
 	struct fo_table t;
 	fo_table_init(&t, "rrrrrr");
@@ -172,7 +180,7 @@ static void print_what_if(const struct fo_schedule_diagnosis *d)
 
 static void print_schedule(const struct fo_schedule_diagnosis *d)
 {
-	const struct fo_schedule *s = d->schedule;
+	const struct fo_schedule_log *s = d->schedule;
 	struct fo_arena a = { 0 };
 	char path[1024];
 	fo_cli_put(stdout, "Pipeline schedule: ", "  ", "%s", fo_str_visible(path, sizeof path, s->path));
@@ -198,7 +206,7 @@ static void print_schedule(const struct fo_schedule_diagnosis *d)
 
 fo_status fo_cli_diagnose_schedule(const char *path, const char *json, bool *serious)
 {
-	struct fo_schedule *s;
+	struct fo_schedule_log *s;
 	struct fo_schedule_diagnosis d;
 	FO_TRY(fo_schedule_open(&s, path));
 	fo_status st = fo_schedule_diagnose(&d, s);

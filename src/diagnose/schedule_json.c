@@ -86,7 +86,7 @@ void fo_diagnosis_ranks_json(struct fo_json *j, const struct fo_diagnosis *d)
 static void what_if(struct fo_json *j, const struct fo_schedule_diagnosis *d)
 {
 	const struct fo_whatif *w = &d->whatif;
-	const struct fo_schedule *s = d->schedule;
+	const struct fo_schedule_log *s = d->schedule;
 	fo_json_object(j, "what_if");
 	fo_json_bool(j, "known", w->known);
 	if (!w->known) {
@@ -119,7 +119,7 @@ static void what_if(struct fo_json *j, const struct fo_schedule_diagnosis *d)
 
 static void steps(struct fo_json *j, const struct fo_schedule_diagnosis *d)
 {
-	const struct fo_schedule *s = d->schedule;
+	const struct fo_schedule_log *s = d->schedule;
 	fo_json_array(j, "steps");
 	for (int64_t k = 0; k < s->steps; k++) {
 		fo_json_object(j, NULL);
@@ -149,7 +149,7 @@ static void finding(struct fo_json *j, const struct fo_schedule_finding *f)
 void fo_schedule_diagnosis_json(const struct fo_schedule_diagnosis *d, struct fo_str *out)
 {
 	static const char *const format[] = { [FO_SCHEDULE_TIMELINE] = "timeline", [FO_SCHEDULE_PRIMUS] = "primus" };
-	const struct fo_schedule *s = d->schedule;
+	const struct fo_schedule_log *s = d->schedule;
 	struct fo_json j;
 	fo_json_begin(&j, out, true);
 	fo_json_object(&j, NULL);

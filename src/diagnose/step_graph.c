@@ -15,7 +15,7 @@ struct edge {
 	int32_t from, to;
 };
 struct fo_step_graph {
-	const struct fo_schedule *s;
+	const struct fo_schedule_log *s;
 	const struct fo_schedule_op *op;
 	int32_t n;
 	struct edge *edge;
@@ -64,7 +64,7 @@ static bool is_pass(int kind)
 }
 
 /* Where the data of chunk `c` on stage `st` goes or comes from; false: outside the model. */
-static bool neighbour(const struct fo_schedule *s, const struct fo_schedule_op *pass, int step, int *chunk, int *stage)
+static bool neighbour(const struct fo_schedule_log *s, const struct fo_schedule_op *pass, int step, int *chunk, int *stage)
 {
 	int64_t at = (int64_t)pass->chunk * s->stages + pass->stage + step;
 	if (at < 0 || at >= (int64_t)s->chunks * s->stages)
@@ -231,7 +231,7 @@ static void together(struct fo_step_graph *g, const int32_t *v, size_t n)
 
 static fo_status pair_transfers(struct fo_step_graph *g, const struct worker *w)
 {
-	const struct fo_schedule *s = g->s;
+	const struct fo_schedule_log *s = g->s;
 	for (int r = 0; r < s->replicas; r++) {
 		for (int st = 0; st < s->stages; st++) {
 			for (int k = 0; k < 4; k += 2) {
@@ -449,7 +449,7 @@ static fo_status build(struct fo_step_graph *g, struct worker *w)
 	return sort(g);
 }
 
-fo_status fo_step_graph_new(struct fo_step_graph **out, const struct fo_schedule *s, int64_t step)
+fo_status fo_step_graph_new(struct fo_step_graph **out, const struct fo_schedule_log *s, int64_t step)
 {
 	struct fo_step_graph *g = fo_xmalloc(sizeof *g);
 	*g = (struct fo_step_graph){ .s = s, .op = s->op + s->step[step].first, .n = (int32_t)s->step[step].ops };

@@ -14,7 +14,7 @@
 static const int WORST_PERCENT = 3;
 
 struct study {
-	const struct fo_schedule *s;
+	const struct fo_schedule_log *s;
 	int64_t from;                 /* the first step that counts, and its first operation */
 	int64_t from_op;
 	struct fo_step_graph **graph; /* by step */
@@ -116,7 +116,7 @@ static int greatest(const double *v, int n)
 /* The workers whose stage and replica both slow the job most; ties go to the first stage, then the first replica. */
 static double without_worst(struct study *y, struct fo_whatif *w)
 {
-	const struct fo_schedule *s = y->s;
+	const struct fo_schedule_log *s = y->s;
 	int all = s->stages * s->replicas, want = (all * WORST_PERCENT + 99) / 100;
 	bool *chosen = fo_xmalloc((size_t)all * sizeof *chosen);
 	for (int n = 0; n < want; n++) {
@@ -146,7 +146,7 @@ static double without_worst(struct study *y, struct fo_whatif *w)
 
 static void attribute(struct study *y, struct fo_whatif *w)
 {
-	const struct fo_schedule *s = y->s;
+	const struct fo_schedule_log *s = y->s;
 	bool present[FO_SCHED_COUNT] = { false };
 	for (int64_t i = 0; i < s->ops; i++)
 		present[s->op[i].kind] = true;
@@ -167,7 +167,7 @@ static void attribute(struct study *y, struct fo_whatif *w)
 
 static void compare(struct study *y, struct fo_whatif *w)
 {
-	const struct fo_schedule *s = y->s;
+	const struct fo_schedule_log *s = y->s;
 	double *ideal = fo_xmalloc((size_t)s->steps * sizeof *ideal);
 	w->step_slowdown = fo_xmalloc((size_t)s->steps * sizeof *w->step_slowdown);
 	w->by_stage = fo_xmalloc((size_t)s->stages * sizeof *w->by_stage);
@@ -190,7 +190,7 @@ static void compare(struct study *y, struct fo_whatif *w)
 	free(ideal);
 }
 
-static void what_if(struct fo_whatif *w, const struct fo_schedule *s, int64_t from)
+static void what_if(struct fo_whatif *w, const struct fo_schedule_log *s, int64_t from)
 {
 	struct study y = { .s = s, .from = from, .from_op = s->step[from].first, .graph = fo_xmalloc((size_t)s->steps * sizeof *y.graph) };
 	int64_t longest = 0;
@@ -222,7 +222,7 @@ static void what_if(struct fo_whatif *w, const struct fo_schedule *s, int64_t fr
 /* ---- bubbles ---- */
 
 /* Time inside passes on one worker: their union, for a combined forward and backward pass is recorded as both. */
-static void add_work(const struct fo_schedule *s, int64_t step, double *work)
+static void add_work(const struct fo_schedule_log *s, int64_t step, double *work)
 {
 	const struct fo_schedule_op *o = s->op + s->step[step].first;
 	int64_t covered = INT64_MIN;
@@ -241,7 +241,7 @@ static void add_work(const struct fo_schedule *s, int64_t step, double *work)
 
 static void find_bubbles(struct fo_schedule_diagnosis *d)
 {
-	const struct fo_schedule *s = d->schedule;
+	const struct fo_schedule_log *s = d->schedule;
 	size_t all = (size_t)s->steps, from = (size_t)d->warm_up, stages = (size_t)s->stages;
 	double *work = fo_xmalloc(all * stages * sizeof *work), *v = fo_xmalloc(all * sizeof *v), *whole = fo_xmalloc(all * sizeof *whole);
 	for (size_t k = 0; k < all; k++) {
@@ -272,7 +272,7 @@ static void find_bubbles(struct fo_schedule_diagnosis *d)
 }
 
 /* A first step that compiles or allocates says nothing about the others. At least one step is kept. */
-static int64_t count_warm_up(const struct fo_schedule *s)
+static int64_t count_warm_up(const struct fo_schedule_log *s)
 {
 	double *v = fo_xmalloc((size_t)s->steps * sizeof *v);
 	int64_t n = 0;
@@ -306,7 +306,7 @@ static double median_work(const struct fo_schedule_diagnosis *d)
 static void find_straggler(struct fo_schedule_diagnosis *d)
 {
 	const struct fo_whatif *w = &d->whatif;
-	const struct fo_schedule *s = d->schedule;
+	const struct fo_schedule_log *s = d->schedule;
 	int last = s->stages - 1;
 	double others = median_work(d);
 	if (!w->known || w->slowdown < STRAGGLING)
@@ -343,7 +343,7 @@ static void find_straggler(struct fo_schedule_diagnosis *d)
 /* Half the bubble is what twice the chunks (or microbatches) leave. */
 static void find_bubble(struct fo_schedule_diagnosis *d)
 {
-	const struct fo_schedule *s = d->schedule;
+	const struct fo_schedule_log *s = d->schedule;
 	double rounds = (double)s->chunks * s->microbatches, wait = s->stages - 1;
 	if (rounds <= 0 || (rounds + wait) / rounds < STRAGGLING)
 		return;
@@ -364,7 +364,7 @@ static void find(struct fo_schedule_diagnosis *d)
 	find_bubble(d);
 }
 
-fo_status fo_schedule_diagnose(struct fo_schedule_diagnosis *d, struct fo_schedule *s)
+fo_status fo_schedule_diagnose(struct fo_schedule_diagnosis *d, struct fo_schedule_log *s)
 {
 	*d = (struct fo_schedule_diagnosis){ .schedule = s };
 	size_t stages = (size_t)s->stages;

@@ -42,7 +42,7 @@ struct fo_schedule_finding {
 enum { FO_SCHEDULE_FINDINGS_MAX = 2 };
 
 struct fo_schedule_diagnosis {
-	struct fo_schedule *schedule; /* not owned */
+	struct fo_schedule_log *schedule; /* not owned */
 	int64_t warm_up;        /* leading steps longer than 1.5 medians, left out of everything below: compilation, allocation */
 	double *bubble;         /* [stage]: share of the stage's span without a pass; median over steps */
 	double *bubble_of_step; /* [stage]: of the whole step's */
@@ -57,7 +57,7 @@ struct fo_schedule_diagnosis {
 	bool serious;
 };
 
-FO_CHECKED fo_status fo_schedule_diagnose(struct fo_schedule_diagnosis *d, struct fo_schedule *s);
+FO_CHECKED fo_status fo_schedule_diagnose(struct fo_schedule_diagnosis *d, struct fo_schedule_log *s);
 void fo_schedule_diagnosis_fini(struct fo_schedule_diagnosis *d);
 /* {"schema": 1, "schedule": {...}, "ranks": [], "findings": [...]}: docs/formats.md. */
 void fo_schedule_diagnosis_json(const struct fo_schedule_diagnosis *d, struct fo_str *out);
@@ -65,7 +65,7 @@ void fo_schedule_diagnosis_json(const struct fo_schedule_diagnosis *d, struct fo
 /* The graph of one step and its simulation, for tests and other uses. Durations are by operation of the step, in ns. */
 struct fo_step_graph;
 /* FO_EFORMAT where the log's dependencies contradict each other. */
-FO_CHECKED fo_status fo_step_graph_new(struct fo_step_graph **out, const struct fo_schedule *s, int64_t step);
+FO_CHECKED fo_status fo_step_graph_new(struct fo_step_graph **out, const struct fo_schedule_log *s, int64_t step);
 void fo_step_graph_free(struct fo_step_graph *g);
 /* An operation's own time, as recorded. */
 double fo_step_graph_own_ns(const struct fo_step_graph *g, int64_t op);

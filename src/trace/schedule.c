@@ -164,7 +164,7 @@ static bool simulated_from(const char *path, char *const *v, size_t n)
 	return false;
 }
 
-static fo_status read_timelines(struct fo_schedule *s, const char *folder)
+static fo_status read_timelines(struct fo_schedule_log *s, const char *folder)
 {
 	size_t n;
 	char **v = timelines(folder, &n);
@@ -206,7 +206,7 @@ static int by_place(const void *a, const void *b)
 }
 
 /* How many forward passes a worker did per chunk in the step that starts at op `at`; the greatest over workers and steps. */
-static void count_microbatches(struct fo_schedule *s)
+static void count_microbatches(struct fo_schedule_log *s)
 {
 	int64_t run = 0;
 	for (int64_t i = 0; i < s->ops; i++) {
@@ -220,7 +220,7 @@ static void count_microbatches(struct fo_schedule *s)
 }
 
 /* From the step's first compute to each stage's last, unless the log brought its own. */
-static void measure_spans(struct fo_schedule *s)
+static void measure_spans(struct fo_schedule_log *s)
 {
 	s->span_ns = fo_xmalloc((size_t)(s->steps * s->stages + 1) * sizeof *s->span_ns);
 	for (int64_t k = 0; k < s->steps; k++) {
@@ -235,7 +235,7 @@ static void measure_spans(struct fo_schedule *s)
 	}
 }
 
-static void finish(struct fo_schedule *s)
+static void finish(struct fo_schedule_log *s)
 {
 	qsort(s->op, (size_t)s->ops, sizeof *s->op, by_place);
 	int chunks = 0;
@@ -253,9 +253,9 @@ static void finish(struct fo_schedule *s)
 		measure_spans(s);
 }
 
-fo_status fo_schedule_open(struct fo_schedule **out, const char *path)
+fo_status fo_schedule_open(struct fo_schedule_log **out, const char *path)
 {
-	struct fo_schedule *s = fo_xmalloc(sizeof *s);
+	struct fo_schedule_log *s = fo_xmalloc(sizeof *s);
 	s->path = fo_xstrdup(path);
 	char *primus = primus_folder(path);
 	fo_status st;
@@ -275,7 +275,7 @@ fo_status fo_schedule_open(struct fo_schedule **out, const char *path)
 	return FO_OK;
 }
 
-void fo_schedule_free(struct fo_schedule *s)
+void fo_schedule_free(struct fo_schedule_log *s)
 {
 	if (!s)
 		return;

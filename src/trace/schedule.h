@@ -50,7 +50,7 @@ struct fo_schedule_step {
 
 enum fo_schedule_format { FO_SCHEDULE_TIMELINE, FO_SCHEDULE_PRIMUS };
 
-struct fo_schedule {
+struct fo_schedule_log {
 	enum fo_schedule_format format;
 	char *path;
 	int stages, replicas, chunks, microbatches; /* microbatches: of one stage's chunk in one step, the greatest */
@@ -67,7 +67,7 @@ struct fo_schedule {
 /* Is it such a log? A folder, or files of one; looks at names and first bytes. Never fails: what it cannot read is no schedule. */
 bool fo_schedule_is(const char *path);
 /* FO_EFORMAT with file and byte or key. Freed with fo_schedule_free (NULL allowed). */
-FO_CHECKED fo_status fo_schedule_open(struct fo_schedule **out, const char *path);
-void fo_schedule_free(struct fo_schedule *s);
+FO_CHECKED fo_status fo_schedule_open(struct fo_schedule_log **out, const char *path);
+void fo_schedule_free(struct fo_schedule_log *s);
 
 #endif

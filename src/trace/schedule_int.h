@@ -12,7 +12,7 @@ enum { FO_SCHEDULE_MAX_STAGES = 4096, FO_SCHEDULE_MAX_CHUNKS = 1024 };
 int fo_schedule_kind_of(const char *name, size_t n); /* -1 unknown */
 
 /* Each fills op, ops, step (number, length_ns), steps, stages, replicas, format; Primus span_ns too. */
-FO_CHECKED fo_status fo_schedule_read_timeline(struct fo_schedule *s, const char *path);
-FO_CHECKED fo_status fo_schedule_read_primus(struct fo_schedule *s, const char *folder);
+FO_CHECKED fo_status fo_schedule_read_timeline(struct fo_schedule_log *s, const char *path);
+FO_CHECKED fo_status fo_schedule_read_primus(struct fo_schedule_log *s, const char *folder);
 
 #endif

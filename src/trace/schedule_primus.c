@@ -29,8 +29,9 @@ static fo_status load(const char *folder, const char *name, json_t **out, char *
 	size_t len;
 	fo_status st = fo_fs_read_regular(&a, full.data, MAX_FILE, &text, &len);
 	json_error_t e;
+	char why[4 * JSON_ERROR_TEXT_LENGTH + 8]; /* it quotes the file */
 	if (st == FO_OK && !(*out = json_loadb(text, len, 0, &e)))
-		st = fo_fail(FO_EFORMAT, "'%s' is no JSON: line %d: %s", full.data, e.line, e.text);
+		st = fo_fail(FO_EFORMAT, "'%s' is no JSON: line %d: %s", full.data, e.line, fo_str_visible(why, sizeof why, e.text));
 	fo_arena_fini(&a);
 	*path = full.data;
 	return st;
@@ -55,7 +56,7 @@ static void interleave(struct fo_schedule_op *o, int64_t i, int stages, int chun
 }
 
 struct stage_log {
-	struct fo_schedule *s;
+	struct fo_schedule_log *s;
 	const char *path;
 	size_t *cap;
 	int stage, chunks;
@@ -102,7 +103,7 @@ static fo_status read_pass(struct stage_log *l, const json_t *iteration, const s
 
 static fo_status read_stage(struct stage_log *l, const json_t *log)
 {
-	struct fo_schedule *s = l->s;
+	struct fo_schedule_log *s = l->s;
 	for (int64_t k = 0; k < s->steps; k++) {
 		char number[24];
 		snprintf(number, sizeof number, "%lld", (long long)s->step[k].number);
@@ -128,7 +129,7 @@ static int by_number(const void *a, const void *b)
 	return x->number < y->number ? -1 : x->number > y->number;
 }
 
-static fo_status list_steps(struct fo_schedule *s, const json_t *log, const char *path)
+static fo_status list_steps(struct fo_schedule_log *s, const json_t *log, const char *path)
 {
 	size_t n = json_object_size(log);
 	if (!n)
@@ -139,10 +140,10 @@ static fo_status list_steps(struct fo_schedule *s, const json_t *log, const char
 	const char *key;
 	json_t *value;
 	json_object_foreach((json_t *)log, key, value) {
-		char *end;
+		char *end, shown[64];
 		long long number = strtoll(key, &end, 10);
 		if (*end || end == key)
-			return fo_fail(FO_EFORMAT, "'%s': \"%s\" is no iteration", path, key);
+			return fo_fail(FO_EFORMAT, "'%s': \"%s\" is no iteration", path, fo_str_visible(shown, sizeof shown, key));
 		s->step[s->steps++].number = number;
 	}
 	qsort(s->step, (size_t)s->steps, sizeof *s->step, by_number);
@@ -150,7 +151,7 @@ static fo_status list_steps(struct fo_schedule *s, const json_t *log, const char
 	return FO_OK;
 }
 
-fo_status fo_schedule_read_primus(struct fo_schedule *s, const char *folder)
+fo_status fo_schedule_read_primus(struct fo_schedule_log *s, const char *folder)
 {
 	json_t *config = NULL;
 	char *path = NULL;

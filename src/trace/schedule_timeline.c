@@ -134,9 +134,11 @@ static fo_status read_events(struct reader *r, const char *text, size_t len)
 		if (*p == ']')
 			return FO_OK;
 		json_error_t e;
+		char why[4 * JSON_ERROR_TEXT_LENGTH + 8]; /* it quotes the file */
 		json_t *event = p < end ? json_loadb(p, (size_t)(end - p), JSON_DISABLE_EOF_CHECK, &e) : NULL;
 		if (!event)
-			return fo_fail(FO_EFORMAT, "'%s' is no timeline after byte %td: %s", r->path, p - text, p < end ? e.text : "the list does not end");
+			return fo_fail(FO_EFORMAT, "'%s' is no timeline after byte %td: %s", r->path, p - text,
+				       p < end ? fo_str_visible(why, sizeof why, e.text) : "the list does not end");
 		take(r, event);
 		json_decref(event);
 		p += e.position;
@@ -167,7 +169,7 @@ static int by_process(const void *a, const void *b)
 }
 
 /* Replicas are counted in the order of processes, then of tensor-parallel ranks. */
-static fo_status find_places(struct reader *r, struct fo_schedule *s)
+static fo_status find_places(struct reader *r, struct fo_schedule_log *s)
 {
 	if (!r->places)
 		return fo_fail(FO_EFORMAT, "'%s' does not say which stage is which: no thread is named \"PP rank 0, TP rank 0, ...\"", r->path);
@@ -227,7 +229,7 @@ static void find_begins(struct extent *e, int64_t n)
 		e[i].begin = e[i].low;
 }
 
-static void find_steps(struct reader *r, struct fo_schedule *s)
+static void find_steps(struct reader *r, struct fo_schedule_log *s)
 {
 	qsort(r->raw, r->n, sizeof *r->raw, by_step);
 	struct extent *e = fo_xmalloc(r->n * sizeof *e);
@@ -259,7 +261,7 @@ static void find_steps(struct reader *r, struct fo_schedule *s)
 	free(e);
 }
 
-fo_status fo_schedule_read_timeline(struct fo_schedule *s, const char *path)
+fo_status fo_schedule_read_timeline(struct fo_schedule_log *s, const char *path)
 {
 	struct reader r = { .path = path };
 	char *text = NULL;

@@ -2,6 +2,7 @@
 #include "support/fuzz_targets.h"
 #include "ckpt/ckpt.h"
 #include "data/data_int.h"
+#include "diagnose/straggler.h"
 #include "cost/cost.h"
 #include "hw/profile.h"
 #include "ladder/plan_int.h"
@@ -405,6 +406,33 @@ static void log_file(const void *bytes, size_t n)
 	close(fd);
 }
 
+/* A timeline of a pipeline schedule, and all that is made from one. */
+static void schedule(const void *bytes, size_t n)
+{
+	char path[64];
+	struct fo_schedule_log *s;
+	struct fo_schedule_diagnosis d;
+	int fd = as_file(path, bytes, n);
+	fo_err_clear();
+	fo_schedule_is(path);
+	fo_status st = fo_schedule_open(&s, path);
+	explained(st);
+	if (st == FO_OK) {
+		if (fo_schedule_diagnose(&d, s) != FO_OK)
+			abort();
+		struct fo_str json = { 0 };
+		fo_schedule_diagnosis_json(&d, &json);
+		json_t *again = json_loadb(json.data, json.len, 0, NULL);
+		if (!again)
+			abort();
+		json_decref(again);
+		fo_str_fini(&json);
+		fo_schedule_diagnosis_fini(&d);
+		fo_schedule_free(s);
+	}
+	close(fd);
+}
+
 const struct fuzz_target fuzz_target[] = {
 	{ "program", program },
 	{ "safetensors", safetensors },
@@ -421,5 +449,6 @@ const struct fuzz_target fuzz_target[] = {
 	{ "json_line", json_line },
 	{ "profile", profile },
 	{ "log", log_file },
+	{ "schedule", schedule },
 };
 const int fuzz_targets = sizeof fuzz_target / sizeof *fuzz_target;

@@ -115,12 +115,7 @@ static struct fo_diagnosis diagnosed(struct fo_trace_set *s)
 }
 static void done(struct fo_diagnosis *d, struct fo_trace_set *s)
 {
-	for (int i = 0; i < d->ranks; i++)
-		fo_ledger_rank_fini(&d->rank[i]);
-	free(d->rank);
-	free(d->wait);
-	free(d->pipeline.bubble);
-	free(d->pipeline.stage);
+	fo_diagnosis_fini(d);
 	fo_trace_set_fini(s);
 }
 
@@ -422,6 +417,9 @@ static void test_published(void **state)
 	static const int64_t dlrm[8][3] = { { 5580, 218, 0 }, { 11125, 211, 0 }, { 3280, 212, 0 }, { 9571, 203, 0 },
 					    { 6370, 217, 1 }, { 6041, 210, 2 },  { 3342, 216, 0 }, { 1534, 212, 5 } };
 	check_waits("param_dlrm_8rank_v100", dlrm, 8, true);
+	static const int64_t before[2][3] = { { 1090, 574, 11 }, { 248, 574, 22 } }, after[2][3] = { { 427, 548, 15 }, { 1822, 548, 16 } };
+	check_waits("nsys_h100_mfu_before", before, 2, false);
+	check_waits("nsys_h100_mfu_after", after, 2, false);
 }
 
 int main(void)

@@ -42,14 +42,14 @@ static void write_text(const char *path, const char *text)
 	fputs(text, f);
 	fclose(f);
 }
-static struct fo_schedule_diagnosis diagnosed(const char *path, struct fo_schedule **s)
+static struct fo_schedule_diagnosis diagnosed(const char *path, struct fo_schedule_log **s)
 {
 	struct fo_schedule_diagnosis d;
 	must(fo_schedule_open(s, path));
 	must(fo_schedule_diagnose(&d, *s));
 	return d;
 }
-static void done(struct fo_schedule_diagnosis *d, struct fo_schedule *s)
+static void done(struct fo_schedule_diagnosis *d, struct fo_schedule_log *s)
 {
 	fo_schedule_diagnosis_fini(d);
 	fo_schedule_free(s);
@@ -112,7 +112,7 @@ static void two_stages(double late)
 static void test_by_hand(void **state)
 {
 	(void)state;
-	struct fo_schedule *s;
+	struct fo_schedule_log *s;
 	two_stages(5); /* 5 us between a receive and the pass that it feeds: a launch that came late */
 	char *path = end_timeline(1, 2, "hand.json");
 	assert_true(fo_schedule_is(path));
@@ -156,7 +156,7 @@ static void test_by_hand(void **state)
 static void test_layout(void **state)
 {
 	(void)state;
-	struct fo_schedule *s;
+	struct fo_schedule_log *s;
 	begin();
 	event("forward-compute", 0, 0, 1, 0, 0, 2, 50);
 	event("backward-compute", 0, 0, 1, 0, 0, 50, 100);
@@ -180,7 +180,7 @@ static void test_layout(void **state)
 static void test_replicas(void **state)
 {
 	(void)state;
-	struct fo_schedule *s;
+	struct fo_schedule_log *s;
 	begin();
 	for (int r = 0; r < 2; r++) {
 		double f = r ? 30 : 10;
@@ -207,7 +207,7 @@ static void test_replicas(void **state)
 
 static void refused(const char *path, const char *why)
 {
-	struct fo_schedule *s;
+	struct fo_schedule_log *s;
 	fo_status st = fo_schedule_open(&s, path);
 	if (st == FO_OK)
 		fo_schedule_free(s);
@@ -219,7 +219,7 @@ static void refused(const char *path, const char *why)
 static void test_mistakes(void **state)
 {
 	(void)state;
-	struct fo_schedule *s;
+	struct fo_schedule_log *s;
 	two_stages(0);
 	char *path = end_timeline(1, 2, "cut.json");
 	out.data[out.len / 2] = 0;
@@ -256,7 +256,7 @@ static void test_mistakes(void **state)
 static void test_folder(void **state)
 {
 	(void)state;
-	struct fo_schedule *s;
+	struct fo_schedule_log *s;
 	char *folder = in_dir("job"), path[300];
 	must(fo_fs_mkdirs(folder));
 	two_stages(0);
@@ -289,7 +289,7 @@ static void primus(const char *folder, const char *config, const char *const *st
 static void test_primus(void **state)
 {
 	(void)state;
-	struct fo_schedule *s;
+	struct fo_schedule_log *s;
 	char *folder = in_dir("primus"), path[300];
 	const char *stage[2] = {
 		"{\"1\":{\"total\":90,\"memory\":1,\"fwd_start\":[0,10],\"fwd_end\":[10,20],\"bwd_start\":[50,75],\"bwd_end\":[65,90]},"
@@ -328,7 +328,7 @@ static void test_primus(void **state)
 static void test_interleaved(void **state)
 {
 	(void)state;
-	struct fo_schedule *s;
+	struct fo_schedule_log *s;
 	const char *stage[2] = {
 		"{\"1\":{\"total\":100,\"fwd_start\":[0,1,2,3],\"fwd_end\":[1,2,3,4],\"bwd_start\":[10,12,14,16],\"bwd_end\":[11,13,15,17]}}",
 		"{\"1\":{\"total\":100,\"fwd_start\":[1,2,3,4],\"fwd_end\":[2,3,4,5],\"bwd_start\":[9,11,13,15],\"bwd_end\":[10,12,14,16]}}",
@@ -354,7 +354,7 @@ static void test_published(void **state)
 	const char *traces = getenv("FLATOUT_TRACES");
 	if (!traces)
 		skip();
-	struct fo_schedule *s;
+	struct fo_schedule_log *s;
 	char path[1024];
 	snprintf(path, sizeof path, "%s/bytedance_ST", traces);
 	struct fo_schedule_diagnosis d = diagnosed(path, &s);
