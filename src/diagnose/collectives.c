@@ -127,13 +127,13 @@ static void account(struct fo_diagnosis *d, struct split *x, const struct fo_mat
 /* An instant in which anything is transferred is transfer, then waiting, then unknown. */
 static void divide_device(struct fo_device_ledger *l, const struct fo_trace *t, const int64_t *wait, const struct fo_ledger_options *o)
 {
-	bool recorded = o->whole_trace || o->exclude_unlinked;
+	enum fo_kinds kinds = fo_kinds_of(o);
 	struct fo_intervals compute = { 0 }, waiting = { 0 }, moving = { 0 }, bare = { 0 }, exposed_wait = { 0 }, exposed_move = { 0 };
 	for (int64_t i = 0; i < t->gpu_count; i++) {
 		const struct fo_gpu_op *g = &t->gpu[i];
-		if (g->device != l->device || (o->exclude_unlinked && g->launch < 0))
+		if (g->device != l->device || !fo_ledger_counts(t, g, kinds))
 			continue;
-		uint8_t class = fo_ledger_class(g, recorded);
+		uint8_t class = fo_ledger_class(t, g, kinds);
 		if (class < FO_K_COMPUTE_COUNT) {
 			fo_intervals_add(&compute, g->begin_ns, g->end_ns);
 		} else if (class == FO_K_COMMUNICATION && wait && wait[i] >= 0) {

@@ -112,6 +112,8 @@ struct fo_device_ledger {
 	int64_t steps;
 	struct fo_ledger total;     /* sum of the steps (or the whole trace): what JSON's device carries */
 	struct fo_step_ledger median; /* the step of median span: what findings and pictures speak of */
+	struct fo_ledger once;      /* with exclude_unlinked, where there is any recomputation: the trace without it, as TraceLens shows it;
+				     * span 0: none */
 	int64_t leftover_ops;       /* at the front, without a launch record, in no window */
 	int64_t outside_ops;        /* others that are in no window: before the first step, in the last one, which was dropped */
 	int64_t excluded_ops;       /* without a launch record, left out on demand (exclude_unlinked) */
@@ -127,12 +129,11 @@ struct fo_rank_ledger {
 	int64_t hosts;
 };
 
-/* Either takes kinds as the trace recorded them (a copy that AMD's runtime does with a kernel is a kernel) and as host_sync only calls
- * that wait for the GPU, neither allocations nor frees but cudaFree: so the figures are those of ref.py and of TraceLens, whose
- * definitions these are. */
+/* Either takes kinds as others do and as host_sync only calls that wait for the GPU, neither allocations nor frees but cudaFree: so the
+ * figures can be compared with ref.py's (kinds as recorded: a copy that AMD's runtime does with a kernel is a kernel) and TraceLens'. */
 struct fo_ledger_options {
 	bool whole_trace;      /* no steps: every GPU operation of the trace */
-	bool exclude_unlinked; /* the same without GPU operations that have no launch record */
+	bool exclude_unlinked; /* the same without GPU operations that have no launch record, and fills as computation, as TraceLens has it */
 };
 
 /* ---- collectives over ranks ---- */

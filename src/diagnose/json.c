@@ -91,6 +91,11 @@ static void device(struct fo_json *j, const struct fo_trace *t, const struct fo_
 	text_of(j, "name", t, hardware->name);
 	fo_json_text(j, "steps_from", fo_window_origin_name[d->from]);
 	ledger(j, &d->total);
+	if (d->once.span_ns) {
+		fo_json_object(j, "without_recompute");
+		ledger(j, &d->once);
+		fo_json_close(j);
+	}
 	fo_json_int(j, "leftover_ops", d->leftover_ops);
 	fo_json_int(j, "outside_ops", d->outside_ops);
 	fo_json_int(j, "excluded_ops", d->excluded_ops);

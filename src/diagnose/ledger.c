@@ -27,7 +27,6 @@ struct running {
 struct walk {
 	const struct fo_device_ops *d;
 	const struct fo_idle *idle;
-	bool recorded;
 	struct running *heap;
 	size_t n, cap;
 	int64_t active[FO_K_COUNT], copy[FO_COPY_COUNT], pageable, kernels, backward, recomputed, forward;
@@ -42,11 +41,30 @@ struct walk {
 
 enum { MARKED = FO_GPU_BACKWARD | FO_GPU_RECOMPUTED };
 
-/* Where copies are taken as recorded, a kernel that copies is a kernel and a copy is no communication. */
-uint8_t fo_ledger_class(const struct fo_gpu_op *g, bool recorded)
+/* Is an operation of class FO_K_MEMORY a fill? */
+static bool fills(const struct fo_trace *t, const struct fo_gpu_op *g)
 {
-	if (!recorded)
+	if (g->kind != FO_GPU_KERNEL)
+		return g->kind == FO_GPU_MEMSET;
+	for (const char *name = fo_trace_text(t, g->name); *name; name++)
+		if (!strncasecmp(name, "fill", 4) || !strncasecmp(name, "set", 3))
+			return true;
+	return false;
+}
+
+bool fo_ledger_counts(const struct fo_trace *t, const struct fo_gpu_op *g, enum fo_kinds kinds)
+{
+	if (kinds != FO_KINDS_LINKED)
+		return true;
+	return g->launch >= 0 && (g->kind != FO_GPU_MEMSET || strncmp(fo_trace_text(t, t->launch[g->launch].name), "hip", 3));
+}
+
+uint8_t fo_ledger_class(const struct fo_trace *t, const struct fo_gpu_op *g, enum fo_kinds kinds)
+{
+	if (kinds == FO_KINDS_BY_NAME)
 		return g->class;
+	if (kinds == FO_KINDS_LINKED && (g->kind != FO_GPU_KERNEL || g->class_by_name == FO_K_MEMORY))
+		return fills(t, g) ? FO_K_COPY : FO_K_MEMORY;
 	if (g->kind != FO_GPU_KERNEL)
 		return FO_K_MEMORY;
 	if (g->class_by_name == FO_K_COMMUNICATION)
@@ -57,17 +75,9 @@ uint8_t fo_ledger_class(const struct fo_gpu_op *g, bool recorded)
 /* Fills are no copies in any direction; a copy whose direction is not told has one all the same. */
 static uint8_t copy_of(const struct fo_trace *t, const struct fo_gpu_op *g)
 {
-	if (g->kind == FO_GPU_MEMSET)
+	if (fills(t, g))
 		return FO_COPY_NONE;
-	if (g->copy != FO_COPY_NONE && g->copy < FO_COPY_COUNT)
-		return g->copy;
-	if (g->kind == FO_GPU_KERNEL) {
-		const char *name = fo_trace_text(t, g->name);
-		for (; *name; name++)
-			if (!strncasecmp(name, "fill", 4) || !strncasecmp(name, "set", 3))
-				return FO_COPY_NONE;
-	}
-	return FO_COPY_OTHER;
+	return g->copy != FO_COPY_NONE && g->copy < FO_COPY_COUNT ? g->copy : FO_COPY_OTHER;
 }
 
 static void count(struct walk *w, const struct running *r, int by)
@@ -265,7 +275,7 @@ static void walk_ops(struct walk *w)
 		const struct fo_gpu_op *g = &d->op[i];
 		if (!fo_device_op_counts(d, g))
 			continue;
-		uint8_t class = fo_ledger_class(g, w->recorded);
+		uint8_t class = fo_ledger_class(d->t, g, d->kinds);
 		tally(w, g, class);
 		if (g->end_ns <= g->begin_ns)
 			continue;
@@ -374,39 +384,57 @@ static void count_outside(struct fo_device_ledger *out, const struct fo_device_o
 	}
 }
 
-static void one_device(struct fo_device_ledger *out, const struct fo_device_ops *d, const struct fo_idle *idle,
-		       const struct fo_ledger_options *o)
+/* Windows and their ledgers, but for what is known of launching threads. */
+static void divide(struct fo_device_ledger *out, const struct fo_device_ops *d, const struct fo_idle *idle)
 {
 	struct fo_windows w;
-	bool marked = false, *launches = fo_xmalloc((size_t)d->t->thread_count + 1);
-	fo_windows_find(&w, d, o->whole_trace || o->exclude_unlinked);
+	bool marked = false;
+	fo_windows_find(&w, d, d->kinds != FO_KINDS_BY_NAME);
 	*out = (struct fo_device_ledger){ .device = d->device, .from = w.from, .steps = (int64_t)w.n, .dropped_steps = w.dropped };
 	out->step = fo_xmalloc((w.n + 1) * sizeof *out->step);
-	struct walk k = { .d = d, .idle = idle, .recorded = o->whole_trace || o->exclude_unlinked, .step = out->step, .window = w.v,
-			  .windows = w.n, .run_begin = INT64_MAX, .run_end = INT64_MAX, .comm_end = INT64_MIN };
+	struct walk k = { .d = d, .idle = idle, .step = out->step, .window = w.v, .windows = w.n, .run_begin = INT64_MAX, .run_end = INT64_MAX,
+			  .comm_end = INT64_MIN };
 	walk_ops(&k);
 	fo_intervals_unite(&k.blocking);
-	for (int64_t i = 0; i < d->n; i++) {
+	for (int64_t i = 0; i < d->n; i++)
 		marked |= (d->op[i].flags & MARKED) != 0;
-		if (d->op[i].launch >= 0)
-			launches[d->t->launch[d->op[i].launch].thread] = true;
-	}
 	for (size_t i = 0; i < w.n; i++) {
 		struct fo_step_ledger *s = &out->step[i];
 		s->number = w.v[i].number;
 		s->host_begin_ns = w.v[i].host_begin;
 		s->host_end_ns = w.v[i].host_end;
+		s->launch_busy_ns = -1;
 		close_ledger(&s->l, &w.v[i], &k.blocking, marked);
+	}
+	count_outside(out, d, &w);
+	fo_intervals_fini(&k.blocking);
+	free(k.heap);
+	fo_windows_fini(&w);
+}
+
+static void one_device(struct fo_device_ledger *out, struct fo_device_ops *d, const struct fo_idle *idle)
+{
+	bool *launches = fo_xmalloc((size_t)d->t->thread_count + 1);
+	divide(out, d, idle);
+	for (int64_t i = 0; i < d->n; i++)
+		if (d->op[i].launch >= 0)
+			launches[d->t->launch[d->op[i].launch].thread] = true;
+	for (int64_t i = 0; i < out->steps; i++) {
+		struct fo_step_ledger *s = &out->step[i];
 		bool known = s->host_end_ns > s->host_begin_ns;
 		s->launch_busy_ns = fo_idle_launch_busy(idle, launches, known ? s->host_begin_ns : s->l.begin_ns,
 							known ? s->host_end_ns : s->l.end_ns);
 	}
-	count_outside(out, d, &w);
 	fo_device_ledger_sum(out);
-	fo_intervals_fini(&k.blocking);
-	free(k.heap);
 	free(launches);
-	fo_windows_fini(&w);
+	if (d->kinds != FO_KINDS_LINKED || !out->total.recompute_ns)
+		return;
+	struct fo_device_ledger once;
+	d->once = true;
+	divide(&once, d, idle);
+	fo_device_ledger_sum(&once);
+	out->once = once.total;
+	free(once.step);
 }
 
 fo_status fo_ledger_rank(struct fo_rank_ledger *r, struct fo_trace *t, const struct fo_ledger_options *o)
@@ -414,14 +442,14 @@ fo_status fo_ledger_rank(struct fo_rank_ledger *r, struct fo_trace *t, const str
 	struct fo_idle idle;
 	*r = (struct fo_rank_ledger){ .trace = t, .rank = t->rank };
 	r->device = fo_xmalloc((size_t)(t->device_count + 1) * sizeof *r->device);
-	fo_idle_init(&idle, t, o->whole_trace || o->exclude_unlinked);
+	fo_idle_init(&idle, t, fo_kinds_of(o) != FO_KINDS_BY_NAME);
 	for (int64_t i = 0; i < t->gpu_count;) {
-		struct fo_device_ops d = { .t = t, .op = &t->gpu[i], .device = t->gpu[i].device, .linked_only = o->exclude_unlinked };
+		struct fo_device_ops d = { .t = t, .op = &t->gpu[i], .device = t->gpu[i].device, .kinds = fo_kinds_of(o) };
 		while (i < t->gpu_count && t->gpu[i].device == d.device) {
 			i++;
 			d.n++;
 		}
-		one_device(&r->device[r->devices++], &d, &idle, o);
+		one_device(&r->device[r->devices++], &d, &idle);
 	}
 	fo_idle_fini(&idle);
 	fo_host_steps(r);

@@ -8,21 +8,34 @@
  * which what follows a communication counts as waiting for it (facts: docs/metrics.md, "the ledger"). */
 #define FO_KERNEL_GAP_NS INT64_C(10000)
 
-/* The operations of one device that count: t->gpu[first .. first + n), those without a launch record left out on demand. */
+/* What counts, and as what. */
+enum fo_kinds {
+	FO_KINDS_BY_NAME,  /* a copy is a copy, whichever way the trace calls it */
+	FO_KINDS_RECORDED, /* of ref.py: as the trace calls it; a copy is no communication, a kernel no copy */
+	FO_KINDS_LINKED,   /* of TraceLens: with a launch record only; fills are computation, and those of ROCm, of whose launches the
+			    * trace shows no flow to the GPU, are left out */
+};
+static inline enum fo_kinds fo_kinds_of(const struct fo_ledger_options *o)
+{
+	return o->exclude_unlinked ? FO_KINDS_LINKED : o->whole_trace ? FO_KINDS_RECORDED : FO_KINDS_BY_NAME;
+}
+bool fo_ledger_counts(const struct fo_trace *t, const struct fo_gpu_op *g, enum fo_kinds kinds);
+/* As which class an operation is charged. */
+uint8_t fo_ledger_class(const struct fo_trace *t, const struct fo_gpu_op *g, enum fo_kinds kinds);
+
+/* The operations of one device: t->gpu[first .. first + n). */
 struct fo_device_ops {
 	const struct fo_trace *t;
 	const struct fo_gpu_op *op;
 	int64_t n;
 	int16_t device;
-	bool linked_only;
+	enum fo_kinds kinds;
+	bool once; /* without those that the backward pass repeats */
 };
 static inline bool fo_device_op_counts(const struct fo_device_ops *d, const struct fo_gpu_op *g)
 {
-	return !d->linked_only || g->launch >= 0;
+	return (d->kinds != FO_KINDS_LINKED || fo_ledger_counts(d->t, g, d->kinds)) && !(d->once && (g->flags & FO_GPU_RECOMPUTED));
 }
-
-/* As which class an operation is charged; `recorded`: fo_ledger_options says so. */
-uint8_t fo_ledger_class(const struct fo_gpu_op *g, bool recorded);
 
 struct fo_window {
 	int64_t number, begin, end; /* number -1: none */

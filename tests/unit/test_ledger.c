@@ -209,6 +209,42 @@ static void test_recorded(void **state)
 	unmake(&m);
 }
 
+/* As TraceLens has it: only what is linked, fills as computation, ROCm's left out; repeated work also left out in a second ledger. */
+static void test_linked(void **state)
+{
+	(void)state;
+	static struct made m;
+	struct fo_rank_ledger r;
+	const struct fo_ledger_options o = { .exclude_unlinked = true };
+	make(&m);
+	launched(&m, gpu(&m, FO_K_GEMM, 0, 10), 0, -10, -9);
+	launched(&m, gpu(&m, FO_K_MEMORY, 20, 30), 0, -8, -7);
+	m.gpu[1].kind = FO_GPU_MEMSET;
+	launched(&m, gpu(&m, FO_K_MEMORY, 30, 50), 0, -6, -5);
+	m.gpu[2].kind = FO_GPU_MEMSET;
+	m.launch[2].name = text(&m, "hipMemsetAsync");
+	launched(&m, gpu(&m, FO_K_MEMORY, 50, 60), 0, -4, -3);
+	launched(&m, gpu(&m, FO_K_GEMM, 60, 90), 0, -2, -1);
+	m.gpu[4].flags = FO_GPU_RECOMPUTED | FO_GPU_BACKWARD;
+	launched(&m, gpu(&m, FO_K_COMMUNICATION, 70, 100), 0, -1, 0);
+	gpu(&m, FO_K_GEMM, 90, 200);
+	assert_int_equal(fo_ledger_rank(&r, &m.t, &o), FO_OK);
+	const struct fo_device_ledger *d = &r.device[0];
+	adds_up(&d->total);
+	assert_int_equal(d->excluded_ops, 2);
+	assert_int_equal(d->total.span_ns, 100);
+	assert_int_equal(d->total.comp_ns, 10 + 10 + 30);
+	assert_int_equal(d->total.exposed_mem_ns, 10);
+	assert_int_equal(d->total.exposed_comm_ns, 10);
+	assert_int_equal(d->total.recompute_ns, 30);
+	adds_up(&d->once);
+	assert_int_equal(d->once.comp_ns, 20);
+	assert_int_equal(d->once.exposed_comm_ns, 30);
+	assert_int_equal(d->once.idle_total_ns, 40);
+	fo_ledger_rank_fini(&r);
+	unmake(&m);
+}
+
 static void test_overlays(void **state)
 {
 	(void)state;
@@ -729,7 +765,7 @@ int main(void)
 		cmocka_unit_test(test_overlays),      cmocka_unit_test(test_idle),       cmocka_unit_test(test_launched_steps),
 		cmocka_unit_test(test_devices),       cmocka_unit_test(test_gpu_steps),  cmocka_unit_test(test_notes),
 		cmocka_unit_test(test_optimizer_steps), cmocka_unit_test(test_host_steps), cmocka_unit_test(test_random),
-		cmocka_unit_test(test_empty),
+		cmocka_unit_test(test_linked),          cmocka_unit_test(test_empty),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
