@@ -208,8 +208,10 @@ static int64_t late_begin(const struct fo_diagnosis *d, const struct fo_rank_wai
 			while (d->rank[r].rank != d->wait[i].rank)
 				r++;
 			int64_t b = shifted(l->step[k].l.begin_ns, d->set->offset_ns[r]);
-			begin = &d->wait[i] == w ? b : begin;
-			v[n++] = (double)b;
+			if (&d->wait[i] == w)
+				begin = b;
+			else
+				v[n++] = (double)b;
 			break;
 		}
 	}
@@ -237,7 +239,7 @@ static void find_culprit(struct fo_diagnosis *d)
 	size_t n = 0;
 	for (int i = 0; i < d->waits; i++) {
 		const struct fo_device_ledger *l = ledger_of(d, &d->wait[i]);
-		if (!l)
+		if (!l || i == c->at)
 			continue;
 		own_rows(&l->median.l, name, ns);
 		for (int k = 0; k < OWN_ROWS; k++)
@@ -246,7 +248,7 @@ static void find_culprit(struct fo_diagnosis *d)
 	}
 	if (own)
 		own_rows(&own->median.l, name, ns);
-	for (int k = 0; own && k < OWN_ROWS; k++) {
+	for (int k = 0; own && n && k < OWN_ROWS; k++) {
 		int64_t excess = ns[k] - (int64_t)fo_stats_quantile(&v[(size_t)k * (size_t)d->waits], n, 0.5);
 		if (excess > c->excess_ns) {
 			c->excess_ns = excess;

@@ -148,7 +148,7 @@ struct fo_rank_wait {
 	int64_t matched, unmatched; /* kernels; unmatched: not on all members, no barrier by nature, or of unequal parts */
 	int64_t unmatched_ns;       /* their durations: waiting is between 0 and this */
 };
-/* Who makes the others wait, and what it does longer than they: its median step's rows minus the rows' medians over all devices. */
+/* Who makes the others wait, and what it does longer than they: its median step's rows minus the median of the others' rows. */
 struct fo_culprit {
 	int at;           /* in wait[]; -1: nobody waits */
 	double share;     /* of all waiting, what others spent waiting for it */

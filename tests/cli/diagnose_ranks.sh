@@ -1,0 +1,46 @@
+#!/bin/sh
+# flatout diagnose on several ranks and on logs of pipeline schedules: text, JSON, exit status, mistakes.
+. "$(dirname "$0")/lib_expect.sh"
+
+# rank R LATE: a product, then an all-reduce that ends on all at once
+rank()
+{
+	printf '{"distributedInfo": {"backend": "nccl", "rank": %d, "world_size": 2}, "traceEvents": [' "$1"
+	printf '{"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": 10, "dur": 2, "args": {"correlation": 1}},'
+	printf '{"ph": "X", "cat": "kernel", "name": "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64", "pid": 0, "tid": 7, "ts": 20, "dur": %d, "args": {"device": 0, "stream": 7, "correlation": 1}},' $((100 + $2))
+	printf '{"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": 14, "dur": 2, "args": {"correlation": 2}},'
+	printf '{"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "pid": 0, "tid": 9, "ts": %d, "dur": %d, "args": {"device": 0, "stream": 9, "correlation": 2}}]}\n' $((120 + $2)) $((300 - $2))
+}
+mkdir "$tmp/job"
+rank 0 0 >"$tmp/job/rank0.json"
+rank 1 200 >"$tmp/job/rank1.json"
+expect 1 "2 of 2 kernels matched" diagnose "$tmp/job"
+narrow
+expect 1 "Rank 1 is who the others wait for: 100 % of all waiting." diagnose "$tmp/job"
+expect 1 "slowest  rank 1" diagnose "$tmp/job/rank0.json" "$tmp/job/rank1.json"
+expect 1 '"wait_ns": 200000' diagnose "$tmp/job/rank*.json" --json -
+expect 1 '"transfer_ns": 100000' diagnose "$tmp/job" --json -
+expect 1 '"excess_ns": 200000' diagnose "$tmp/job" --json -
+# One rank alone does not know.
+expect 1 '"unknown_ns": 300000' diagnose "$tmp/job/rank0.json" --json -
+cp "$tmp/job/rank0.json" "$tmp/job/again.json"
+expect 2 "two traces of rank 0" diagnose "$tmp/job"
+expect 2 "no file matches" diagnose "$tmp/none*.json"
+mkdir "$tmp/empty"
+expect 2 "no traces in" diagnose "$tmp/empty"
+
+mkdir "$tmp/pp"
+echo '{"pp_size": 2, "vp_size": 1, "num_mbs": 2}' >"$tmp/pp/config.json"
+echo '{"1": {"total": 90, "fwd_start": [0, 10], "fwd_end": [10, 20], "bwd_start": [50, 75], "bwd_end": [65, 90]}}' >"$tmp/pp/pp_rank_0.json"
+echo '{"1": {"total": 80, "fwd_start": [10, 45], "fwd_end": [25, 60], "bwd_start": [25, 60], "bwd_end": [45, 75]}}' >"$tmp/pp/pp_rank_1.json"
+expect 1 "2 stages, 1 chunk, 2 microbatches, 1 replica; 1 steps" diagnose "$tmp/pp"
+narrow
+expect 1 "1 / 2 of the work: 33.3 % of the step" diagnose "$tmp/pp"
+expect 1 "x 1.04348" diagnose "$tmp/pp"
+expect 1 '"ideal": 0.5' diagnose "$tmp/pp" --json -
+expect 1 '"id": "pipeline-bubble"' diagnose "$tmp/pp/pp_rank_0.json" --json -
+echo '{"1": {"total": -1}}' >"$tmp/pp/pp_rank_1.json"
+expect 2 '"total" is no time' diagnose "$tmp/pp"
+rm "$tmp/pp/pp_rank_1.json"
+expect 3 "pp_rank_1.json" diagnose "$tmp/pp"
+exit $failed
