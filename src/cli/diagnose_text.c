@@ -2,6 +2,7 @@
 #include "cli/diagnose.h"
 
 #include "cli/cli.h"
+#include "report/ledger_parts.h"
 
 #include <math.h>
 #include <string.h>
@@ -45,18 +46,18 @@ void fo_cli_diagnose_answer(FILE *f, const struct fo_diagnosis *d)
 		second = d->finding[i].is_runner_up ? &d->finding[i] : second;
 	}
 	if (first)
-		fo_cli_put(f, "Bottleneck: ", "            ", "%s%s%s", seen(text, first->title), isfinite(first->gain) ? ". Worth " : "",
+		fo_cli_put(f, "Bottleneck:  ", "             ", "%s%s%s", seen(text, first->title), isfinite(first->gain) ? ". Worth " : "",
 			   gain(&a, first));
 	else
-		fo_cli_put(f, "Bottleneck: ", "            ", "none that these traces show");
+		fo_cli_put(f, "Bottleneck:  ", "             ", "none that these traces show");
 	if (second)
-		fo_cli_put(f, "Runner-up:  ", "            ", "%s%s%s", seen(text, second->title), isfinite(second->gain) ? ". Worth " : "",
+		fo_cli_put(f, "Runner-up:   ", "             ", "%s%s%s", seen(text, second->title), isfinite(second->gain) ? ". Worth " : "",
 			   gain(&a, second));
 	if (d->bridge.known)
-		fo_cli_put(f, "MFU:        ", "            ", "%s (rule %s%s%s)", percent(&a, d->bridge.mfu), d->bridge.rule,
+		fo_cli_put(f, "MFU:         ", "             ", "%s (rule %s%s%s)", percent(&a, d->bridge.mfu), d->bridge.rule,
 			   *d->bridge.dtype ? ", " : "", d->bridge.dtype);
 	if (*d->utilisation.sentence)
-		fo_cli_put(f, "nvidia-smi: ", "            ", "%s", seen(text, d->utilisation.sentence));
+		fo_cli_put(f, "Utilisation: ", "             ", "%s", seen(text, d->utilisation.sentence));
 	fo_arena_fini(&a);
 }
 
@@ -117,6 +118,18 @@ static char *breakable(struct fo_arena *a, const char *name)
 	return out;
 }
 
+/* "idle before void ns::kernel<4>(int)" without what no line has room for. */
+static char *short_evidence(struct fo_arena *a, const char *name)
+{
+	char kernel[160];
+	const char *behind = !strncmp(name, "idle", 4) ? strstr(name, "before ") : NULL;
+	size_t n = behind ? (size_t)(behind - name) + strlen("before ") : 0;
+	/* Only names of C++ have such parts; "enumerate(DataLoader)" is one. */
+	if (strncmp(name + n, "void ", 5) && !strchr(name + n, '<'))
+		return breakable(a, name);
+	return breakable(a, fo_arena_printf(a, "%.*s%s", (int)n, name, fo_kernel_short_name(kernel, sizeof kernel, name + n)));
+}
+
 static void print_evidence(FILE *f, struct fo_arena *a, const struct fo_diagnosis *d, const struct fo_finding *x)
 {
 	struct fo_table t;
@@ -131,7 +144,7 @@ static void print_evidence(FILE *f, struct fo_arena *a, const struct fo_diagnosi
 			if (d->rank[r].rank == e->rank && d->rank[r].trace)
 				origin = d->rank[r].trace->begin_ns;
 		fo_table_row(&t, e->rank < 0 ? "?" : fo_arena_printf(a, "%d", e->rank), fo_arena_printf(a, "%.3f ms", (double)(e->begin_ns - origin) * 1e-6),
-			     ms(a, e->duration_ns), breakable(a, e->name));
+			     ms(a, e->duration_ns), short_evidence(a, e->name));
 	}
 	fo_table_print(&t, f, "     ", false);
 	fo_table_fini(&t);
@@ -158,8 +171,8 @@ void fo_cli_diagnose_findings(FILE *f, const struct fo_diagnosis *d)
 				   isfinite(x->dollars) ? money(&a, x->dollars) : "");
 		for (int k = 0; k < x->settings && k < FO_SETTINGS_MAX; k++) {
 			const struct fo_setting *s = &x->setting[k];
-			fo_cli_put(f, "     -> ", "        ", "%s: %s = %s%s%s", s->framework, seen(key, s->key), seen(to, s->proposed),
-				   *s->now ? "  now: " : "", seen(now, s->now));
+			fo_cli_put(f, "     * ", "       ", "%s: %s%s%s%s -> %s", s->framework, seen(key, s->key), *s->now ? " (now " : "",
+				   seen(now, s->now), *s->now ? ")" : "", seen(to, s->proposed));
 		}
 		print_evidence(f, &a, d, x);
 	}

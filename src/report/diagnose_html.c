@@ -41,8 +41,31 @@ static const char *dollars(struct page *p, double v)
 static const char *unit_name(struct page *p, const struct fo_rank_ledger *r, const struct fo_device_ledger *d)
 {
 	long long gpu = r->trace && d && d->device >= 0 && d->device < r->trace->device_count ? r->trace->device[d->device].id : 0;
-	const char *rank = r->rank >= 0 ? TEXT("rank %d", r->rank) : "rank unknown";
-	return r->devices > 1 ? TEXT("%s, GPU %lld", rank, gpu) : rank;
+	if (r->rank < 0) /* the trace does not say */
+		return TEXT("GPU %lld", gpu);
+	return r->devices > 1 ? TEXT("rank %d, GPU %lld", r->rank, gpu) : TEXT("rank %d", r->rank);
+}
+
+static const char *kind_words(enum fo_finding_kind k)
+{
+	static const char *const words[FO_FIND_COUNT] = {
+		[FO_FIND_VALIDITY] = "validity",	     [FO_FIND_COMPUTE] = "compute",
+		[FO_FIND_MEMORY_BOUND] = "memory bandwidth", [FO_FIND_COMM_WAIT] = "waiting for a rank",
+		[FO_FIND_COMM_TRANSFER] = "network",	     [FO_FIND_COPIES] = "copies",
+		[FO_FIND_HOST] = "host",		     [FO_FIND_DATA] = "data loading",
+		[FO_FIND_RECOMPUTE] = "recomputation",	     [FO_FIND_PIPELINE] = "pipeline",
+		[FO_FIND_COMM] = "communication",	     [FO_FIND_IDLE] = "idling",
+	};
+	return k < FO_FIND_COUNT && words[k] ? words[k] : "finding";
+}
+
+/* Titles are written to stand behind a colon. */
+static const char *sentence(struct page *p, const char *text)
+{
+	char *s = fo_arena_strdup(p->a, text);
+	if (*s >= 'a' && *s <= 'z')
+		*s = (char)(*s - 'a' + 'A');
+	return s;
 }
 
 static const struct fo_finding *the_bottleneck(const struct fo_diagnosis *d, bool runner_up)
@@ -106,16 +129,16 @@ static void answer(struct page *p)
 	const struct fo_finding *f = the_bottleneck(d, false), *second = the_bottleneck(d, true);
 	struct fo_draw_fact fact[8];
 	size_t n = 0;
-	fact[n++] = (struct fo_draw_fact){ "bottleneck", f ? fo_finding_kind_name[f->kind] : "none",
-					   f ? f->title : "nothing is worth a change by what these traces show" };
+	fact[n++] = (struct fo_draw_fact){ "bottleneck", f ? kind_words(f->kind) : "none",
+					   f ? sentence(p, f->title) : "nothing is worth a change by what these traces show" };
 	if (f)
 		fact[n++] = (struct fo_draw_fact){ "its removal is worth", isfinite(f->gain) ? TEXT("x %.2f", f->gain) : "-",
 						   isfinite(f->gain) ? TEXT("estimate, x %.2f to x %.2f; at best x %.2f", f->gain_low, f->gain_high,
 									    f->ceiling)
 								     : NULL };
 	if (second)
-		fact[n++] = (struct fo_draw_fact){ "runner-up", fo_finding_kind_name[second->kind],
-						   isfinite(second->gain) ? TEXT("worth %s", worth(p, second)) : second->title };
+		fact[n++] = (struct fo_draw_fact){ "runner-up", kind_words(second->kind),
+						   isfinite(second->gain) ? TEXT("worth %s", worth(p, second)) : sentence(p, second->title) };
 	fact[n++] = d->bridge.known ? (struct fo_draw_fact){ "MFU", number(p, d->bridge.mfu, FO_DRAW_SHARE),
 							     mfu_note(p) }
 				    : (struct fo_draw_fact){ "MFU", "not known", why_no_mfu(d) };
@@ -340,7 +363,11 @@ static void settings(struct page *p, const struct fo_finding *f)
 	for (int i = 0; i < f->settings && i < FO_SETTINGS_MAX; i++) {
 		const struct fo_setting *s = &f->setting[i];
 		fo_draw_table_row(&t, (const char *const[]){ s->framework, s->key, *s->now ? s->now : "not in the trace", s->proposed });
-		fo_str_printf(&copy, "%s# %s\n%s  %s", i ? "\n" : "", s->framework, s->key, s->proposed);
+		if (!i || strcmp(s->framework, s[-1].framework))
+			fo_str_printf(&copy, "%s# %s\n", i ? "\n" : "", s->framework);
+		else
+			fo_str_puts(&copy, "\n");
+		fo_str_printf(&copy, "%s  %s", s->key, s->proposed);
 	}
 	fo_draw_table_end(&t);
 	fo_draw_code(p->out, copy.data);
@@ -361,7 +388,7 @@ static void evidence(struct page *p, const struct fo_finding *f)
 			trace = p->d->rank[r].rank == e->rank ? p->d->rank[r].trace : NULL;
 		const char *gpu = trace && e->device >= 0 && e->device < trace->device_count ? TEXT("%lld", (long long)trace->device[e->device].id)
 											     : "-";
-		fo_draw_table_row(&t, (const char *const[]){ e->name, TEXT("%d", e->rank), gpu,
+		fo_draw_table_row(&t, (const char *const[]){ e->name, e->rank >= 0 ? TEXT("%d", e->rank) : "-", gpu,
 							     TEXT("%.3f ms", (double)(e->begin_ns - (trace ? trace->begin_ns : 0)) * 1e-6),
 							     time_text(p, e->duration_ns) });
 	}
@@ -379,7 +406,7 @@ static void draw_findings(struct page *p)
 		const char *role = f->is_bottleneck ? ", the bottleneck" : f->is_runner_up ? ", the runner-up" : "";
 		struct fo_draw_fact fact[4];
 		size_t n = 0;
-		fo_draw_card_begin(p->out, f->title, TEXT("%s%s%s", fo_finding_kind_name[f->kind], role, f->serious ? ", serious" : ""),
+		fo_draw_card_begin(p->out, sentence(p, f->title), TEXT("%s%s%s", kind_words(f->kind), role, f->serious ? ", serious" : ""),
 				   f->serious);
 		fo_draw_text(p->out, "%s", f->why);
 		if (isfinite(f->gain))
@@ -582,7 +609,7 @@ void fo_diagnose_html(const struct fo_diagnosis *d, struct fo_str *out)
 	const char *path = d->ranks > 0 && d->rank[0].trace && d->rank[0].trace->path ? d->rank[0].trace->path : "no trace";
 	const char *file = strrchr(path, '/') && strrchr(path, '/')[1] ? strrchr(path, '/') + 1 : path;
 	fo_draw_page_begin(out, d->ranks > 1 ? TEXT("Diagnosis of %d ranks, %s", d->ranks, file) : TEXT("Diagnosis of %s", file),
-			   f ? TEXT("%s. Worth %s.", f->title, worth(p, f)) : "No bottleneck: nothing that these traces show is worth a change.");
+			   f ? TEXT("%s. Worth %s.", sentence(p, f->title), worth(p, f)) : "No bottleneck: nothing that these traces show is worth a change.");
 	answer(p);
 	draw_ledger(p);
 	draw_gap(p);

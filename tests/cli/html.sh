@@ -43,6 +43,29 @@ if [ -x "$built/test_ladder_html" ]; then
 	set -- "$@" ladder.html
 fi
 
+# Diagnoses of one rank, of 64, with hostile names, of a trace that shows nothing wrong.
+if [ -x "$built/test_diagnose_html" ]; then
+	for kind in one many hostile bare; do
+		"$built/test_diagnose_html" diagnosis-$kind.html $kind || wrong "no sample of a diagnosis"
+		set -- "$@" diagnosis-$kind.html
+	done
+fi
+# And what the command writes of a small trace.
+awk 'BEGIN {
+	printf "{\"deviceProperties\": [{\"id\": 0, \"name\": \"NVIDIA H100 80GB HBM3\"}], \"traceEvents\": [\n"
+	event = "{\"ph\": \"X\", \"pid\": 1, \"tid\": 1, \"cat\": \"%s\", \"name\": \"%s\", \"ts\": %d, \"dur\": %d, \"args\": {%s}}"
+	for (n = 0; n < 6; n++) {
+		at = n * 1000
+		printf (n ? ",\n" : "") event ",\n", "user_annotation", "ProfilerStep#" n, at, 999, ""
+		printf event ",\n", "user_annotation", "enumerate(DataLoader)#__next__", at, 400, ""
+		printf event ",\n", "cuda_runtime", "cudaLaunchKernel", at + 410, 5, "\"correlation\": " n + 1
+		printf event, "kernel", "ampere_sgemm_128x64_nn", at + 420, 500, "\"device\": 0, \"stream\": 7, \"correlation\": " n + 1
+	}
+	print "]}"
+}' >trace.json
+run '0|1' diagnose trace.json --html=diagnosis.html
+set -- "$@" diagnosis.html
+
 for page; do
 	"$python" -c 'import sys, xml.dom.minidom; xml.dom.minidom.parse(sys.argv[1])' "$page" || wrong "'$page' is not well formed"
 done
