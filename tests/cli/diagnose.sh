@@ -86,8 +86,8 @@ expect 2 "bad.json" diagnose "$tmp/bad.json"
 expect 2 "unknown option" diagnose "$tmp/trace.json" --whole
 
 # Advice: the answer first, money, the way to MFU, what only more flags would tell, the page.
-expect 1 "Bottleneck: the GPU waits for data: 30.0 % of the step" diagnose "$tmp/trace.json"
-expect 1 "DataLoader(num_workers=) = 4" diagnose "$tmp/trace.json"
+expect 1 "Bottleneck:  the GPU waits for data: 30.0 % of the step" diagnose "$tmp/trace.json"
+expect 1 "DataLoader(num_workers=) (now 0) -> 4" diagnose "$tmp/trace.json"
 narrow
 expect 1 '"id": "data-loading"' diagnose "$tmp/trace.json" --json - --price 2
 expect 1 '"kind": "communication"' diagnose "$tmp/trace.json" --json -
