@@ -658,9 +658,11 @@ bool fo_scan_thousandths(const struct fo_scan_text *value, int64_t *out, bool *s
 {
 	struct decimal d;
 	*saturated = false;
+	if (!value->first)
+		return false;
 	if (plain_thousandths(value->p, value->n, out))
 		return true;
-	if (!value->first || !parse_decimal(value->p, value->n, &d))
+	if (!parse_decimal(value->p, value->n, &d))
 		return false;
 	*out = scale_decimal(&d, 3, saturated);
 	return true;

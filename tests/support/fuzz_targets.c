@@ -12,6 +12,8 @@
 #include "report/roofline.h"
 #include "timeline/metered.h"
 #include "timeline/timeline.h"
+#include "trace/scan.h"
+#include "trace/trace.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -433,6 +435,75 @@ static void schedule(const void *bytes, size_t n)
 	close(fd);
 }
 
+/* ---- traces ---- */
+
+static void hold(bool true_of_every_trace, const char *what)
+{
+	if (true_of_every_trace)
+		return;
+	fprintf(stderr, "a trace whose %s\n", what);
+	abort();
+}
+
+static bool index_in(int64_t i, int64_t n)
+{
+	return i >= -1 && i < n;
+}
+
+/* What everything behind the readers relies on; a number that stands for all of it. */
+static uint64_t check_trace(const struct fo_trace *t)
+{
+	uint64_t sum = (uint64_t)t->rank;
+	for (int64_t i = 0; i < t->gpu_count; i++) {
+		const struct fo_gpu_op *g = &t->gpu[i];
+		hold(g->end_ns >= g->begin_ns, "operation ends before it begins");
+		hold(g->device >= 0 && g->device < t->device_count, "operation has no device");
+		hold(index_in(g->launch, t->launch_count) && index_in(g->op, t->op_count) && index_in(g->collective, t->collective_count),
+		     "operation points outside");
+		hold(!i || g->device > g[-1].device || (g->device == g[-1].device && g->begin_ns >= g[-1].begin_ns), "operations are out of order");
+		hold(g->class < FO_K_COUNT && g->copy < FO_COPY_COUNT, "operation has no class");
+		sum = sum * 31 + (uint64_t)(g->begin_ns ^ g->end_ns << 1) + (uint64_t)g->launch + strlen(fo_trace_text(t, g->name));
+	}
+	for (int64_t i = 0; i < t->launch_count; i++) {
+		const struct fo_launch *l = &t->launch[i];
+		hold(l->end_ns >= l->begin_ns && index_in(l->op, t->op_count) && l->thread >= 0 && l->thread < t->thread_count, "launch is wrong");
+		sum = sum * 31 + (uint64_t)l->begin_ns + (uint64_t)l->op;
+	}
+	for (int64_t i = 0; i < t->op_count; i++) {
+		const struct fo_host_op *o = &t->op[i];
+		hold(o->end_ns >= o->begin_ns && index_in(o->parent, i) && o->thread >= 0 && o->thread < t->thread_count, "host operator is wrong");
+		hold(!i || o->thread > o[-1].thread || (o->thread == o[-1].thread && o->begin_ns >= o[-1].begin_ns), "host operators are out of order");
+		sum = sum * 31 + (uint64_t)o->begin_ns + (uint64_t)o->parent + strlen(fo_trace_text(t, o->name));
+	}
+	return sum;
+}
+
+/* Every reader of traces, by the first bytes; JSON in every instruction set. */
+static void trace(const void *bytes, size_t n)
+{
+	static const char *const isa[] = { "portable", "sse2", "avx2" };
+	fo_status first = FO_OK;
+	uint64_t sum = 0;
+	for (size_t i = 0, done = 0; i < sizeof isa / sizeof *isa; i++) {
+		char path[64];
+		struct fo_trace *t = NULL;
+		if (!fo_scan_choose(isa[i]))
+			continue;
+		int fd = as_file(path, bytes, n);
+		fo_err_clear();
+		fo_status st = fo_trace_open(&t, path);
+		explained(st);
+		uint64_t got = st == FO_OK ? check_trace(t) : 0;
+		if (done++)
+			hold(st == first && got == sum, "reading depends on the processor");
+		first = st;
+		sum = got;
+		fo_trace_free(t);
+		close(fd);
+	}
+	fo_scan_choose(NULL);
+}
+
 const struct fuzz_target fuzz_target[] = {
 	{ "program", program },
 	{ "safetensors", safetensors },
@@ -450,5 +521,6 @@ const struct fuzz_target fuzz_target[] = {
 	{ "profile", profile },
 	{ "log", log_file },
 	{ "schedule", schedule },
+	{ "trace", trace },
 };
 const int fuzz_targets = sizeof fuzz_target / sizeof *fuzz_target;

@@ -266,8 +266,8 @@ static void one_trace_in_any_dress(void **state)
 		"{\"distributedInfo\": {\"backend\": \"nccl\", \"rank\": 3, \"world_size\": 8, \"pg_config\": [{\"ranks\": [0, 1]}]},\n \"traceEvents\"\n:\n[\n" KERNEL(
 			"k", "\"100.5\"", "\"7.25\"", ", \"correlation\": \"5\"") "\n]\n}\n",
 		"{\"x\": [1, {\"traceEvents\": 2}], \"traceEvents\": [" KERNEL("k", "1.005e2", "725e-2", ", \"correlation\": 5") ",]}",
-		"{\"traceEvents\": [ {\"args\": {\"correlation\": 5, \"stream\": 7, \"device\": 0}, \"dur\": 7.25, \"ts\": 100.5, \"tid\": \"stream 7\", \"pid\": 0, "
-		"\"name\": \"k\", \"cat\": \"Kernel\", \"ph\": \"X\"} ], \"z\": null}",
+		("{\"traceEvents\": [ {\"args\": {\"correlation\": 5, \"stream\": 7, \"device\": 0}, \"dur\": 7.25, \"ts\": 100.5, \"tid\": \"stream 7\", \"pid\": 0, "
+		 "\"name\": \"k\", \"cat\": \"Kernel\", \"ph\": \"X\"} ], \"z\": null}"),
 	};
 	for (size_t i = 0; i < sizeof dress / sizeof *dress; i++) {
 		struct fo_trace *t = read_text(dress[i]);
