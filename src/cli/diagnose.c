@@ -82,7 +82,14 @@ static fo_status run(int argc, char **argv)
 		st = fo_hint(fo_fail(FO_EARG, "no trace"), "flatout diagnose trace.json.gz");
 		goto done;
 	}
-	if (argc == 2 && fo_schedule_is(argv[1])) {
+	if (fo_schedule_is(argv[1])) {
+		if (in.html)
+			st = fo_fail(FO_EARG, "a pipeline schedule's log has no page: not with '--html'");
+		for (int i = 2; st == FO_OK && i < argc; i++)
+			if (!fo_schedule_same(argv[1], argv[i]))
+				st = fo_fail(FO_EARG, "'%s' and '%s' are not one pipeline schedule's log", argv[1], argv[i]);
+		if (st != FO_OK)
+			goto done;
 		FO_TRY_OR(st, fo_cli_diagnose_schedule(argv[1], in.json, &serious), done);
 		goto done;
 	}

@@ -152,6 +152,15 @@ bool fo_schedule_is(const char *path)
 	return n > 0;
 }
 
+bool fo_schedule_same(const char *a, const char *b)
+{
+	char *x = primus_folder(a), *y = primus_folder(b);
+	bool same = x && y && strcmp(x, y) == 0;
+	free(x);
+	free(y);
+	return same;
+}
+
 /* What an analysis writes beside the timeline it was made from: ideal-timeline-ST.json.gz beside timeline-ST.json.gz. */
 static bool simulated_from(const char *path, char *const *v, size_t n)
 {

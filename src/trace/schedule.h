@@ -66,6 +66,8 @@ struct fo_schedule_log {
 
 /* Is it such a log? A folder, or files of one; looks at names and first bytes. Never fails: what it cannot read is no schedule. */
 bool fo_schedule_is(const char *path);
+/* Are both files of one Primus folder? */
+bool fo_schedule_same(const char *a, const char *b);
 /* FO_EFORMAT with file and byte or key. Freed with fo_schedule_free (NULL allowed). */
 FO_CHECKED fo_status fo_schedule_open(struct fo_schedule_log **out, const char *path);
 void fo_schedule_free(struct fo_schedule_log *s);

@@ -1,4 +1,5 @@
 /* The traces of one job: which files, whose they are, and whether they belong together. */
+#include "trace/schedule.h"
 #include "trace/trace.h"
 
 #include "base/fs.h"
@@ -82,6 +83,12 @@ static fo_status add_folder(struct files *f, const char *path)
 			continue;
 		if (ends_with(v[i], ".nsys-rep") && exported(v, n, v[i]))
 			continue;
+		const char *slash = strrchr(v[i], '/'), *name = slash ? slash + 1 : v[i];
+		if (strncmp(name, "pp_rank_", 8) == 0 && fo_schedule_is(v[i])) {
+			st = fo_fail(FO_EARG, "'%s' holds no traces but logs of pipeline schedules", path);
+			st = fo_hint(st, "give one of them: %.*s", (int)(name - v[i]), v[i]);
+			break;
+		}
 		add(f, v[i], true);
 	}
 	fo_arena_fini(&a);

@@ -39,6 +39,12 @@ expect 1 "1 / 2 of the work: 33.3 % of the step" diagnose "$tmp/pp"
 expect 1 "x 1.04348" diagnose "$tmp/pp"
 expect 1 '"ideal": 0.5' diagnose "$tmp/pp" --json -
 expect 1 '"id": "pipeline-bubble"' diagnose "$tmp/pp/pp_rank_0.json" --json -
+expect 1 '"stages": 2' diagnose "$tmp/pp/pp_rank_0.json" "$tmp/pp/pp_rank_1.json" --json -
+expect 2 "are not one pipeline schedule's log" diagnose "$tmp/pp" "$tmp/job"
+expect 2 "not with '--html'" diagnose "$tmp/pp" --html "$tmp/page.html"
+mkdir "$tmp/both"
+cp -r "$tmp/pp" "$tmp/both"
+expect 2 "holds no traces but logs of pipeline schedules" diagnose "$tmp/both"
 echo '{"1": {"total": -1}}' >"$tmp/pp/pp_rank_1.json"
 expect 2 '"total" is no time' diagnose "$tmp/pp"
 rm "$tmp/pp/pp_rank_1.json"
