@@ -131,6 +131,8 @@ static int32_t arg_stream(const struct reader *r, const struct fo_scan_event *e)
 {
 	const struct fo_scan_text *v = arg(r, "stream"), *t = v ? v : &e->tid;
 	int64_t id = 0;
+	if (!t->first)
+		return -1;
 	size_t skip = t->first == '"' && t->n > 7 && !memcmp(t->p, "stream ", 7) ? 7 : 0;
 	struct fo_scan_text number = { t->p + skip, t->n - skip, t->first, false };
 	return fo_scan_int(&number, &id) && id >= INT32_MIN && id <= INT32_MAX ? (int32_t)id : (int32_t)id_of(t);
@@ -215,7 +217,7 @@ static int32_t thread_of(struct reader *r, const struct fo_scan_event *e)
 
 static bool contains(const struct fo_scan_text *v, const char *part)
 {
-	return v && memmem(v->p, v->n, part, strlen(part));
+	return v && v->first && memmem(v->p, v->n, part, strlen(part));
 }
 
 /* "Memcpy HtoD (Pageable -> Device)", "HtoD" of ROCm's "kind". */

@@ -462,7 +462,7 @@ static uint64_t check_trace(const struct fo_trace *t)
 		     "operation points outside");
 		hold(!i || g->device > g[-1].device || (g->device == g[-1].device && g->begin_ns >= g[-1].begin_ns), "operations are out of order");
 		hold(g->class < FO_K_COUNT && g->copy < FO_COPY_COUNT, "operation has no class");
-		sum = sum * 31 + (uint64_t)(g->begin_ns ^ g->end_ns << 1) + (uint64_t)g->launch + strlen(fo_trace_text(t, g->name));
+		sum = sum * 31 + ((uint64_t)g->begin_ns ^ (uint64_t)g->end_ns << 1) + (uint64_t)g->launch + strlen(fo_trace_text(t, g->name));
 	}
 	for (int64_t i = 0; i < t->launch_count; i++) {
 		const struct fo_launch *l = &t->launch[i];
