@@ -690,6 +690,27 @@ static void set_origin(struct reader *r)
 		shift(&t->step[i].begin_ns, &t->step[i].end_ns, first);
 }
 
+/* On ROCm the frames of Python stand on process 0, thread 0, apart from the operators that they call: they belong to the thread with
+ * the most operators that no backward pass ran. */
+static void place_frames(struct fo_trace *t)
+{
+	int64_t *ops = fo_xmalloc((size_t)t->thread_count * sizeof(*ops) + 1);
+	int32_t most = -1, nowhere = -1;
+	for (int64_t i = 0; i < t->op_count; i++)
+		ops[t->op[i].thread] += t->op[i].kind != FO_HOST_MODULE && !t->op[i].other_thread;
+	for (int32_t i = 0; i < t->thread_count; i++) {
+		if (t->thread[i].pid == 0 && t->thread[i].tid == 0)
+			nowhere = i;
+		if (ops[i] && (most < 0 || ops[i] > ops[most]))
+			most = i;
+	}
+	if (nowhere >= 0 && most >= 0 && !ops[nowhere])
+		for (int64_t i = 0; i < t->op_count; i++)
+			if (t->op[i].thread == nowhere)
+				t->op[i].thread = most;
+	free(ops);
+}
+
 static fo_status read_all(struct reader *r)
 {
 	char c;
@@ -712,6 +733,7 @@ static fo_status read_all(struct reader *r)
 		return fo_hint(fo_fail(FO_EUNSUPPORTED, "'%s' is of an MTIA accelerator (\"mtia_ccp_events\"), whose work is not read", r->b->t->path),
 			       "what is read: CUDA, ROCm and XPU traces, with events of the category \"kernel\"");
 	set_origin(r);
+	place_frames(r->b->t);
 	return FO_OK;
 }
 

@@ -525,6 +525,12 @@ static void parents(void **state)
 	assert_int_equal(t->op_count, 7);
 	assert_int_equal(t->launch[0].op, t->gpu[0].op);
 	fo_trace_free(t);
+	/* ROCm: frames apart from all threads. */
+	t = read_events("{\"ph\": \"X\", \"cat\": \"python_function\", \"name\": \"nn.Module: Norm_0\", \"pid\": 0, \"tid\": 0, \"ts\": 90, \"dur\": 50, \"args\": {}},"
+			HOST("cpu_op", "aten::mul", "100", "10", ""));
+	assert_int_equal(t->op_count, 2);
+	assert_string_equal(fo_trace_text(t, t->op[t->op[1].parent].name), "nn.Module: Norm_0");
+	fo_trace_free(t);
 }
 
 static void collectives(void **state)
