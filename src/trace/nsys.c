@@ -153,6 +153,8 @@ static int by_group(const void *a, const void *b)
 static void tell_gpus(struct nsys *x)
 {
 	bool told = true, ambiguous = false;
+	if (!x->pairs) /* no GPU work: an array that was never made */
+		return;
 	qsort(x->pair, x->pairs, sizeof(*x->pair), by_process);
 	for (size_t i = 0; i < x->pairs; i++)
 		told &= x->pair[i].board >= 0;

@@ -79,6 +79,21 @@ printf '{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid":
 expect 0 "No GPU operation" diagnose "$tmp/host.json"
 expect 0 '"devices": []' diagnose "$tmp/host.json" --json -
 
+# An export without any GPU table.
+if command -v python3 >/dev/null; then
+	python3 - "$tmp/host.sqlite" <<-'END'
+	import sqlite3, sys
+	db = sqlite3.connect(sys.argv[1])
+	db.execute("create table META_DATA_EXPORT (name text, value text)")
+	db.execute("insert into META_DATA_EXPORT values ('EXPORT_SCHEMA_VERSION', '3.17.2')")
+	db.execute("create table StringIds (id integer, value text)")
+	db.execute("create table NVTX_EVENTS (start integer, end integer, eventType integer, text text, globalTid integer)")
+	db.execute("insert into NVTX_EVENTS values (1, 2, 59, 'step', 1)")
+	db.commit()
+	END
+	expect 0 "No GPU operation" diagnose "$tmp/host.sqlite"
+fi
+
 expect 2 "no trace" diagnose
 expect 3 "none.json" diagnose "$tmp/none.json"
 echo "not a trace" >"$tmp/bad.json"

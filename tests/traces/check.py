@@ -32,7 +32,7 @@ def fail(what):
 
 def diagnose(flatout, path, *flags):
     done = subprocess.run([flatout, "diagnose", path, "--json", "-", *flags], capture_output=True, text=True)
-    if done.returncode not in (0, 1):
+    if done.returncode not in (0, 1) or not done.stdout:
         fail(f"{path}: exit {done.returncode}: {done.stderr.strip()}")
         return None
     return json.loads(done.stdout)
