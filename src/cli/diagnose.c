@@ -120,12 +120,12 @@ const struct fo_command fo_cmd_diagnose = {
 	.usage = "flatout diagnose TRACE... [--model M --seq S --tokens-per-step N] [--device D] [--dtype TYPE] [--price USD] "
 		 "[--json PATH|-] [--html PATH] [--whole-trace] [--exclude-unlinked]",
 	.summary = "where the time of a profiler's trace went, and what would help",
-	.text = "Reads what PyTorch's profiler recorded of a training run (.json, .json.gz or\n"
-		".json.zst; a file, several, or a folder of them, one for each rank) and divides\n"
-		"the time of each device into parts that add up to exactly 100 %: computation by\n"
-		"what it was for, communication and copies that nothing hides, idleness by its\n"
-		"cause. A step on the device is what was launched in the host's step.\n"
-		"docs/metrics.md defines every part.\n"
+	.text = "Reads what PyTorch's profiler (.json, .json.gz, .json.zst) or Nsight Systems (its\n"
+		"SQLite export) recorded of a training run, a file, several, or a folder, and\n"
+		"divides the time of each device into parts that add up to exactly 100 %:\n"
+		"computation by what it was for, communication and copies that nothing hides,\n"
+		"idleness by its cause. A step on the device is what was launched in the host's\n"
+		"step. docs/metrics.md defines every part.\n"
 		"\n"
 		"Findings name the bottleneck and the runner-up with the events behind them, a\n"
 		"setting of the framework in use, and what changing it would gain: an estimate\n"

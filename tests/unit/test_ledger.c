@@ -446,7 +446,7 @@ static void test_notes(void **state)
 	for (int k = 0; k < 3; k++) {
 		snprintf(name, sizeof name, "iteration %d", 40 + k);
 		host(&m, FO_HOST_NOTE, name, 0, 1000 * k, 1000 * k + 900);
-		host(&m, FO_HOST_NOTE, "Optimizer.step#AdamW.step", 0, 1000 * k + 100, 1000 * k + 800); /* a part of a step */
+		host(&m, FO_HOST_NOTE, "Optimizer.step#Lion.step", 0, 1000 * k + 1, 1000 * k + 950); /* a part of a step, however long */
 		launched(&m, gpu(&m, FO_K_GEMM, 1000 * k + 500, 1000 * k + 1100), 0, 1000 * k + 10, 1000 * k + 11);
 	}
 	divide(&m, &r, false);
