@@ -152,13 +152,13 @@ static void need_of_shapes(const struct fo_subject *s, struct need *out)
 	int64_t first, last, known_ns = 0, all_ns = 0;
 	uint8_t *counted = t->op_count ? fo_xmalloc((size_t)t->op_count / 8 + 1) : NULL;
 	*out = (struct need){ .causal_flop = NAN, .rule = "shapes" };
-	fo_subject_ops(t, s->id, s->l->begin_ns, s->l->end_ns, &first, &last);
+	fo_subject_ops(t, s->id, s->begin_ns, s->end_ns, &first, &last);
 	for (int64_t i = first; i < last; i++) {
 		const struct fo_gpu_op *o = &t->gpu[i];
 		struct fo_product_shape shape;
 		int32_t where;
 		double flop;
-		if (o->class > FO_K_CONV || o->begin_ns < s->l->begin_ns)
+		if (o->class > FO_K_CONV || o->begin_ns < s->begin_ns)
 			continue;
 		all_ns += o->end_ns - o->begin_ns;
 		if (o->class == FO_K_CONV || !fo_call_of_op(t, o->op, &where, &shape, &flop))
@@ -172,6 +172,8 @@ static void need_of_shapes(const struct fo_subject *s, struct need *out)
 		*(shape.m ? &out->product_flop : &out->attention_flop) += flop;
 	}
 	free(counted);
+	out->product_flop /= (double)s->steps;
+	out->attention_flop /= (double)s->steps;
 	out->coverage = all_ns ? (double)known_ns / (double)all_ns : 0;
 }
 
@@ -194,19 +196,19 @@ static void recompute_by_class(const struct fo_subject *s, double out[FO_K_COMPU
 	const struct fo_trace *t = s->t;
 	int64_t first, last;
 	double dur[FO_K_COMPUTE_COUNT] = { 0 }, all = 0;
-	fo_subject_ops(t, s->id, s->l->begin_ns, s->l->end_ns, &first, &last);
+	fo_subject_ops(t, s->id, s->begin_ns, s->end_ns, &first, &last);
 	for (int64_t i = first; i < last; i++)
 		if ((t->gpu[i].flags & FO_GPU_RECOMPUTED) && t->gpu[i].class < FO_K_COMPUTE_COUNT) {
 			dur[t->gpu[i].class] += (double)(t->gpu[i].end_ns - t->gpu[i].begin_ns);
 			all += (double)(t->gpu[i].end_ns - t->gpu[i].begin_ns);
 		}
 	for (int c = 0; c < FO_K_COMPUTE_COUNT; c++)
-		out[c] = all > 0 ? fmin((double)s->l->class_ns[c], (double)s->l->recompute_ns * dur[c] / all) : 0;
+		out[c] = all > 0 ? fmin((double)s->l.class_ns[c], (double)s->l.recompute_ns * dur[c] / all) : 0;
 }
 
 static void compute_rows(struct fo_bridge *b, const struct fo_subject *s, const struct need *need, double money)
 {
-	const struct fo_ledger *l = s->l;
+	const struct fo_ledger *l = &s->l;
 	double again[FO_K_COMPUTE_COUNT], recompute = 0, T = (double)l->span_ns;
 	recompute_by_class(s, again);
 	for (int c = 0; c < FO_K_COMPUTE_COUNT; c++)
@@ -230,7 +232,7 @@ static void compute_rows(struct fo_bridge *b, const struct fo_subject *s, const 
 static void fill_rows(struct fo_diagnosis *d, const struct fo_subject *s, const struct need *need)
 {
 	struct fo_bridge *b = &d->bridge;
-	const struct fo_ledger *l = s->l;
+	const struct fo_ledger *l = &s->l;
 	double T = (double)l->span_ns, money = d->with.price_per_hour > 0 ? d->with.price_per_hour * b->devices : NAN;
 	add_row(b, b->mfu, money, "%s", "MFU");
 	compute_rows(b, s, need, money);
@@ -248,7 +250,7 @@ static void fill_rows(struct fo_diagnosis *d, const struct fo_subject *s, const 
 static void fill_utilisation(struct fo_diagnosis *d, const struct fo_subject *s)
 {
 	struct fo_utilisation *u = &d->utilisation;
-	const struct fo_ledger *l = s->l;
+	const struct fo_ledger *l = &s->l;
 	double T = (double)l->span_ns;
 	u->resident = (double)l->resident_ns / T;
 	u->computing = (double)l->comp_ns / T;
@@ -291,7 +293,7 @@ static fo_status bridge(struct fo_diagnosis *d, const struct fo_subject *s, cons
 			missing(b, "shapes are recorded for less than 90 % of the time of products, attention and convolutions");
 	}
 	b->coverage = need.coverage;
-	b->step_s = (double)s->l->span_ns / 1e9;
+	b->step_s = (double)s->l.span_ns / 1e9;
 	b->flop_per_step = need.product_flop + need.attention_flop;
 	snprintf(b->rule, sizeof(b->rule), "%s", need.rule);
 	if (b->why_not[0] || isnan(b->peak_flop_s))
@@ -314,7 +316,7 @@ fo_status fo_diagnose_bridge(struct fo_diagnosis *d)
 	struct fo_catalogue c;
 	const struct fo_device *v = NULL;
 	d->bridge = (struct fo_bridge){ .mfu = NAN, .mfu_causal = NAN, .peak_flop_s = NAN, .devices = devices_of(d) };
-	if (!fo_subject_of(d, &s) || s.l->span_ns < 1) {
+	if (!fo_subject_of(d, &s) || s.l.span_ns < 1) {
 		missing(&d->bridge, "the trace has no GPU work");
 		return FO_OK;
 	}

@@ -28,9 +28,50 @@ bool fo_subject_of(const struct fo_diagnosis *d, struct fo_subject *out)
 	}
 	if (!best)
 		return false;
-	*out = (struct fo_subject){ .d = d, .rank = r, .device = best, .step = &best->median, .l = &best->median.l,
-				    .t = r->trace, .id = best->device };
+	fo_subject_device(out, d, r, best);
 	return true;
+}
+
+/* A sum over steps to one step. The leaves are divided and their sums built anew, so that parts still add up exactly. */
+static void divide(struct fo_ledger *l, int64_t n)
+{
+	int64_t *overlay[] = { &l->comm_ns, &l->exposed_wait_ns, &l->exposed_transfer_ns, &l->exposed_comm_unknown_ns, &l->mem_ns,
+			       &l->exposed_pageable_ns, &l->resident_ns, &l->recompute_ns, &l->backward_ns, &l->forward_ns,
+			       &l->blocking_comm_ns, &l->ops };
+	for (size_t i = 0; i < sizeof(overlay) / sizeof(*overlay); i++)
+		*overlay[i] /= n;
+	l->comp_ns = l->exposed_mem_ns = l->idle_total_ns = 0;
+	for (int i = 0; i < FO_K_COUNT; i++) {
+		l->class_sum_ns[i] /= n;
+		l->class_ops[i] /= n;
+	}
+	for (int i = 0; i < FO_K_COMPUTE_COUNT; i++)
+		l->comp_ns += l->class_ns[i] /= n;
+	for (int i = 0; i < FO_COPY_COUNT; i++)
+		l->exposed_mem_ns += l->copy_ns[i] /= n;
+	for (int i = 0; i < FO_IDLE_COUNT; i++)
+		l->idle_total_ns += l->idle_ns[i] /= n;
+	l->exposed_comm_ns = l->exposed_wait_ns + l->exposed_transfer_ns + l->exposed_comm_unknown_ns;
+	l->busy_ns = l->comp_ns + l->exposed_comm_ns + l->exposed_mem_ns;
+	l->span_ns = l->busy_ns + l->idle_total_ns;
+}
+
+void fo_subject_device(struct fo_subject *out, const struct fo_diagnosis *d, const struct fo_rank_ledger *r, const struct fo_device_ledger *v)
+{
+	const struct fo_ledger *m = &v->median.l;
+	*out = (struct fo_subject){ .d = d, .rank = r, .device = v, .t = r->trace, .id = v->device, .l = *m, .begin_ns = m->begin_ns,
+				    .end_ns = m->end_ns, .steps = 1, .launch_busy_ns = v->median.launch_busy_ns };
+	if (v->steps < 2 || (double)v->total.span_ns <= FO_STEPS_UNEVEN * (double)v->steps * (double)m->span_ns)
+		return;
+	out->l = v->total;
+	out->steps = v->steps;
+	out->begin_ns = v->step[0].l.begin_ns;
+	out->end_ns = v->step[v->steps - 1].l.end_ns;
+	divide(&out->l, v->steps);
+	int64_t busy = 0;
+	for (int64_t i = 0; i < v->steps && busy >= 0; i++)
+		busy = v->step[i].launch_busy_ns < 0 ? -1 : busy + v->step[i].launch_busy_ns;
+	out->launch_busy_ns = busy < 0 ? -1 : busy / v->steps;
 }
 
 void fo_subject_ops(const struct fo_trace *t, int16_t device, int64_t begin, int64_t end, int64_t *first, int64_t *last)
@@ -69,20 +110,20 @@ static void add_gap(const struct fo_subject *s, const struct fo_idle *h, struct 
 int64_t fo_idle_gaps(const struct fo_subject *s, struct fo_idle_gap **out)
 {
 	const struct fo_trace *t = s->t;
-	int64_t first, last, n = 0, at = s->l->begin_ns;
+	int64_t first, last, n = 0, at = s->begin_ns;
 	size_t cap = 0;
 	struct fo_idle h;
 	*out = NULL;
 	fo_idle_init(&h, t, s->d->with.ledger.whole_trace || s->d->with.ledger.exclude_unlinked);
-	fo_subject_ops(t, s->id, s->l->begin_ns, s->l->end_ns, &first, &last);
+	fo_subject_ops(t, s->id, s->begin_ns, s->end_ns, &first, &last);
 	for (int64_t i = first; i < last; i++) {
 		if (t->gpu[i].begin_ns > at)
 			add_gap(s, &h, out, &cap, &n, at, t->gpu[i].begin_ns, i);
 		at = t->gpu[i].end_ns > at ? t->gpu[i].end_ns : at;
 	}
-	if (at < s->l->end_ns) {
+	if (at < s->end_ns) {
 		bool next = last < t->gpu_count && t->gpu[last].device == s->id;
-		add_gap(s, &h, out, &cap, &n, at, s->l->end_ns, next ? last : -1);
+		add_gap(s, &h, out, &cap, &n, at, s->end_ns, next ? last : -1);
 	}
 	fo_idle_fini(&h);
 	return n;
@@ -140,7 +181,7 @@ static void add_gpu(struct fo_finding *f, const struct fo_subject *s, const stru
 void fo_evidence_kernels(struct fo_finding *f, const struct fo_subject *s, uint64_t classes)
 {
 	int64_t first, last;
-	fo_subject_ops(s->t, s->id, s->l->begin_ns, s->l->end_ns, &first, &last);
+	fo_subject_ops(s->t, s->id, s->begin_ns, s->end_ns, &first, &last);
 	for (int64_t i = first; i < last; i++)
 		if (classes >> s->t->gpu[i].class & 1)
 			add_gpu(f, s, &s->t->gpu[i]);
@@ -154,7 +195,7 @@ void fo_evidence_copies(struct fo_finding *f, const struct fo_subject *s)
 void fo_evidence_recomputed(struct fo_finding *f, const struct fo_subject *s)
 {
 	int64_t first, last;
-	fo_subject_ops(s->t, s->id, s->l->begin_ns, s->l->end_ns, &first, &last);
+	fo_subject_ops(s->t, s->id, s->begin_ns, s->end_ns, &first, &last);
 	for (int64_t i = first; i < last; i++)
 		if (s->t->gpu[i].flags & FO_GPU_RECOMPUTED)
 			add_gpu(f, s, &s->t->gpu[i]);
@@ -169,7 +210,7 @@ void fo_evidence_host(struct fo_finding *f, const struct fo_subject *s, enum fo_
 {
 	for (int64_t i = 0; i < s->t->op_count; i++) {
 		const struct fo_host_op *o = &s->t->op[i];
-		if (o->kind == kind && o->end_ns > s->l->begin_ns && o->begin_ns < s->l->end_ns)
+		if (o->kind == kind && o->end_ns > s->begin_ns && o->begin_ns < s->end_ns)
 			add_host(f, s, o);
 	}
 }

@@ -38,7 +38,7 @@ static void hold_back(struct fo_finding *f, const struct fo_rule_context *c)
 	f->serious = false;
 	size_t n = strlen(f->why);
 	snprintf(f->why + n, sizeof(f->why) - n, " Alone it gains nothing yet: the launching thread's own work takes %s of each step.",
-		 fo_ns_text(a, c->floor_ns < c->s->l->span_ns ? c->floor_ns : c->s->l->span_ns));
+		 fo_ns_text(a, c->floor_ns < c->s->l.span_ns ? c->floor_ns : c->s->l.span_ns));
 }
 
 static void run_rules(struct fo_diagnosis *d, const struct fo_rule_context *c, const struct fo_rule_row *row)
@@ -85,7 +85,7 @@ static void sort(struct fo_diagnosis *d)
 /* Nothing serious: what the step consists of is its bottleneck, if that is compute. */
 static void add_healthy(struct fo_diagnosis *d, const struct fo_rule_context *c)
 {
-	const struct fo_ledger *l = c->s->l;
+	const struct fo_ledger *l = &c->s->l;
 	struct fo_finding f = { .id = "compute-bound", .kind = FO_FIND_COMPUTE, .dollars = NAN, .ceiling = NAN, .gain = NAN,
 				.gain_low = NAN, .gain_high = NAN };
 	for (int64_t i = 0; i < d->findings; i++)
@@ -109,6 +109,23 @@ static void add_healthy(struct fo_diagnosis *d, const struct fo_rule_context *c)
 	memmove(&d->finding[at + 1], &d->finding[at], (size_t)(d->findings - at) * sizeof(*d->finding));
 	d->finding[at] = f;
 	d->findings++;
+}
+
+/* Two that save as much but for a tenth are a tie, and then why the GPU idles comes first: what it computes only shows once it does. */
+static void break_tie(struct fo_diagnosis *d)
+{
+	int64_t i = 0;
+	while (i < d->findings && d->finding[i].kind == FO_FIND_VALIDITY)
+		i++;
+	if (i + 1 >= d->findings || !d->finding[i + 1].serious)
+		return;
+	struct fo_finding *a = &d->finding[i], *b = a + 1;
+	bool host = b->kind == FO_FIND_HOST || b->kind == FO_FIND_DATA, other = a->kind == FO_FIND_COMPUTE || a->kind == FO_FIND_MEMORY_BOUND;
+	if (host && other && saved(b) > 0.9 * saved(a)) {
+		struct fo_finding t = *a;
+		*a = *b;
+		*b = t;
+	}
 }
 
 static void name_bottleneck(struct fo_diagnosis *d)
@@ -143,12 +160,45 @@ static void host_steps(struct fo_rule_context *c)
 	c->host_step_ns = span / (double)r->hosts;
 }
 
+static int by_length(const void *a, const void *b)
+{
+	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+	return (x > y) - (x < y);
+}
+
+/* What of a step's launch calls is waiting for the device, and so no floor. A call counts whose operation begins only long after it
+ * returned (a millisecond: hundreds of launches ahead, the queue is full), and one that returns only when its copy is done (from or to
+ * pageable memory), as far as it takes longer than the median call. */
+static int64_t launch_wait(const struct fo_subject *s)
+{
+	const struct fo_trace *t = s->t;
+	int64_t first, last, n = 0, sum = 0;
+	fo_subject_ops(t, s->id, s->begin_ns, s->end_ns, &first, &last);
+	int64_t *length = fo_xmalloc((size_t)(last - first + 1) * sizeof(*length));
+	for (int64_t i = first; i < last; i++)
+		if (t->gpu[i].launch >= 0)
+			length[n++] = t->launch[t->gpu[i].launch].end_ns - t->launch[t->gpu[i].launch].begin_ns;
+	qsort(length, (size_t)n, sizeof(*length), by_length);
+	int64_t median = n ? length[n / 2] : 0;
+	for (int64_t i = first, before = -1; i < last; i++) {
+		int32_t at = t->gpu[i].launch;
+		const struct fo_launch *l = at >= 0 && at != before ? &t->launch[at] : NULL;
+		bool ahead = l && t->gpu[i].begin_ns - l->end_ns > FO_GAP_SHORT_NS;
+		bool behind = l && t->gpu[i].kind == FO_GPU_MEMCPY && l->end_ns >= t->gpu[i].end_ns;
+		if ((ahead || behind) && l->end_ns - l->begin_ns > median)
+			sum += l->end_ns - l->begin_ns - median;
+		before = at;
+	}
+	free(length);
+	return sum / s->steps;
+}
+
 fo_status fo_diagnose_findings(struct fo_diagnosis *d)
 {
 	struct fo_subject s;
 	struct fo_facts facts;
 	struct fo_idle_gap *gap;
-	if (!fo_subject_of(d, &s) || s.l->span_ns < 1)
+	if (!fo_subject_of(d, &s) || s.l.span_ns < 1)
 		return FO_OK;
 	fo_facts_of(s.t, s.id, &facts);
 	snprintf(d->framework, sizeof(d->framework), "%s", facts.framework);
@@ -159,16 +209,18 @@ fo_status fo_diagnose_findings(struct fo_diagnosis *d)
 	for (int64_t i = 0; i < c.gaps; i++)
 		if (gap[i].end_ns - gap[i].begin_ns <= FO_GAP_SHORT_NS)
 			c.other_short_ns += gap[i].idle_ns[FO_IDLE_HOST_OTHER];
+	c.other_short_ns /= s.steps;
 	/* What one thread does cannot be shorter than what it does: operators and calls, its data loading, its Python. */
-	c.launch_ns = s.step->launch_busy_ns > 0 ? s.step->launch_busy_ns : 0;
+	c.launch_ns = s.launch_busy_ns > 0 ? s.launch_busy_ns - launch_wait(&s) : 0;
 	if (c.launch_ns > 0)
-		c.floor_ns = c.launch_ns + s.l->idle_ns[FO_IDLE_HOST_OTHER] +
+		c.floor_ns = c.launch_ns + s.l.idle_ns[FO_IDLE_HOST_OTHER] +
 			     (facts.loader_inline ? (int64_t)(c.host_data_share * c.host_step_ns) : 0);
 	run_rules(d, &c, fo_rules_validity);
 	run_rules(d, &c, fo_rules_host);
 	run_rules(d, &c, fo_rules_comm);
 	run_rules(d, &c, fo_rules_gpu);
 	sort(d);
+	break_tie(d);
 	add_healthy(d, &c);
 	name_bottleneck(d);
 	fo_diagnose_unknowns(d, &s, &facts);

@@ -8,18 +8,24 @@
 
 /* ---- what all of them speak of: one device of the critical rank, its step of median span ---- */
 
+/* Where the mean step is so much longer than the median one that the median hides what some steps wait for (a loader that delivers every
+ * tenth batch late), the subject is the mean of all steps. */
+#define FO_STEPS_UNEVEN 1.1
 struct fo_subject {
 	const struct fo_diagnosis *d;
 	const struct fo_rank_ledger *rank;
 	const struct fo_device_ledger *device;
-	const struct fo_step_ledger *step;
-	const struct fo_ledger *l;
 	const struct fo_trace *t;
 	int16_t id; /* of the device in the trace's device[] */
+	struct fo_ledger l;         /* of one step; its parts sum to span_ns, which is end - begin only for the median */
+	int64_t begin_ns, end_ns;   /* where its events are: the median step, or all of them */
+	int64_t steps;              /* in it: 1 but for the mean */
+	int64_t launch_busy_ns;     /* of a step; -1 unknown */
 };
 /* false: no device with GPU operations. The device with the longest step once waiting for others is taken off, among those that hold at
  * least a tenth of the operations of the fullest. */
 bool fo_subject_of(const struct fo_diagnosis *d, struct fo_subject *out);
+void fo_subject_device(struct fo_subject *out, const struct fo_diagnosis *d, const struct fo_rank_ledger *r, const struct fo_device_ledger *v);
 /* The GPU operations of a device that begin before `end` and are not over by `begin`: first and one past the last of t->gpu (others of
  * the same device may lie between whose end comes earlier). */
 void fo_subject_ops(const struct fo_trace *t, int16_t device, int64_t begin, int64_t end, int64_t *first, int64_t *last);
@@ -117,7 +123,7 @@ struct fo_rule_context {
 #define FO_GAP_SHORT_NS INT64_C(1000000)
 /* Of all operations, the share that a compiler could merge with a neighbour. */
 double fo_fusable(const struct fo_ledger *l);
-static inline double fo_share(const struct fo_rule_context *c, int64_t ns) { return (double)ns / (double)c->s->l->span_ns; }
+static inline double fo_share(const struct fo_rule_context *c, int64_t ns) { return (double)ns / (double)c->s->l.span_ns; }
 /* The kernels that move bytes rather than compute, as bits; a compiler's fused ones are not among them. */
 #define FO_MOVING_CLASSES                                                                                                              \
 	(1u << FO_K_NORM | 1u << FO_K_OPTIMIZER | 1u << FO_K_LOSS | 1u << FO_K_SOFTMAX | 1u << FO_K_ROPE | 1u << FO_K_EMBEDDING |        \

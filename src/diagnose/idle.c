@@ -58,7 +58,7 @@ static void collect(struct fo_idle *h, bool recorded)
 void fo_idle_init(struct fo_idle *h, const struct fo_trace *t, bool recorded)
 {
 	size_t n = (size_t)t->thread_count + 1; /* + 1: none is empty */
-	*h = (struct fo_idle){ .t = t, .sync = fo_xmalloc(n * sizeof *h->sync), .busy = fo_xmalloc(n * sizeof *h->busy) };
+	*h = (struct fo_idle){ .t = t, .recorded = recorded, .sync = fo_xmalloc(n * sizeof *h->sync), .busy = fo_xmalloc(n * sizeof *h->busy) };
 	collect(h, recorded);
 	fo_intervals_unite(&h->data);
 	for (int64_t i = 0; i < t->thread_count; i++) {
@@ -131,8 +131,9 @@ void fo_idle_divide(const struct fo_idle *h, const struct fo_gpu_op *first, int6
 		int64_t launched = least(l->begin_ns, end); /* clocks of host and device may disagree a little */
 		if (from < launched)
 			divide_host(h, l->thread, from, least(to, launched), idle_ns);
+		bool believable = h->recorded || end - launched <= FO_LAUNCH_LATENCY_NS;
 		if (to > launched)
-			idle_ns[FO_IDLE_LAUNCH_LATENCY] += to - greatest(from, launched);
+			idle_ns[believable ? FO_IDLE_LAUNCH_LATENCY : FO_IDLE_UNKNOWN] += to - greatest(from, launched);
 	}
 }
 

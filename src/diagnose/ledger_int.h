@@ -7,6 +7,9 @@
 /* The longest gap behind an operation that was launched before it which is the hardware's own turn-around, and the longest time in
  * which what follows a communication counts as waiting for it (facts: docs/metrics.md, "the ledger"). */
 #define FO_KERNEL_GAP_NS INT64_C(10000)
+/* From a launch on an idle device to the operation pass microseconds, under a profiler some tens; beyond this it waited for something
+ * that the trace does not show (a graph's upload, an event, a clock that jumped), and how long for what is unknown. */
+#define FO_LAUNCH_LATENCY_NS INT64_C(1000000)
 
 /* What counts, and as what. */
 enum fo_kinds {
@@ -55,6 +58,7 @@ void fo_windows_fini(struct fo_windows *w);
 /* What the host did while a device idled: by thread, unions. */
 struct fo_idle {
 	const struct fo_trace *t;
+	bool recorded;                   /* fo_idle_init's */
 	struct fo_intervals data;        /* the data loader's, whichever thread it ran on */
 	struct fo_intervals *sync, *busy; /* by thread: waits for the GPU; operators and calls with short holes closed */
 };

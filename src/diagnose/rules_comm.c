@@ -15,10 +15,9 @@
 
 static struct fo_subject other(const struct fo_subject *s, int rank, int64_t device)
 {
-	const struct fo_rank_ledger *r = &s->d->rank[rank];
-	const struct fo_device_ledger *v = &r->device[device];
-	return (struct fo_subject){ .d = s->d, .rank = r, .device = v, .step = &v->median, .l = &v->median.l, .t = r->trace,
-				    .id = v->device };
+	struct fo_subject o;
+	fo_subject_device(&o, s->d, &s->d->rank[rank], &s->d->rank[rank].device[device]);
+	return o;
 }
 
 /* Waiting over all devices of all ranks: where most, and on average. */
@@ -36,14 +35,14 @@ static struct waiting waiting_of(const struct fo_subject *s)
 	for (int i = 0; i < s->d->ranks; i++)
 		for (int64_t k = 0; k < s->d->rank[i].devices; k++) {
 			struct fo_subject o = other(s, i, k);
-			if (o.l->span_ns <= 0)
+			if (o.l.span_ns <= 0)
 				continue;
-			double share = (double)o.l->exposed_wait_ns / (double)o.l->span_ns;
+			double share = (double)o.l.exposed_wait_ns / (double)o.l.span_ns;
 			if (share > w.greatest) {
 				w.greatest = share;
 				w.most = o;
 			}
-			sum += o.l->exposed_wait_ns;
+			sum += o.l.exposed_wait_ns;
 			w.mean += share;
 			w.devices++;
 		}
@@ -79,13 +78,13 @@ static bool comm_wait(const struct fo_rule_context *c, struct fo_finding *f)
 	f->serious = w.greatest > FO_SHARE_SERIOUS;
 	/* If all arrived when the average rank does, what the ranks wait on average would go; if only the one that is late most often
 	 * were as the others, its part of that. */
-	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l->span_ns, .removable_ns = w.mean_ns,
+	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns, .removable_ns = w.mean_ns,
 					 .least = d->culprit.at >= 0 ? d->culprit.share : 0, .most = 1 }, f);
 	name_culprit(d, text, sizeof(text));
 	snprintf(f->title, sizeof(f->title), "ranks wait for a late one: up to %.1f %% of a step, %.1f %% on average", 100 * w.greatest,
 		 100 * w.mean);
 	snprintf(f->why, sizeof(f->why), "On rank %d communication kernels ran %s with nothing beside them only because another rank had not "
-		 "arrived: a faster network would not change it.%s", w.most.rank->rank, fo_ns_text(a, w.most.l->exposed_wait_ns), text);
+		 "arrived: a faster network would not change it.%s", w.most.rank->rank, fo_ns_text(a, w.most.l.exposed_wait_ns), text);
 	fo_evidence_kernels(f, &w.most, (uint64_t)1 << FO_K_COMMUNICATION);
 	return true;
 }
@@ -101,7 +100,7 @@ static int64_t blocking(const struct fo_ledger *l, int64_t ns)
 
 static bool comm_transfer(const struct fo_rule_context *c, struct fo_finding *f)
 {
-	const struct fo_ledger *l = c->s->l;
+	const struct fo_ledger *l = &c->s->l;
 	char a[24], b[24], t[24];
 	if (fo_share(c, l->exposed_transfer_ns) <= FO_SHARE_ADVICE)
 		return false;
@@ -122,7 +121,7 @@ static bool comm_transfer(const struct fo_rule_context *c, struct fo_finding *f)
 
 static bool comm_unknown(const struct fo_rule_context *c, struct fo_finding *f)
 {
-	const struct fo_ledger *l = c->s->l;
+	const struct fo_ledger *l = &c->s->l;
 	char a[24], b[24];
 	if (fo_share(c, l->exposed_comm_unknown_ns) <= FO_SHARE_ADVICE)
 		return false;
@@ -140,7 +139,7 @@ static bool comm_unknown(const struct fo_rule_context *c, struct fo_finding *f)
 
 static bool copies(const struct fo_rule_context *c, struct fo_finding *f)
 {
-	const struct fo_ledger *l = c->s->l;
+	const struct fo_ledger *l = &c->s->l;
 	char a[24], parts[160] = "";
 	size_t n = 0;
 	if (fo_share(c, l->exposed_mem_ns) <= FO_SHARE_ADVICE)
@@ -170,7 +169,7 @@ static bool backend(const struct fo_rule_context *c, struct fo_finding *f)
 	const char *name = fo_trace_text(c->s->t, c->s->t->backend);
 	/* Those that move data between GPUs themselves; gloo and mpi without CUDA go through host memory. */
 	if (!name[0] || !c->s->t->defect.has_host_ops || strstr(name, "nccl") || strstr(name, "ucc") || strstr(name, "xccl") ||
-	    c->s->l->comm_ns > 0)
+	    c->s->l.comm_ns > 0)
 		return false;
 	char shown[24];
 	fo_evidence_named(f, c->s, "gloo:");

@@ -24,7 +24,7 @@ int64_t fo_class_time(const struct fo_ledger *l, uint64_t classes)
 
 static bool attention_eager(const struct fo_rule_context *c, struct fo_finding *f)
 {
-	const struct fo_ledger *l = c->s->l;
+	const struct fo_ledger *l = &c->s->l;
 	int64_t ns = l->class_ns[FO_K_SOFTMAX];
 	if (!c->facts->attention_written_out || fo_share(c, ns) <= FO_SHARE_ADVICE)
 		return false;
@@ -39,7 +39,7 @@ static bool attention_eager(const struct fo_rule_context *c, struct fo_finding *
 
 static bool optimizer(const struct fo_rule_context *c, struct fo_finding *f)
 {
-	const struct fo_ledger *l = c->s->l;
+	const struct fo_ledger *l = &c->s->l;
 	int64_t ns = l->class_ns[FO_K_OPTIMIZER];
 	bool eager = (c->facts->optimizer_foreach || c->facts->optimizer_loop) && !c->facts->optimizer_fused;
 	if (!eager || fo_share(c, ns) <= FO_SHARE_ADVICE)
@@ -74,7 +74,7 @@ static void greatest_classes(const struct fo_ledger *l, uint64_t classes, char *
 
 static bool memory_bound(const struct fo_rule_context *c, struct fo_finding *f)
 {
-	const struct fo_ledger *l = c->s->l;
+	const struct fo_ledger *l = &c->s->l;
 	struct fo_finding other = { 0 };
 	uint64_t classes = FO_MOVING_CLASSES;
 	if (attention_eager(c, &other))
@@ -102,7 +102,7 @@ static bool memory_bound(const struct fo_rule_context *c, struct fo_finding *f)
 
 static bool precision(const struct fo_rule_context *c, struct fo_finding *f)
 {
-	const struct fo_ledger *l = c->s->l;
+	const struct fo_ledger *l = &c->s->l;
 	int64_t products = fo_class_time(l, 1u << FO_K_GEMM | 1u << FO_K_CONV);
 	int64_t ns = (int64_t)(c->facts->fp32_product_share * (double)products);
 	/* Matrix units: NVIDIA's from 7.0 on, AMD's in its data centre parts (gfx908 on: 9.0). */
@@ -147,7 +147,7 @@ static double bridge_efficiency(const struct fo_diagnosis *d, const struct fo_le
 static bool gemm_efficiency(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const struct fo_diagnosis *d = c->s->d;
-	const struct fo_ledger *l = c->s->l;
+	const struct fo_ledger *l = &c->s->l;
 	int64_t products = fo_class_time(l, 1u << FO_K_GEMM | 1u << FO_K_GEMM_FP8);
 	double reached = products_efficiency(d);
 	bool by_shape = !isnan(reached);
@@ -186,11 +186,11 @@ static bool contention(const struct fo_rule_context *c, struct fo_finding *f)
 			worst = p->contended > worst ? p->contended : worst;
 		}
 	}
-	int64_t products = fo_class_time(c->s->l, 1u << FO_K_GEMM | 1u << FO_K_GEMM_FP8);
+	int64_t products = fo_class_time(&c->s->l, 1u << FO_K_GEMM | 1u << FO_K_GEMM_FP8);
 	int64_t ns = all > 0 ? (int64_t)((double)products * slow / all) : 0;
 	if (fo_share(c, ns) <= FO_SHARE_ADVICE / 2)
 		return false;
-	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l->span_ns, .removable_ns = ns, .least = 0, .most = FO_GAIN_HALF, .floor_ns = c->floor_ns },
+	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns, .removable_ns = ns, .least = 0, .most = FO_GAIN_HALF, .floor_ns = c->floor_ns },
 		      f);
 	snprintf(f->title, sizeof(f->title), "products are slower beside communication: up to %.2f times", worst);
 	snprintf(f->why, sizeof(f->why), "Products of one shape take longer while a communication kernel is live: it holds some of the units and of "
@@ -210,11 +210,11 @@ static bool throttled(const struct fo_rule_context *c, struct fo_finding *f)
 		if (p->calls >= 10 && p->best_flop_s > 1.25 * p->flop_s && !(p->contended > 1.1))
 			slow += (double)p->time_ns * (1 - p->flop_s / p->best_flop_s);
 	}
-	int64_t products = fo_class_time(c->s->l, 1u << FO_K_GEMM | 1u << FO_K_GEMM_FP8);
+	int64_t products = fo_class_time(&c->s->l, 1u << FO_K_GEMM | 1u << FO_K_GEMM_FP8);
 	int64_t ns = all > 0 ? (int64_t)((double)products * slow / all) : 0;
 	if (fo_share(c, ns) <= FO_SHARE_ADVICE)
 		return false;
-	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l->span_ns, .removable_ns = ns, .least = 0, .most = 1, .floor_ns = c->floor_ns }, f);
+	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns, .removable_ns = ns, .least = 0, .most = 1, .floor_ns = c->floor_ns }, f);
 	snprintf(f->title, sizeof(f->title), "equal products take unequal time: %.1f %% of the step above their fastest calls", 100 * fo_share(c, ns));
 	snprintf(f->why, sizeof(f->why), "Calls of one shape and type differ by more than a quarter. Clocks that fall (power or heat limit: "
 		 "nvidia-smi -q -d PERFORMANCE, rocm-smi --showclocks), operands in or out of cache, or other work on the device.");
@@ -224,7 +224,7 @@ static bool throttled(const struct fo_rule_context *c, struct fo_finding *f)
 
 static bool recompute(const struct fo_rule_context *c, struct fo_finding *f)
 {
-	const struct fo_ledger *l = c->s->l;
+	const struct fo_ledger *l = &c->s->l;
 	if (fo_share(c, l->recompute_ns) <= FO_SHARE_ADVICE)
 		return false;
 	/* Selective recomputation keeps the products and repeats the rest, which is the cheap part; half is a guess within it. */
@@ -254,7 +254,7 @@ static bool pipeline(const struct fo_rule_context *c, struct fo_finding *f)
 	double ideal = isnan(p->ideal) ? 0 : p->ideal / (1 + p->ideal); /* of the ideal work -> of the step */
 	/* At best twice as many chunks or microbatches: half of the ideal bubble, and what is above the ideal goes. */
 	double stays = ideal / 2 < mean ? ideal / 2 : mean;
-	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l->span_ns, .removable_ns = (int64_t)(mean * (double)c->s->l->span_ns),
+	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns, .removable_ns = (int64_t)(mean * (double)c->s->l.span_ns),
 					 .least = mean > ideal ? (mean - ideal) / mean * FO_GAIN_HALF : 0, .most = 1 - stays / mean }, f);
 	snprintf(f->title, sizeof(f->title), "pipeline bubbles: %.1f %% of the step over %d stages", 100 * mean, p->stages);
 	if (isnan(p->ideal))

@@ -14,7 +14,7 @@ static int64_t host_exposed(const struct fo_ledger *l)
 /* Above the serious mark alone, or the greatest of the causes where all idling together is above it. */
 static bool serious(const struct fo_rule_context *c, int64_t ns)
 {
-	const struct fo_ledger *l = c->s->l;
+	const struct fo_ledger *l = &c->s->l;
 	int64_t greatest = 0;
 	for (int i = 0; i < FO_IDLE_COUNT; i++)
 		greatest = l->idle_ns[i] > greatest ? l->idle_ns[i] : greatest;
@@ -25,7 +25,7 @@ static bool worth_it(const struct fo_rule_context *c, int64_t ns) { return ns > 
 
 static bool data_loading(const struct fo_rule_context *c, struct fo_finding *f)
 {
-	const struct fo_ledger *l = c->s->l;
+	const struct fo_ledger *l = &c->s->l;
 	int64_t idle = l->idle_ns[FO_IDLE_HOST_DATA];
 	char a[24];
 	if (!worth_it(c, idle) && c->host_data_share <= FO_SHARE_ADVICE)
@@ -99,7 +99,7 @@ static int32_t long_operator(const struct fo_rule_context *c, int64_t idle, int6
 			seen[n].op = op;
 			seen[n++].ns = 0;
 		}
-		seen[k].ns += c->gap[i].idle_ns[FO_IDLE_HOST_LAUNCH_BOUND];
+		seen[k].ns += c->gap[i].idle_ns[FO_IDLE_HOST_LAUNCH_BOUND] / c->s->steps;
 		best = best < 0 || seen[k].ns > seen[best].ns ? k : best;
 	}
 	*ns = best >= 0 ? seen[best].ns : 0;
@@ -108,15 +108,16 @@ static int32_t long_operator(const struct fo_rule_context *c, int64_t idle, int6
 
 static bool launch_bound(const struct fo_rule_context *c, struct fo_finding *f)
 {
-	const struct fo_ledger *l = c->s->l;
+	const struct fo_ledger *l = &c->s->l;
 	int64_t idle = l->idle_ns[FO_IDLE_HOST_LAUNCH_BOUND] + l->idle_ns[FO_IDLE_LAUNCH_LATENCY] + c->other_short_ns, inside;
 	char a[24], b[24], name[80];
 	if (!worth_it(c, idle))
 		return false;
 	f->serious = serious(c, idle);
-	/* At best graphs replay the step without a launch per kernel; at worst a compiler saves the launches of what it can merge. */
-	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = idle, .least = fo_fusable(l), .most = 1 }, f);
 	int32_t op = long_operator(c, idle, &inside);
+	/* At best graphs replay the step without a launch per kernel; at worst a compiler merges every other one of what it can merge. One
+	 * long operator on the processor neither of them touches. */
+	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = idle, .least = op >= 0 ? 0 : fo_fusable(l) / 2, .most = 1 }, f);
 	snprintf(f->title, sizeof(f->title), "the host launches too slowly: the GPU idles %.1f %% of the step for it", 100 * fo_share(c, idle));
 	if (op >= 0)
 		snprintf(f->why, sizeof(f->why), "%s of it lie inside '%s' on the processor, not between launches: move that work to the GPU, to "
@@ -135,7 +136,7 @@ static bool launch_bound(const struct fo_rule_context *c, struct fo_finding *f)
 
 static bool synchronised(const struct fo_rule_context *c, struct fo_finding *f)
 {
-	const struct fo_ledger *l = c->s->l;
+	const struct fo_ledger *l = &c->s->l;
 	int64_t idle = l->idle_ns[FO_IDLE_HOST_SYNC];
 	if (!worth_it(c, idle))
 		return false;
@@ -153,7 +154,7 @@ static bool synchronised(const struct fo_rule_context *c, struct fo_finding *f)
 
 static bool host_other(const struct fo_rule_context *c, struct fo_finding *f)
 {
-	const struct fo_ledger *l = c->s->l;
+	const struct fo_ledger *l = &c->s->l;
 	int64_t idle = l->idle_ns[FO_IDLE_HOST_OTHER] - c->other_short_ns;
 	if (!worth_it(c, idle))
 		return false;
@@ -171,7 +172,7 @@ static bool host_other(const struct fo_rule_context *c, struct fo_finding *f)
 
 static bool kernel_gaps(const struct fo_rule_context *c, struct fo_finding *f)
 {
-	const struct fo_ledger *l = c->s->l;
+	const struct fo_ledger *l = &c->s->l;
 	int64_t idle = l->idle_ns[FO_IDLE_KERNEL_GAP];
 	char a[24];
 	if (!worth_it(c, idle))
@@ -189,7 +190,7 @@ static bool kernel_gaps(const struct fo_rule_context *c, struct fo_finding *f)
 
 static bool dependency(const struct fo_rule_context *c, struct fo_finding *f)
 {
-	const struct fo_ledger *l = c->s->l;
+	const struct fo_ledger *l = &c->s->l;
 	int64_t idle = l->idle_ns[FO_IDLE_DEPENDENCY];
 	if (!worth_it(c, idle))
 		return false;
@@ -205,7 +206,7 @@ static bool dependency(const struct fo_rule_context *c, struct fo_finding *f)
 
 static bool unknown(const struct fo_rule_context *c, struct fo_finding *f)
 {
-	const struct fo_ledger *l = c->s->l;
+	const struct fo_ledger *l = &c->s->l;
 	const struct fo_trace_defects *x = &c->s->t->defect;
 	int64_t idle = l->idle_ns[FO_IDLE_UNKNOWN];
 	if (!worth_it(c, idle))

@@ -11,7 +11,7 @@
 static void window_event(const struct fo_rule_context *c, struct fo_finding *f, const char *name)
 {
 	const struct fo_subject *s = c->s;
-	fo_evidence_add(f, s->rank->rank, s->id, s->l->begin_ns, s->l->span_ns, name);
+	fo_evidence_add(f, s->rank->rank, s->id, s->begin_ns, s->end_ns - s->begin_ns, name);
 }
 
 /* A median needs three; the first step after a profiler starts is the one that its start disturbs. */
@@ -48,12 +48,13 @@ static bool unsteady(const struct fo_rule_context *c, struct fo_finding *f)
 		at = v->step[i].l.span_ns > high ? i : at;
 		high = v->step[i].l.span_ns > high ? v->step[i].l.span_ns : high;
 	}
-	if (v->steps < STEPS_ENOUGH || 2 * (high - low) < c->s->l->span_ns)
+	if (v->steps < 2 || (c->s->steps == 1 && 2 * (high - low) < c->s->l.span_ns))
 		return false;
 	char a[24], b[24], m[24];
 	snprintf(f->title, sizeof(f->title), "steps differ: %s to %s", fo_ns_text(a, low), fo_ns_text(b, high));
-	snprintf(f->why, sizeof(f->why), "The step spoken of is the median, %s. A longer one may hold a checkpoint, an evaluation, garbage "
-		 "collection or other requests: see what its ledger has more.", fo_ns_text(m, c->s->l->span_ns));
+	snprintf(f->why, sizeof(f->why), "The step spoken of is the %s, %s. A longer one may hold a checkpoint, an evaluation, garbage "
+		 "collection or other requests: see what its ledger has more.", c->s->steps > 1 ? "mean of all, for the median would hide what the long ones wait for" : "median",
+		 fo_ns_text(m, c->s->l.span_ns));
 	fo_evidence_add(f, c->s->rank->rank, c->s->id, v->step[at].l.begin_ns, v->step[at].l.span_ns, "the longest step");
 	return true;
 }

@@ -37,29 +37,29 @@ static void of_host(struct fo_diagnosis *d, const struct fo_subject *s, const st
 		add(d, "what the host did: no operator is recorded",
 		    nsys(s) ? "nsys profile --trace=cuda,nvtx,osrt, and torch.autograd.profiler.emit_nvtx() for operators"
 			    : "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]");
-	if (s->l->idle_ns[FO_IDLE_UNKNOWN] * 100 > s->l->span_ns && facts->graphs)
+	if (s->l.idle_ns[FO_IDLE_UNKNOWN] * 100 > s->l.span_ns && facts->graphs)
 		add(d, "why the GPU idled before kernels of a replayed graph: they share one launch",
 		    nsys(s) ? "nsys profile --cuda-graph-trace=node" : "one more trace without graphs (training and kernels otherwise the same)");
-	else if (s->l->idle_ns[FO_IDLE_UNKNOWN] * 100 > s->l->span_ns && x->has_launches)
+	else if (s->l.idle_ns[FO_IDLE_UNKNOWN] * 100 > s->l.span_ns && x->has_launches)
 		add(d, "why the GPU idled before operations whose launch is not in the trace",
 		    "a warm-up in the profiler's schedule (warmup=2), so that nothing launched before it is still running");
 	if (x->graph_granularity)
 		add(d, "the kernels inside CUDA graphs", "nsys profile --cuda-graph-trace=node");
-	if (s->l->idle_ns[FO_IDLE_DEPENDENCY] * 100 > s->l->span_ns && !x->has_gpu_waits)
+	if (s->l.idle_ns[FO_IDLE_DEPENDENCY] * 100 > s->l.span_ns && !x->has_gpu_waits)
 		add(d, "what launched work waited for",
 		    nsys(s) ? "nsys profile --cuda-event-trace=true"
 			    : "experimental_config=torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)");
-	if (s->l->idle_ns[FO_IDLE_HOST_OTHER] * 20 > s->l->span_ns)
+	if (s->l.idle_ns[FO_IDLE_HOST_OTHER] * 20 > s->l.span_ns)
 		add(d, "which Python code the launching thread was in", nsys(s) ? "nsys profile --python-sampling=true" : "with_stack=True");
 }
 
 static void of_ranks(struct fo_diagnosis *d, const struct fo_subject *s)
 {
 	char text[200];
-	if (s->l->exposed_comm_unknown_ns * 100 > s->l->span_ns) {
+	if (s->l.exposed_comm_unknown_ns * 100 > s->l.span_ns) {
 		snprintf(text, sizeof(text), "the traces of %s, from the same steps", s->t->world_size > 1 ? "all ranks" : "the other ranks");
 		add(d, "whether exposed communication is waiting for a late rank or transfer", text);
-	} else if (s->t->world_size > d->ranks && s->l->comm_ns > 0) {
+	} else if (s->t->world_size > d->ranks && s->l.comm_ns > 0) {
 		snprintf(text, sizeof(text), "the traces of all %d ranks (%d given)", s->t->world_size, d->ranks);
 		add(d, "whether this rank is the slow one", text);
 	}
@@ -74,7 +74,7 @@ static void of_products(struct fo_diagnosis *d, const struct fo_subject *s, cons
 								 : "torch.profiler.profile(record_shapes=True)");
 	if (!d->bridge.known)
 		add(d, "MFU, and what each loss costs of it", d->bridge.why_not);
-	if (!s->t->defect.has_modules && s->t->defect.has_host_ops && s->l->class_ns[FO_K_ELEMENTWISE] * 10 > s->l->span_ns && !nsys(s))
+	if (!s->t->defect.has_modules && s->t->defect.has_host_ops && s->l.class_ns[FO_K_ELEMENTWISE] * 10 > s->l.span_ns && !nsys(s))
 		add(d, "to which module elementwise kernels belong", "with_modules=True, or with_stack=True");
 }
 
