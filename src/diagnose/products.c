@@ -355,6 +355,9 @@ fo_status fo_products_of(struct fo_diagnosis *d, const struct fo_subject *s, con
 {
 	struct call *c;
 	size_t cap = 0;
+	free(d->product);
+	d->product = NULL;
+	d->products = 0;
 	int64_t n = collect(s, &c);
 	if (n)
 		qsort(c, (size_t)n, sizeof(*c), by_shape);

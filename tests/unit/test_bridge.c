@@ -1,0 +1,330 @@
+/* The bridge to MFU, products by shape, which accelerator a trace names, the arithmetic of gains. */
+#define _GNU_SOURCE /* setenv */
+#include "support/hand_trace.h"
+
+#include "diagnose/products_int.h"
+#include "model/model.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static uint64_t seed = 20261122;
+static int64_t draw(int64_t below) /* splitmix64 */
+{
+	uint64_t z = (seed += 0x9E3779B97F4A7C15u);
+	z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+	z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+	return (int64_t)((z ^ (z >> 31)) % (uint64_t)below);
+}
+
+static const char product[] = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_cublas";
+
+/* ---- gains ---- */
+
+static void test_gain(void **state)
+{
+	(void)state;
+	struct fo_finding f = { 0 };
+	/* A third of 300 goes: 1.5; at worst half of it does and 20 come back: 270. */
+	fo_gain_solve(&(struct fo_gain){ .step_ns = 300, .removable_ns = 100, .least = 0.5, .most = 1, .reappear_ns = 20 }, &f);
+	assert_int_equal(f.loss_ns, 100);
+	assert_true(fabs(f.ceiling - 1.5) < 1e-12 && fabs(f.gain_high - 1.5) < 1e-12);
+	assert_true(fabs(f.gain_low - 300.0 / 270) < 1e-12 && fabs(f.gain - 600.0 / (200 + 270)) < 1e-12);
+	/* Under a floor of 240 nothing is faster, and what comes back comes on top of it. */
+	fo_gain_solve(&(struct fo_gain){ .step_ns = 300, .removable_ns = 100, .least = 1, .most = 1, .reappear_ns = 20, .floor_ns = 240 }, &f);
+	assert_true(fabs(f.ceiling - 1.5) < 1e-12 && fabs(f.gain_high - 1.25) < 1e-12 && fabs(f.gain_low - 300.0 / 260) < 1e-12);
+	/* The cure lowers the floor too, at best. */
+	fo_gain_solve(&(struct fo_gain){ .step_ns = 300, .removable_ns = 100, .least = 0, .most = 1, .floor_ns = 290, .best_floor_ns = 210 }, &f);
+	assert_true(fabs(f.gain_high - 300.0 / 210) < 1e-12 && f.gain_low == 1);
+	for (int i = 0; i < 20000; i++) {
+		struct fo_gain g = { .step_ns = draw(1000000), .removable_ns = draw(1200000) - 1000, .reappear_ns = draw(500000),
+				     .floor_ns = draw(2) ? draw(1500000) : 0, .most = (double)draw(1001) / 1000 };
+		g.least = g.most * (double)draw(1001) / 1000;
+		fo_gain_solve(&g, &f);
+		assert_true(f.gain_low >= 1 && f.gain_low <= f.gain && f.gain <= f.gain_high && f.gain_high <= f.ceiling + 1e-12);
+		if (g.floor_ns > 0 && g.floor_ns < g.step_ns)
+			assert_true((double)g.step_ns / f.gain_high >= (double)g.floor_ns - 1e-3);
+	}
+}
+
+/* ---- accelerators ---- */
+
+static void test_device(void **state)
+{
+	(void)state;
+	struct fo_catalogue c;
+	assert_int_equal(fo_catalogue_load(&c, NULL), FO_OK);
+	/* Names as drivers report them. Memory in GiB; 0: the trace does not tell. */
+	static const struct {
+		const char *name;
+		int sms;
+		double gib;
+		const char *row; /* NULL: none is sure */
+	} known[] = {
+		{ "NVIDIA H100 80GB HBM3", 132, 79.1, "H100-SXM5-80GB" },
+		{ "NVIDIA H100 80GB HBM3", 0, 0, "H100-SXM5-80GB" },
+		{ "NVIDIA H100 PCIe", 114, 79.1, "H100-PCIe-80GB" },
+		{ "NVIDIA H100 NVL", 132, 93.1, "H100-NVL-94GB" },
+		{ "NVIDIA H200", 132, 139.8, "H200-SXM-141GB" },
+		{ "NVIDIA H800", 132, 79.1, "H800-SXM-80GB" },
+		{ "NVIDIA A100-SXM4-40GB", 108, 39.4, "A100-SXM4-40GB" },
+		{ "NVIDIA A100-SXM4-80GB", 108, 79.1, "A100-SXM4-80GB" },
+		{ "NVIDIA A100 80GB PCIe", 108, 79.1, "A100-PCIe-80GB" },
+		{ "NVIDIA A100-PG509-200", 108, 39.4, "A100-SXM4-40GB" },
+		{ "NVIDIA B200", 148, 178, "B200-SXM-HGX" },
+		{ "NVIDIA GB200", 148, 185, "GB200-NVL72" },
+		{ "Tesla V100-SXM2-32GB", 80, 31.7, "V100-SXM2-32GB" },
+		{ "Tesla V100-DGXS-32GB", 80, 31.7, "V100-SXM2-32GB" },
+		{ "Tesla V100-SXM2-16GB", 80, 15.8, NULL },
+		{ "Tesla V100-PCIE-32GB", 80, 31.7, NULL },
+		{ "AMD Instinct MI300X", 304, 192, "MI300X" },
+		{ "AMD Instinct MI325X", 304, 256, "MI325X" },
+		{ "AMD Instinct MI210", 104, 64, NULL },
+		{ "AMD Radeon Graphics", 0, 0, NULL },
+		{ "NVIDIA GeForce RTX 4090", 128, 24, "RTX-4090" },
+		{ "NVIDIA GeForce RTX 4090 D", 114, 24, NULL },
+		{ "NVIDIA GeForce RTX 4090 Laptop GPU", 76, 16, NULL },
+		{ "NVIDIA GeForce RTX 2080 Ti", 68, 11, NULL },
+		{ "NVIDIA A100-SXM4-80GB MIG 3g.40gb", 42, 39.4, NULL },
+		{ "NVIDIA GH200 480GB", 132, 95, NULL },
+		{ "", 0, 0, NULL },
+	};
+	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++) {
+		const struct fo_device *v = fo_device_match(&c, known[i].name, known[i].sms, (int64_t)(known[i].gib * 1073741824.0));
+		const char *got = v ? v->name : "none";
+		if (strcmp(got, known[i].row ? known[i].row : "none") != 0)
+			fail_msg("'%s' is taken for %s", known[i].name, got);
+	}
+	fo_catalogue_fini(&c);
+}
+
+/* ---- shapes ---- */
+
+static void test_shapes(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *name, *shapes;
+		double flop; /* 0: not a product whose shapes tell */
+	} known[] = {
+		{ "aten::mm", "[[3, 5], [5, 7]]", 2.0 * 3 * 5 * 7 },
+		{ "aten::addmm", "[[7], [3, 5], [5, 7], [], []]", 2.0 * 3 * 5 * 7 },
+		{ "aten::bmm", "[[2, 3, 5], [2, 5, 7]]", 2.0 * 2 * 3 * 5 * 7 },
+		{ "aten::baddbmm", "[[2, 3, 7], [2, 3, 5], [2, 5, 7]]", 2.0 * 2 * 3 * 5 * 7 },
+		{ "aten::linear", "[[2, 3, 5], [7, 5], [7]]", 2.0 * 2 * 3 * 5 * 7 },
+		{ "aten::_scaled_mm", "[[3, 5], [5, 7], [], []]", 2.0 * 3 * 5 * 7 },
+		{ "aten::_grouped_mm", "[[12, 5], [4, 5, 7], [4]]", 2.0 * 12 * 5 * 7 },
+		/* Queries and keys of 16 and 24 tokens, 4 heads of 8: both products of each pair. */
+		{ "aten::_scaled_dot_product_flash_attention", "[[2, 4, 16, 8], [2, 4, 24, 8], [2, 4, 24, 8], [], [], []]",
+		  2.0 * 2 * 4 * 16 * 24 * 16 },
+		{ "aten::_scaled_dot_product_flash_attention_backward",
+		  "[[2, 4, 16, 8], [2, 4, 16, 8], [2, 4, 24, 8], [2, 4, 24, 8], [2, 4, 16, 8], [2, 4, 16]]", 2 * 2.0 * 2 * 4 * 16 * 24 * 16 },
+		{ "aten::_flash_attention_forward", "[[2, 16, 4, 8], [2, 24, 4, 8], [2, 24, 4, 8]]", 2.0 * 2 * 4 * 16 * 24 * 16 },
+		{ "aten::mm", "[[3, 5], [6, 7]]", 0 },
+		{ "aten::mm", "[[3, 5]]", 0 },
+		{ "aten::mm", "[]", 0 },
+		{ "aten::mm", "]][[", 0 },
+		{ "aten::mm", "[[3, 5], [5, 7", 0 },
+		{ "aten::mm", "[[[[[[3, 5]]]]]]", 0 },
+		{ "aten::mm", "", 0 },
+		{ "aten::add", "[[3, 5], [5, 7]]", 0 },
+	};
+	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++) {
+		struct hand h;
+		struct fo_product_shape s;
+		int32_t where;
+		double flop = 0;
+		hand_begin(&h, 0, 1);
+		hand_op(&h, FO_HOST_OP, known[i].name, 0, 10)->shapes = hand_text(&h, known[i].shapes);
+		hand_kernel(&h, product, 1, 5, 20);
+		hand_finish(&h);
+		bool got = fo_call_of_op(h.t, h.t->gpu[0].op, &where, &s, &flop);
+		if (got != (known[i].flop > 0) || (got && flop != known[i].flop))
+			fail_msg("%s %s: %g FLOP instead of %g", known[i].name, known[i].shapes, got ? flop : 0, known[i].flop);
+		hand_done(&h, NULL);
+	}
+	/* Numbers that no tensor has: no overflow, a finite count. */
+	struct hand h;
+	struct fo_product_shape s;
+	int32_t where;
+	double flop;
+	hand_begin(&h, 0, 1);
+	hand_op(&h, FO_HOST_OP, "aten::bmm", 0, 10)->shapes =
+		hand_text(&h, "[[99999999999999999999, 9223372036854775807, 9223372036854775807], [9223372036854775807, 9223372036854775807, 5]]");
+	hand_kernel(&h, product, 1, 5, 20);
+	hand_finish(&h);
+	assert_true(fo_call_of_op(h.t, h.t->gpu[0].op, &where, &s, &flop) && isfinite(flop));
+	hand_done(&h, NULL);
+}
+
+static void test_fill(void **state)
+{
+	(void)state;
+	struct fo_product_shape s = { .m = 256, .n = 128 * 66, .k = 64, .batch = 1 };
+	assert_true(fabs(fo_product_fill(&s, "x_128x128_", 132) - 1) < 1e-12); /* 132 tiles, one wave */
+	s.n = 128 * 67;
+	assert_true(fabs(fo_product_fill(&s, "x_128x128_", 132) - 134.0 / 264) < 1e-12); /* two tiles begin a second */
+	s.m = 129;
+	s.n = 128 * 132;
+	assert_true(fabs(fo_product_fill(&s, "x_128x128_", 132) - 129.0 / 256) < 1e-12); /* half of the lower tiles is empty */
+	s.m = 512;
+	s.n = 256 * 66;
+	assert_true(fabs(fo_product_fill(&s, "Cijk_Alik_Bljk_BBS_BH_MT256x256x64_MI16x16x1_SN", 132) - 1) < 1e-12);
+	assert_true(isnan(fo_product_fill(&s, "x", NAN)));
+}
+
+/* ---- the bridge ---- */
+
+static struct fo_device_ledger ledger_of(const struct hand *h, struct fo_ledger *l)
+{
+	(void)h;
+	l->comp_ns = l->exposed_mem_ns = l->idle_total_ns = 0;
+	for (int i = 0; i < FO_K_COMPUTE_COUNT; i++)
+		l->comp_ns += l->class_ns[i];
+	for (int i = 0; i < FO_COPY_COUNT; i++)
+		l->exposed_mem_ns += l->copy_ns[i];
+	for (int i = 0; i < FO_IDLE_COUNT; i++)
+		l->idle_total_ns += l->idle_ns[i];
+	l->exposed_comm_ns = l->exposed_wait_ns + l->exposed_transfer_ns + l->exposed_comm_unknown_ns;
+	l->busy_ns = l->comp_ns + l->exposed_comm_ns + l->exposed_mem_ns;
+	l->span_ns = l->busy_ns + l->idle_total_ns;
+	l->resident_ns = l->comp_ns + l->exposed_comm_ns;
+	l->end_ns = l->begin_ns + l->span_ns;
+	l->ops = 1;
+	return (struct fo_device_ledger){ .from = FO_WINDOW_LAUNCHED_STEPS, .steps = 1, .total = *l, .median = { .l = *l } };
+}
+
+static double sum(const struct fo_bridge *b)
+{
+	double s = 0;
+	for (int i = 0; i < b->rows; i++)
+		s += b->row[i].share;
+	return s;
+}
+
+static const struct fo_bridge_row *row(const struct fo_bridge *b, const char *name)
+{
+	for (int i = 0; i < b->rows; i++)
+		if (strcmp(b->row[i].name, name) == 0)
+			return &b->row[i];
+	fail_msg("the bridge has no row '%s'", name);
+	return NULL;
+}
+
+static void test_random_bridges(void **state)
+{
+	(void)state;
+	struct hand h;
+	hand_begin(&h, 0, 8);
+	hand_device(&h, "NVIDIA H100 80GB HBM3", 132, 9, 0, 79.1);
+	hand_kernel(&h, product, 1, 2, 3);
+	hand_finish(&h);
+	int known = 0;
+	for (int i = 0; i < 300; i++) {
+		struct fo_ledger l = { .begin_ns = 0 };
+		for (int k = 0; k < FO_K_COMPUTE_COUNT; k++)
+			l.class_ns[k] = draw(3) ? draw(100000000) : 0;
+		for (int k = 0; k < FO_COPY_COUNT; k++)
+			l.copy_ns[k] = draw(2) ? draw(10000000) : 0;
+		for (int k = 0; k < FO_IDLE_COUNT; k++)
+			l.idle_ns[k] = draw(2) ? draw(50000000) : 0;
+		l.exposed_wait_ns = draw(30000000);
+		l.exposed_transfer_ns = draw(30000000);
+		l.exposed_comm_unknown_ns = draw(2) ? draw(30000000) : 0;
+		struct fo_device_ledger v = ledger_of(&h, &l);
+		struct fo_rank_ledger r = { .trace = h.t, .rank = 0, .device = &v, .devices = 1 };
+		struct fo_diagnosis d = { .rank = &r, .ranks = 1,
+					  .with = { .model = "llama-3.2-1b", .seq = 2048, .tokens_per_step = 8 * (1 + draw(40000)),
+						    .price_per_hour = 2.5 } };
+		assert_int_equal(fo_diagnose_bridge(&d), FO_OK);
+		assert_true(d.bridge.devices == 8);
+		known += d.bridge.known;
+		if (d.bridge.known) {
+			const struct fo_bridge *b = &d.bridge;
+			assert_true(fabs(sum(b) - 1) < 1e-12);
+			double dollars = 0;
+			for (int k = 0; k < b->rows; k++) {
+				dollars += b->row[k].dollars_per_hour;
+				/* Only these may be negative: the ideal is taken out of them. */
+				if (b->row[k].share < 0)
+					assert_true(strstr(b->row[k].name, "ideal") != NULL);
+			}
+			assert_true(fabs(dollars - 8 * 2.5) < 1e-9);
+			assert_true(fabs(b->row[0].dollars - 20 * b->step_s / 3600 * b->mfu) < 1e-12);
+		} else {
+			assert_non_null(strstr(d.bridge.why_not, "cannot be right")); /* more tokens than the peak could do */
+		}
+		free(d.product);
+	}
+	assert_true(known > 200);
+	hand_done(&h, NULL);
+}
+
+static void test_bridge_by_hand(void **state)
+{
+	(void)state;
+	struct hand h;
+	struct fo_model m;
+	hand_begin(&h, 0, 2);
+	hand_device(&h, "NVIDIA H100 80GB HBM3", 132, 9, 0, 79.1);
+	hand_kernel(&h, product, 1, 2, 3);
+	hand_finish(&h);
+	struct fo_ledger l = { .begin_ns = 0 };
+	l.class_ns[FO_K_GEMM] = 500000000;
+	l.class_ns[FO_K_ATTENTION_FORWARD] = 50000000;
+	l.class_ns[FO_K_NORM] = 50000000;
+	l.exposed_transfer_ns = 100000000;
+	l.idle_ns[FO_IDLE_HOST_DATA] = 300000000;
+	struct fo_device_ledger v = ledger_of(&h, &l);
+	struct fo_rank_ledger r = { .trace = h.t, .rank = 0, .device = &v, .devices = 1 };
+	struct fo_diagnosis d = { .rank = &r, .ranks = 1,
+				  .with = { .model = "llama-3.1-8b", .seq = 8192, .tokens_per_step = 2 * 8192, .price_per_hour = 3 } };
+	assert_int_equal(fo_diagnose_bridge(&d), FO_OK);
+	assert_int_equal(fo_model_load("llama-3.1-8b", &m), FO_OK);
+	struct fo_flop f = fo_model_flop_per_token(&m, 8192);
+	assert_true(d.bridge.known);
+	assert_true(fabs(d.bridge.mfu - 8192 * f.mfu / 989e12) < 1e-9); /* the step takes 1 s */
+	assert_true(fabs(d.bridge.mfu_causal - 8192 * f.mfu_causal / 989e12) < 1e-9);
+	double scores = 12.0 * 32 * 4096 * 8192 * 8192 / 989e12; /* 12 L H Q S a token */
+	assert_true(fabs(row(&d.bridge, "attention above its ideal")->share - (0.05 - scores)) < 1e-9);
+	assert_true(fabs(row(&d.bridge, "matrix products above their ideal")->share - (0.5 - (d.bridge.mfu - scores))) < 1e-9);
+	assert_true(fabs(row(&d.bridge, "idle: host_data")->share - 0.3) < 1e-12);
+	assert_true(fabs(row(&d.bridge, "idle: host_data")->dollars_per_hour - 1.8) < 1e-12);
+	assert_non_null(strstr(d.utilisation.sentence, "70 % utilisation"));
+	assert_non_null(strstr(d.utilisation.sentence, "that is MFU"));
+	/* What is missing is said, not guessed. */
+	h.t->device[0].name = -1;
+	assert_int_equal(fo_diagnose_bridge(&d), FO_OK);
+	assert_true(!d.bridge.known && strstr(d.bridge.why_not, "--device"));
+	d.with.device = "h100";
+	d.with.dtype = "bf16";
+	assert_int_equal(fo_diagnose_bridge(&d), FO_OK);
+	assert_true(d.bridge.known);
+	d.with.tokens_per_step = 0;
+	assert_int_equal(fo_diagnose_bridge(&d), FO_EARG);
+	d.with.tokens_per_step = 2 * 8192;
+	d.with.device = "h1000";
+	assert_int_equal(fo_diagnose_bridge(&d), FO_EARG);
+	free(d.product);
+	hand_done(&h, NULL);
+}
+
+int main(void)
+{
+	char data[512];
+	const char *root = getenv("FLATOUT_SOURCE");
+	snprintf(data, sizeof(data), "%s/data", root ? root : ".");
+	setenv("FLATOUT_DATA", data, 1);
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_gain), cmocka_unit_test(test_device),	     cmocka_unit_test(test_shapes),
+		cmocka_unit_test(test_fill), cmocka_unit_test(test_random_bridges), cmocka_unit_test(test_bridge_by_hand),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,718 @@
+/* Findings: for each rule a trace built by hand on which it holds and one on which it does not; evidence, settings, money, the
+ * bottleneck. Real traces under FLATOUT_TRACES. */
+#define _GNU_SOURCE /* popen, setenv */
+#include "support/hand_trace.h"
+
+#include "base/fs.h"
+#include "diagnose/findings_int.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const char product[] = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_cublas";
+static const char adding[] = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(int)";
+static const char reducing[] = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)";
+static const struct fo_diagnose_options plain = { .price_per_hour = NAN }, priced = { .price_per_hour = 2 };
+
+/* What holds of every finding, whatever the trace. */
+static void check_all(const struct fo_diagnosis *d)
+{
+	int bottlenecks = 0, second = 0;
+	for (int64_t i = 0; i < d->findings; i++) {
+		const struct fo_finding *f = &d->finding[i];
+		assert_true(f->evidences > 0);
+		assert_true(f->title[0] && f->why[0]);
+		bottlenecks += f->is_bottleneck;
+		second += f->is_runner_up;
+		assert_false(f->is_bottleneck && f->is_runner_up);
+		for (int k = 0; k < f->evidences; k++) {
+			assert_true(f->evidence[k].name[0] && f->evidence[k].duration_ns >= 0);
+			assert_true(k == 0 || f->evidence[k].duration_ns <= f->evidence[k - 1].duration_ns);
+		}
+		for (int k = 0; k < f->settings; k++)
+			assert_true(f->setting[k].key[0] && f->setting[k].proposed[0]);
+		if (f->kind == FO_FIND_VALIDITY) {
+			assert_false(f->serious);
+			assert_true(isnan(f->gain));
+			assert_true(i == 0 || d->finding[i - 1].kind == FO_FIND_VALIDITY);
+		} else if (!isnan(f->gain)) {
+			assert_true(f->gain_low >= 1 && f->gain_low <= f->gain + 1e-9 && f->gain <= f->gain_high + 1e-9);
+			assert_true(f->gain_high <= f->ceiling + 1e-9);
+		}
+	}
+	assert_true(bottlenecks <= 1 && second <= bottlenecks);
+}
+
+/* Runs one scene: `make` fills steps 1 .. 4 of `length` us; three windows come out of it. */
+typedef void scene(struct hand *h, double at);
+static struct hand hand;
+static struct fo_diagnosis diag;
+static struct fo_trace_set set;
+
+static void run(scene *make, double length, const struct fo_diagnose_options *o)
+{
+	hand_begin(&hand, 0, 1);
+	hand_device(&hand, "NVIDIA H100 80GB HBM3", 132, 9, 0, 79.1);
+	hand_steps(&hand, 4, length);
+	for (int i = 0; i < 4; i++)
+		make(&hand, i * length);
+	hand_finish(&hand);
+	hand_diagnose(&hand, &diag, &set, o);
+	check_all(&diag);
+}
+static void done(void) { hand_done(&hand, &diag); }
+
+/* The finding is there, alone serious where `serious` says so. */
+static const struct fo_finding *there(const char *id, bool serious)
+{
+	const struct fo_finding *f = hand_finding(&diag, id);
+	if (!f)
+		fail_msg("no finding '%s'", id);
+	if (f->serious != serious)
+		fail_msg("'%s' is %sserious", id, serious ? "not " : "");
+	return f;
+}
+static void absent(const char *id)
+{
+	if (hand_finding(&diag, id))
+		fail_msg("there is a finding '%s': %s", id, hand_finding(&diag, id)->title);
+}
+static bool has_setting(const struct fo_finding *f, const char *key, const char *now)
+{
+	for (int i = 0; i < f->settings; i++)
+		if (strcmp(f->setting[i].key, key) == 0 && strcmp(f->setting[i].now, now) == 0)
+			return true;
+	return false;
+}
+
+/* ---- the host ---- */
+
+static void busy(struct hand *h, double at) /* a product over the whole step, launched ahead */
+{
+	hand_op(h, FO_HOST_OP, "aten::mm", at + 1, at + 9);
+	hand_kernel(h, product, at + 2, at + 10, at + 1010);
+}
+
+static void loads(struct hand *h, double at)
+{
+	hand_op(h, FO_HOST_DATA, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", at + 5, at + 305);
+	hand_op(h, FO_HOST_OP, "aten::mm", at + 306, at + 320);
+	hand_kernel(h, product, at + 310, at + 314, at + 1000);
+}
+static void loads_with_workers(struct hand *h, double at)
+{
+	hand_op(h, FO_HOST_DATA, "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", at + 5, at + 305);
+	hand_op(h, FO_HOST_OP, "aten::mm", at + 306, at + 320);
+	hand_kernel(h, product, at + 310, at + 314, at + 1000);
+}
+static void loads_quickly(struct hand *h, double at)
+{
+	hand_op(h, FO_HOST_DATA, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", at + 5, at + 35);
+	hand_op(h, FO_HOST_OP, "aten::mm", at + 36, at + 50);
+	hand_kernel(h, product, at + 40, at + 44, at + 1000);
+}
+
+static void test_data(void **state)
+{
+	(void)state;
+	run(loads, 1000, &priced);
+	const struct fo_finding *f = there("data-loading", true);
+	assert_true(f->is_bottleneck && f->kind == FO_FIND_DATA);
+	assert_true(has_setting(f, "DataLoader(num_workers=)", "0"));
+	assert_string_equal(f->evidence[0].name, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__");
+	assert_int_equal(f->evidence[0].duration_ns, 300000);
+	assert_int_equal(f->evidence[0].rank, 0);
+	/* One device at 2 dollars: what the estimate saves of it. */
+	assert_true(fabs(f->dollars - 2 * (1 - 1 / f->gain)) < 1e-12);
+	assert_true(f->ceiling > 1.42 && f->ceiling < 1.46);
+	done();
+	run(loads_with_workers, 1000, &plain);
+	f = there("data-loading", true);
+	assert_true(has_setting(f, "DataLoader(num_workers=)", ">= 1") && isnan(f->dollars));
+	done();
+	run(loads_quickly, 1000, &plain);
+	absent("data-loading");
+	done();
+}
+
+static void launches_slowly(struct hand *h, double at)
+{
+	for (int i = 0; i < 10; i++) {
+		hand_op(h, FO_HOST_OP, "aten::add", at + 100 * i, at + 100 * i + 99);
+		hand_kernel(h, adding, at + 100 * i + 90, at + 100 * i + 95, at + 100 * i + 103);
+	}
+}
+static void computes_on_the_host(struct hand *h, double at)
+{
+	hand_op(h, FO_HOST_OP, "aten::sort", at + 10, at + 6000);
+	hand_op(h, FO_HOST_OP, "aten::mm", at + 6001, at + 6020);
+	hand_kernel(h, product, at + 6010, at + 6015, at + 10000);
+}
+static void test_launches(void **state)
+{
+	(void)state;
+	run(busy, 1000, &plain);
+	absent("host-launch");
+	there("compute-bound", false);
+	assert_false(diag.serious);
+	done();
+	run(launches_slowly, 1000, &plain);
+	const struct fo_finding *f = there("host-launch", true);
+	assert_true(f->is_bottleneck && f->kind == FO_FIND_HOST);
+	assert_true(has_setting(f, "torch.compile(model, mode=)", "not compiled"));
+	assert_non_null(strstr(f->evidence[0].name, "idle"));
+	done();
+	run(computes_on_the_host, 10000, &plain);
+	f = there("host-launch", true);
+	assert_non_null(strstr(f->why, "aten::sort"));
+	assert_true(f->gain_low == 1); /* no compiler touches it */
+	done();
+}
+
+static void synchronises(struct hand *h, double at)
+{
+	hand_op(h, FO_HOST_SYNC, "cudaStreamSynchronize", at + 5, at + 400);
+	hand_op(h, FO_HOST_OP, "aten::mm", at + 401, at + 420);
+	hand_kernel(h, product, at + 405, at + 410, at + 1000);
+}
+static void thinks(struct hand *h, double at)
+{
+	hand_op(h, FO_HOST_OP, "aten::mm", at + 4001, at + 4020);
+	hand_kernel(h, product, at + 4005, at + 4010, at + 10000);
+}
+static void test_host(void **state)
+{
+	(void)state;
+	run(synchronises, 1000, &plain);
+	const struct fo_finding *f = there("host-sync", true);
+	assert_true(f->is_bottleneck);
+	assert_string_equal(f->evidence[0].name, "cudaStreamSynchronize");
+	absent("host-other");
+	done();
+	run(thinks, 10000, &plain);
+	f = there("host-other", true);
+	assert_int_equal(f->evidence[0].duration_ns, 4010000);
+	absent("host-sync");
+	done();
+	/* The same in gaps of less than a millisecond is Python between operators: launching. */
+	hand_begin(&hand, 0, 1);
+	hand_steps(&hand, 4, 1000);
+	for (int i = 0; i < 40; i++) {
+		hand_op(&hand, FO_HOST_OP, "aten::add", 100 * i + 90, 100 * i + 95);
+		hand_kernel(&hand, adding, 100 * i + 91, 100 * i + 94, 100 * i + 104);
+	}
+	hand_finish(&hand);
+	hand_diagnose(&hand, &diag, &set, &plain);
+	there("host-launch", true);
+	absent("host-other");
+	done();
+}
+
+static void many_small(struct hand *h, double at)
+{
+	hand_op(h, FO_HOST_OP, "aten::add", at, at + 60);
+	for (int i = 0; i < 25; i++)
+		hand_kernel(h, adding, at + 2 * i, at + 60 + 36 * i, at + 60 + 36 * i + 29);
+}
+static void waits_on_device(struct hand *h, double at)
+{
+	hand_op(h, FO_HOST_OP, "aten::mm", at + 1, at + 9);
+	hand_kernel(h, product, at + 2, at + 10, at + 400);
+	hand_kernel(h, product, at + 5, at + 700, at + 1010);
+}
+static void test_device_idle(void **state)
+{
+	(void)state;
+	run(many_small, 1000, &plain);
+	there("kernel-gaps", true);
+	done();
+	run(waits_on_device, 1000, &plain);
+	const struct fo_finding *f = there("dependency", true);
+	assert_int_equal(f->evidence[0].duration_ns, 300000);
+	done();
+	/* What ends the gap has no launch of its own. */
+	hand_begin(&hand, 0, 1);
+	hand_kernel(&hand, product, 1, 10, 500);
+	hand_kernel(&hand, product, -1, 900, 1400);
+	hand_kernel(&hand, product, -1, 1400, 1500);
+	hand_finish(&hand);
+	hand_diagnose(&hand, &diag, &set, &plain);
+	check_all(&diag);
+	there("idle-unknown", true);
+	absent("host-launch");
+	absent("dependency");
+	there("unlinked", false);
+	there("steps", false);
+	assert_true(diag.unknowns > 0);
+	done();
+	/* Launched into an idle device, and nothing for 400 ms: that is no latency. */
+	hand_begin(&hand, 0, 1);
+	hand_kernel(&hand, product, 1, 10, 500);
+	hand_kernel(&hand, product, 510, 400000, 401000);
+	hand_finish(&hand);
+	hand_diagnose(&hand, &diag, &set, &plain);
+	there("idle-unknown", true);
+	absent("host-launch");
+	done();
+}
+
+/* ---- communication and copies ---- */
+
+static void reduces(struct hand *h, double at)
+{
+	hand_op(h, FO_HOST_OP, "aten::mm", at + 1, at + 9);
+	hand_kernel(h, product, at + 2, at + 10, at + 710);
+	hand_kernel(h, reducing, at + 5, at + 710, at + 1010);
+}
+static void copies_in(struct hand *h, double at)
+{
+	hand_op(h, FO_HOST_OP, "aten::mm", at + 1, at + 9);
+	hand_copy(h, FO_COPY_H2D, true, at + 2, at + 10, at + 310);
+	hand_kernel(h, product, at + 5, at + 310, at + 1010);
+}
+
+/* What several ranks would have shown: the same ledger with its exposed communication divided. */
+static void divide(struct fo_ledger *l, double wait, double transfer)
+{
+	l->exposed_wait_ns = (int64_t)(wait * (double)l->exposed_comm_ns);
+	l->exposed_transfer_ns = (int64_t)(transfer * (double)l->exposed_comm_ns);
+	l->exposed_comm_unknown_ns = l->exposed_comm_ns - l->exposed_wait_ns - l->exposed_transfer_ns;
+}
+static void again(double wait, double transfer)
+{
+	struct fo_device_ledger *v = &diag.rank[0].device[0];
+	free(diag.finding);
+	free(diag.unknown);
+	diag.finding = NULL;
+	diag.unknown = NULL;
+	diag.findings = diag.unknowns = 0;
+	diag.serious = false;
+	divide(&v->median.l, wait, transfer);
+	if (fo_diagnose_findings(&diag) != FO_OK)
+		fail_msg("%s", fo_err_text());
+	check_all(&diag);
+}
+
+static void test_communication(void **state)
+{
+	(void)state;
+	run(busy, 1000, &plain);
+	absent("comm-unknown");
+	absent("copies");
+	done();
+	run(reduces, 1000, &priced);
+	const struct fo_finding *f = there("comm-unknown", true);
+	assert_true(f->is_bottleneck && f->kind == FO_FIND_COMM);
+	assert_non_null(strstr(f->why, "other ranks"));
+	assert_true(strncmp(f->evidence[0].name, "ncclDevKernel", 13) == 0);
+	absent("comm-wait");
+	absent("comm-transfer");
+	again(0.8, 0.2);
+	f = there("comm-wait", true);
+	assert_true(f->is_bottleneck && f->kind == FO_FIND_COMM_WAIT);
+	assert_true(hand_finding(&diag, "comm-transfer") && !hand_finding(&diag, "comm-transfer")->serious);
+	absent("comm-unknown");
+	for (int i = 0; i < f->settings; i++)
+		assert_null(strstr(f->setting[i].key, "bucket")); /* a faster network would not help */
+	again(0, 1);
+	f = there("comm-transfer", true);
+	bool nccl = false;
+	for (int i = 0; i < f->settings; i++)
+		nccl |= strcmp(f->setting[i].framework, "NCCL") == 0;
+	assert_true(nccl);
+	absent("comm-wait");
+	done();
+	run(copies_in, 1000, &plain);
+	f = there("copies", true);
+	assert_true(f->kind == FO_FIND_COPIES && has_setting(f, "DataLoader(pin_memory=)", "False"));
+	assert_non_null(strstr(f->why, "pageable"));
+	assert_true(f->gain_low > 1); /* pinning alone saves half */
+	done();
+}
+
+static void test_old_advice(void **state)
+{
+	(void)state;
+	/* gloo with GPUs, DataParallel. */
+	hand_begin(&hand, 0, 2);
+	hand_steps(&hand, 4, 1000);
+	hand.b.t->backend = hand_text(&hand, "gloo");
+	for (int i = 0; i < 4; i++) {
+		busy(&hand, 1000 * i);
+		hand_op(&hand, FO_HOST_NOTE, "gloo:all_reduce", 1000 * i + 100, 1000 * i + 300);
+	}
+	hand_finish(&hand);
+	hand_diagnose(&hand, &diag, &set, &plain);
+	check_all(&diag);
+	assert_true(has_setting(there("comm-backend", false), "torch.distributed.init_process_group(backend=)", ""));
+	absent("data-parallel");
+	done();
+	hand_begin(&hand, -1, -1);
+	for (int i = 0; i < 4; i++) {
+		hand_op(&hand, FO_HOST_NOTE, "DataParallel.forward", 1000 * i, 1000 * i + 50);
+		for (int k = 0; k < 2; k++) {
+			struct fo_gpu_op *g = hand_kernel(&hand, product, 1000 * i + 10 + k, 1000 * i + 20, 1000 * i + 900);
+			g->device = fo_trace_device(&hand.b, k);
+		}
+	}
+	hand_finish(&hand);
+	hand_diagnose(&hand, &diag, &set, &plain);
+	check_all(&diag);
+	there("data-parallel", false);
+	done();
+}
+
+/* ---- kernels ---- */
+
+static void mostly_adds(struct hand *h, double at)
+{
+	hand_op(h, FO_HOST_OP, "aten::add", at + 1, at + 9);
+	hand_kernel(h, adding, at + 2, at + 10, at + 510);
+	hand_kernel(h, product, at + 5, at + 510, at + 1010);
+}
+static void compiled(struct hand *h, double at)
+{
+	hand_op(h, FO_HOST_OP, "aten::mm", at + 1, at + 9);
+	hand_kernel(h, "triton_poi_fused_add_mul_0", at + 2, at + 10, at + 510);
+	hand_kernel(h, product, at + 5, at + 510, at + 1010);
+}
+static void eager_attention(struct hand *h, double at)
+{
+	hand_op(h, FO_HOST_OP, "aten::bmm", at + 1, at + 9);
+	hand_kernel(h, "void (anonymous namespace)::softmax_warp_forward<c10::BFloat16, c10::BFloat16, float, 10, false, false>(int)", at + 2, at + 10,
+		    at + 310);
+	hand_kernel(h, product, at + 5, at + 310, at + 1010);
+}
+static void steps_foreach(struct hand *h, double at)
+{
+	hand_op(h, FO_HOST_NOTE, "Optimizer.step#AdamW.step", at + 1, at + 9);
+	hand_op(h, FO_HOST_OP, "aten::_foreach_lerp_", at + 2, at + 8);
+	hand_kernel(h, "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<AdamFunctor>(int)", at + 3, at + 10, at + 310);
+	hand_kernel(h, product, at + 5, at + 310, at + 1010);
+}
+static void single_precision(struct hand *h, double at)
+{
+	hand_op(h, FO_HOST_OP, "aten::mm", at + 1, at + 9);
+	hand_kernel(h, "ampere_sgemm_128x64_nn", at + 2, at + 10, at + 1010);
+}
+
+static void test_kernels(void **state)
+{
+	(void)state;
+	run(mostly_adds, 1000, &plain);
+	const struct fo_finding *f = there("memory-bound", true);
+	assert_true(f->is_bottleneck && has_setting(f, "torch.compile(model)", "not compiled"));
+	assert_int_equal(f->loss_ns, 500000);
+	done();
+	run(compiled, 1000, &plain);
+	absent("memory-bound");
+	done();
+	run(eager_attention, 1000, &plain);
+	there("attention-eager", true);
+	absent("memory-bound"); /* each nanosecond is promised once */
+	done();
+	run(steps_foreach, 1000, &plain);
+	f = there("optimizer-unfused", true);
+	assert_true(has_setting(f, "torch.optim optimizer (fused=)", "False"));
+	absent("memory-bound");
+	done();
+	run(single_precision, 1000, &plain);
+	f = there("precision", true);
+	assert_true(has_setting(f, "torch.autocast(device_type=\"cuda\", dtype=)", "fp32"));
+	assert_true(strcmp(f->setting[0].proposed, "torch.bfloat16") == 0);
+	done();
+	run(busy, 1000, &plain);
+	absent("precision");
+	absent("memory-bound");
+	absent("recompute");
+	done();
+	/* Nothing is promised of kernels that nobody waits for. */
+	hand_begin(&hand, 0, 1);
+	hand_device(&hand, "NVIDIA H100 80GB HBM3", 132, 9, 0, 79.1);
+	hand_steps(&hand, 4, 1000);
+	for (int i = 0; i < 40; i++) {
+		hand_op(&hand, FO_HOST_OP, "aten::mm", 100 * i, 100 * i + 99.5);
+		hand_kernel(&hand, "ampere_sgemm_128x64_nn", 100 * i + 80, 100 * i + 85, 100 * i + 150);
+	}
+	hand_finish(&hand);
+	hand_diagnose(&hand, &diag, &set, &plain);
+	check_all(&diag);
+	f = there("precision", false);
+	assert_non_null(strstr(f->why, "gains nothing yet"));
+	assert_true(f->gain_high < 1.02 && f->ceiling > 1.5);
+	there("host-launch", true);
+	done();
+}
+
+static void recomputes(struct hand *h, double at)
+{
+	hand_op(h, FO_HOST_OP, "aten::mm", at + 1, at + 9);
+	hand_kernel(h, product, at + 2, at + 10, at + 710);
+	hand_kernel(h, product, at + 5, at + 710, at + 910);
+}
+static void test_marks(void **state)
+{
+	(void)state;
+	hand_begin(&hand, 0, 1);
+	hand_steps(&hand, 4, 1000);
+	for (int i = 0; i < 4; i++)
+		recomputes(&hand, 1000 * i);
+	hand_finish(&hand);
+	for (int64_t i = 1; i < hand.t->gpu_count; i += 2)
+		hand.t->gpu[i].flags |= FO_GPU_RECOMPUTED;
+	hand_diagnose(&hand, &diag, &set, &plain);
+	check_all(&diag);
+	const struct fo_finding *f = there("recompute", false);
+	assert_int_equal(f->loss_ns, 200000);
+	/* Stages that stand still: two of them, a third of the step each. */
+	static double bubble[2] = { 0.3, 0.36 };
+	free(diag.pipeline.bubble);
+	diag.pipeline = (struct fo_pipeline){ .stages = 2, .chunks = 1, .microbatches = 4, .bubble = bubble, .ideal = 0.25 };
+	again(0, 0);
+	f = there("pipeline", true);
+	assert_true(fabs(f->ceiling - 1 / (1 - 0.33)) < 1e-3);
+	diag.pipeline = (struct fo_pipeline){ .ideal = NAN };
+	done();
+}
+
+/* ---- products by shape ---- */
+
+static void shaped(struct hand *h, double at, const char *name, const char *shapes, double takes)
+{
+	struct fo_host_op *o = hand_op(h, FO_HOST_OP, name, at + 1, at + 9);
+	o->shapes = hand_text(h, shapes);
+	o->types = hand_text(h, "[\"c10::BFloat16\", \"c10::BFloat16\"]");
+	hand_kernel(h, product, at + 2, at + 10, at + 10 + takes);
+}
+static void slow_product(struct hand *h, double at) { shaped(h, at, "aten::mm", "[[4096, 4096], [4096, 4096]]", 1000); }
+static void fast_product(struct hand *h, double at) { shaped(h, at, "aten::mm", "[[8192, 8192], [8192, 8192]]", 2000); }
+
+static void test_products(void **state)
+{
+	(void)state;
+	run(slow_product, 1000, &plain);
+	assert_int_equal(diag.products, 1);
+	const struct fo_product *p = &diag.product[0];
+	assert_true(p->m == 4096 && p->n == 4096 && p->k == 4096 && p->calls == 4);
+	assert_string_equal(p->dtype, "bf16");
+	/* 2 x 4096^3 in 1 ms; 1,024 tiles of 128 x 128 fill 8 waves of 132 units to 97 %; the best measured product reaches 794.5. */
+	assert_true(fabs(p->flop_s / 1e12 - 137.4) < 0.1);
+	assert_true(fabs(p->fill - 1024.0 / (8 * 132)) < 1e-9);
+	assert_true(fabs(p->attainable_flop_s / 1e12 - 794.5 * 1024 / (8 * 132)) < 0.1);
+	assert_false(p->memory_bound);
+	const struct fo_finding *f = there("gemm-efficiency", true);
+	assert_true(f->is_bottleneck && strstr(f->why, "4096 x 4096 x 4096"));
+	/* MFU from the shapes. */
+	assert_true(diag.bridge.known && fabs(diag.bridge.mfu - 137.4 / 989) < 1e-3);
+	assert_string_equal(diag.bridge.device, "H100-SXM5-80GB");
+	done();
+	run(fast_product, 2000, &plain);
+	absent("gemm-efficiency");
+	done();
+}
+
+/* ---- validity ---- */
+
+static void test_validity(void **state)
+{
+	(void)state;
+	run(busy, 1000, &plain);
+	static const char *const all[] = { "steps", "unsteady-steps", "lost-events", "unlinked", "impossible-durations", "profiler-overhead",
+					   "host-step" };
+	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
+		absent(all[i]);
+	done();
+	hand_begin(&hand, 0, 1);
+	hand_steps(&hand, 2, 1000);
+	for (int i = 0; i < 2; i++)
+		busy(&hand, 1000 * i);
+	hand.b.t->defect.truncated = true;
+	hand.b.t->defect.profiler_overhead_ns = 400000;
+	hand_finish(&hand);
+	hand.t->gpu[0].flags |= FO_GPU_CLIPPED;
+	hand.t->defect.clipped = 1;
+	hand_diagnose(&hand, &diag, &set, &plain);
+	check_all(&diag);
+	there("steps", false);
+	there("lost-events", false);
+	there("profiler-overhead", false);
+	there("impossible-durations", false);
+	assert_false(diag.serious);
+	done();
+	/* A loader that is late in one step of four: the mean tells, the median would not. */
+	hand_begin(&hand, 0, 1);
+	hand_step(&hand, 1, 0, 999);
+	hand_step(&hand, 2, 1000, 1999);
+	hand_step(&hand, 3, 2000, 4999);
+	hand_step(&hand, 4, 5000, 5999);
+	busy(&hand, 0);
+	busy(&hand, 1000);
+	hand_op(&hand, FO_HOST_DATA, "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", 2000, 3999);
+	hand_op(&hand, FO_HOST_OP, "aten::mm", 4000, 4009);
+	hand_kernel(&hand, product, 4001, 4010, 5010);
+	busy(&hand, 5000);
+	hand_finish(&hand);
+	hand_diagnose(&hand, &diag, &set, &plain);
+	check_all(&diag);
+	there("unsteady-steps", false);
+	const struct fo_finding *f = there("data-loading", true);
+	assert_true(f->is_bottleneck && llabs(f->loss_ns - 663000) < 10000); /* of a step: a third of it */
+	done();
+	/* No GPU work at all: no finding, no crash. */
+	hand_begin(&hand, 0, 1);
+	hand_op(&hand, FO_HOST_OP, "aten::mm", 0, 10);
+	hand_finish(&hand);
+	hand_diagnose(&hand, &diag, &set, &plain);
+	assert_int_equal(diag.findings, 0);
+	assert_false(diag.bridge.known);
+	done();
+}
+
+/* ---- the frameworks' settings ---- */
+
+static void test_frameworks(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *note, *framework, *key;
+	} known[] = {
+		{ "megatron.core.pipeline_parallel.schedules.forward_step", "Megatron-LM", "--overlap-grad-reduce" },
+		{ "torchtitan/trainer.py(300): train_step", "TorchTitan", "compile.enable_async_tensor_parallel" },
+		{ "DeepSpeedEngine.backward", "DeepSpeed", "zero_optimization.overlap_comm" },
+		{ "forward", "PyTorch", "no_sync() / set_requires_gradient_sync(False)" },
+	};
+	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++) {
+		hand_begin(&hand, 0, 1);
+		hand_steps(&hand, 4, 1000);
+		for (int k = 0; k < 4; k++) {
+			hand_op(&hand, FO_HOST_NOTE, known[i].note, 1000 * k, 1000 * k + 20);
+			reduces(&hand, 1000 * k);
+		}
+		hand_finish(&hand);
+		hand_diagnose(&hand, &diag, &set, &plain);
+		assert_string_equal(diag.framework, known[i].framework);
+		const struct fo_finding *f = there("comm-unknown", true);
+		assert_true(has_setting(f, known[i].key, ""));
+		for (int k = 0; k < f->settings; k++)
+			assert_true(strcmp(f->setting[k].framework, known[i].framework) == 0 || strcmp(f->setting[k].framework, "NCCL") == 0);
+		done();
+	}
+}
+
+/* Every row can be read, whatever holds of the trace (an unknown test in the table would end the program here). */
+static void test_table(void **state)
+{
+	(void)state;
+	const struct fo_rule_row *const rules[] = { fo_rules_host, fo_rules_comm, fo_rules_gpu };
+	static const char *const framework[] = { "PyTorch", "TorchTitan", "Megatron-LM", "DeepSpeed" };
+	for (size_t r = 0; r < 3; r++)
+		for (const struct fo_rule_row *row = rules[r]; row->id; row++)
+			for (int k = 0; k < 8; k++) {
+				struct fo_facts f;
+				struct fo_pipeline p = { .stages = 2 };
+				struct fo_finding x = { 0 };
+				memset(&f, 0, sizeof(f));
+				f.framework = framework[k / 2];
+				if (k % 2) {
+					f.loader = f.loader_inline = f.compiled = f.graphs = f.pageable = f.nccl = f.moe = true;
+					f.capability = 90;
+				}
+				fo_settings_add(&x, row->id, &f, &p);
+				for (int i = 0; i < x.settings; i++)
+					assert_true(strlen(x.setting[i].proposed) < sizeof(x.setting[i].proposed) - 1);
+			}
+}
+
+/* ---- real traces ---- */
+
+static char *find(const char *folder, const char *part)
+{
+	static char path[512];
+	const char *root = getenv("FLATOUT_TRACES");
+	char command[600];
+	snprintf(command, sizeof(command), "ls -d '%s'/%s/*%s* 2>/dev/null | head -1", root, folder, part);
+	FILE *p = popen(command, "r");
+	path[0] = '\0';
+	if (p && fgets(path, sizeof(path), p))
+		path[strcspn(path, "\n")] = '\0';
+	if (p)
+		pclose(p);
+	return path[0] ? path : NULL;
+}
+static void open_real(const char *folder, const char *part)
+{
+	const char *path = find(folder, part);
+	if (!path)
+		fail_msg("no trace %s/*%s*", folder, part);
+	if (fo_trace_set_open(&set, &path, 1) != FO_OK || fo_diagnose(&diag, &set, &priced) != FO_OK)
+		fail_msg("%s", fo_err_text());
+	check_all(&diag);
+}
+static void close_real(void)
+{
+	fo_diagnosis_fini(&diag);
+	fo_trace_set_fini(&set);
+}
+
+static void test_real(void **state)
+{
+	(void)state;
+	if (!getenv("FLATOUT_TRACES"))
+		skip();
+	/* The fix that somebody made: workers 0 -> 4 gave 177592 / 141068. */
+	open_real("kineto_resnet50_v100_2021", "workers_0");
+	const struct fo_finding *f = there("data-loading", true);
+	assert_true(f->is_bottleneck && f->ceiling > 1.49 && f->ceiling < 1.51);
+	double real = 177592.0 / 141068;
+	assert_true(f->gain_low < real && real < f->gain_high && f->gain < 1.4);
+	assert_true(has_setting(f, "DataLoader(num_workers=)", "0"));
+	assert_non_null(hand_finding(&diag, "precision")); /* AMP: the old plug-in's other advice */
+	close_real();
+	open_real("kineto_resnet50_v100_2021", "workers_4");
+	absent("data-loading");
+	assert_true(there("host-launch", true)->is_bottleneck);
+	close_real();
+	open_real("tl_torch_compile_llm_block_mi300x", "json");
+	for (int64_t i = 0; i < diag.findings; i++)
+		assert_true(!diag.finding[i].serious &&
+			    (diag.finding[i].kind == FO_FIND_VALIDITY || diag.finding[i].kind == FO_FIND_COMPUTE));
+	close_real();
+	open_real("tl_bert_h100", "json");
+	assert_true(there("host-launch", true)->is_bottleneck);
+	close_real();
+	open_real("nsys_h100_mfu_after", "sqlite");
+	f = hand_finding(&diag, "comm-wait");
+	assert_true(f && strstr(f->why, "faster network"));
+	absent("comm-transfer");
+	close_real();
+	open_real("tl_resnet_actckpt_ddp8_mi300x", "json");
+	assert_true(there("comm-unknown", true)->is_bottleneck);
+	assert_non_null(hand_finding(&diag, "recompute"));
+	close_real();
+	open_real("param_resnet_ddp_2080ti", "json");
+	assert_true(there("data-loading", true)->is_bottleneck);
+	close_real();
+}
+
+int main(void)
+{
+	char data[512];
+	const char *root = getenv("FLATOUT_SOURCE");
+	snprintf(data, sizeof(data), "%s/data", root ? root : ".");
+	setenv("FLATOUT_DATA", data, 1);
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_data),	   cmocka_unit_test(test_launches),   cmocka_unit_test(test_host),
+		cmocka_unit_test(test_device_idle), cmocka_unit_test(test_communication), cmocka_unit_test(test_old_advice),
+		cmocka_unit_test(test_kernels),	   cmocka_unit_test(test_marks),      cmocka_unit_test(test_products),
+		cmocka_unit_test(test_validity),   cmocka_unit_test(test_frameworks), cmocka_unit_test(test_table),
+		cmocka_unit_test(test_real),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
