@@ -17,13 +17,13 @@ static int64_t process_of_row(const struct nsys *x, const struct fo_nsys_rows *r
 /* The operation of this row, filled but for what its own table tells. *g: whose trace. NULL: a row without times is left out. */
 static struct fo_gpu_op *common(struct nsys *x, const struct fo_nsys_rows *r, struct group **g)
 {
-	int64_t process = process_of_row(x, r), start = fo_nsys_int(r, START, INT64_MIN), end = fo_nsys_int(r, END, INT64_MIN);
+	int64_t process = process_of_row(x, r), start = nsys_time(r, START), end = nsys_time(r, END);
 	int16_t device = -1;
 	*g = nsys_group_of_pair(x, process, fo_nsys_int(r, DEVICE, 0), &device);
 	if (!*g || device < 0)
 		return NULL;
 	(*g)->b.t->defect.events++;
-	if (start == INT64_MIN || end == INT64_MIN) {
+	if (start == NSYS_NO_TIME || end == NSYS_NO_TIME) {
 		(*g)->b.t->defect.malformed++;
 		return NULL;
 	}
@@ -232,11 +232,11 @@ static fo_status read_waits(struct nsys *x)
 	fo_status st = fo_nsys_rows_begin(&r, &x->db, "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", columns, END + 1);
 	while (st == FO_OK && (st = fo_nsys_rows_next(&r, &more)) == FO_OK && more) {
 		int64_t kind = fo_nsys_int(&r, FIRST_OWN, 0), process = process_of_row(x, &r);
-		int64_t start = fo_nsys_int(&r, START, INT64_MIN), end = fo_nsys_int(&r, END, INT64_MIN);
+		int64_t start = nsys_time(&r, START), end = nsys_time(&r, END);
 		const struct context *c = context_of(x, process, fo_nsys_int(&r, FIRST_OWN + 2, -1));
 		int16_t device = -1;
 		struct group *g = nsys_group_of_pair(x, process, c ? c->device : fo_nsys_int(&r, DEVICE, 0), &device);
-		if (!g || device < 0 || kind <= 0 || kind >= (int64_t)(sizeof(kinds) / sizeof(kinds[0])) || start == INT64_MIN || end < start)
+		if (!g || device < 0 || kind <= 0 || kind >= (int64_t)(sizeof(kinds) / sizeof(kinds[0])) || start == NSYS_NO_TIME || end < start)
 			continue;
 		g->b.t->defect.events++;
 		struct fo_gpu_wait *w = fo_trace_add_wait(&g->b);

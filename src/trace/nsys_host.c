@@ -36,14 +36,14 @@ static fo_status read_calls(struct nsys *x)
 	bool more;
 	fo_status st = fo_nsys_rows_begin(&r, &x->db, "CUPTI_ACTIVITY_KIND_RUNTIME", columns, 2);
 	while (st == FO_OK && (st = fo_nsys_rows_next(&r, &more)) == FO_OK && more) {
-		int64_t process, start = fo_nsys_int(&r, 0, INT64_MIN), end = fo_nsys_int(&r, 1, INT64_MIN);
+		int64_t process, start = nsys_time(&r, 0), end = nsys_time(&r, 1);
 		int32_t thread;
 		size_t n;
 		struct group *g = group_of_thread(x, &r, 3, &process, &thread);
 		if (!g)
 			continue;
 		g->b.t->defect.events++;
-		if (start == INT64_MIN || end == INT64_MIN) {
+		if (start == NSYS_NO_TIME || end == NSYS_NO_TIME) {
 			g->b.t->defect.malformed++;
 			continue;
 		}
@@ -223,7 +223,7 @@ static fo_status read_ranges(struct nsys *x)
 	fo_status st = fo_nsys_rows_begin(&r, &x->db, "NVTX_EVENTS", columns, 1);
 	while (st == FO_OK && (st = fo_nsys_rows_next(&r, &more)) == FO_OK && more) {
 		int64_t process, type = fo_nsys_int(&r, 2, PUSH_POP);
-		int64_t start = fo_nsys_int(&r, 0, INT64_MIN), end = fo_nsys_int(&r, 1, INT64_MIN);
+		int64_t start = nsys_time(&r, 0), end = nsys_time(&r, 1);
 		int32_t thread;
 		size_t n;
 		if (type != PUSH_POP && type != START_END)
@@ -235,9 +235,9 @@ static fo_status read_ranges(struct nsys *x)
 		if (!g || !text)
 			continue;
 		g->b.t->defect.events++;
-		if (start == INT64_MIN || end == INT64_MIN || end < start) {
+		if (start == NSYS_NO_TIME || end == NSYS_NO_TIME || end < start) {
 			/* A range that was open when the recording ended has no end; any other lacks something. */
-			g->b.t->defect.malformed += start == INT64_MIN || end != INT64_MIN;
+			g->b.t->defect.malformed += start == NSYS_NO_TIME || end != NSYS_NO_TIME;
 			continue;
 		}
 		struct fo_host_op *o = fo_trace_add_op(&g->b);

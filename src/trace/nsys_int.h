@@ -62,6 +62,15 @@ static inline int64_t nsys_thread(int64_t global)
 	return global & 0xffffff;
 }
 
+/* A time column; NSYS_NO_TIME for one that is absent or no time: nothing was recorded 36 years from the begin of its session, and sums
+ * of two times must fit. */
+#define NSYS_NO_TIME INT64_MIN
+static inline int64_t nsys_time(const struct fo_nsys_rows *r, int column)
+{
+	int64_t v = fo_nsys_int(r, column, NSYS_NO_TIME);
+	return v > -((int64_t)1 << 60) && v < (int64_t)1 << 60 ? v : NSYS_NO_TIME;
+}
+
 /* NULL: no such string. */
 const char *nsys_string(const struct nsys *x, int64_t id, size_t *n);
 /* NULL: a process that is no part of a trace. *index: of the device there. */
