@@ -1,6 +1,7 @@
-/* flatout export: a run for other tools: TensorBoard, Perfetto, Prometheus. */
+/* flatout export: a run for other tools: TensorBoard, Perfetto, Prometheus; traces as tables and slices (export_traces.c). */
 #define _GNU_SOURCE /* flock */
 #include "cli/cli.h"
+#include "cli/export.h"
 
 #include "base/fs.h"
 #include "record/prometheus.h"
@@ -19,7 +20,7 @@
 #include <zlib.h>
 
 struct export {
-	const char *tensorboard, *trace, *prometheus, *predicted, *program;
+	const char *tensorboard, *trace, *prometheus, *predicted, *program, *chrome, *csv;
 	bool json;
 };
 
@@ -31,6 +32,9 @@ static const struct fo_opt rows[] = {
 	FO_OPT_TEXT(struct export, predicted, "export.predicted", "FILE", "",
 		    "trace: also this timeline of the same program (flatout predict --timeline), as a second process"),
 	FO_OPT_TEXT(struct export, program, "export.program", "FILE", "", "trace of --predicted without a run: its step program"),
+	FO_OPT_TEXT(struct export, chrome, "export.chrome", "FILE", "",
+		    "operations of traces with class, step, pass and idle causes, for ui.perfetto.dev (.gz: compressed)"),
+	FO_OPT_TEXT(struct export, csv, "export.csv", "FILE", "", "the same as a table, one line for each operation (.gz: compressed)"),
 	FO_OPT_BOOL(struct export, json, "export.json", "false", "say as JSON what was written"),
 	FO_OPT_END
 };
@@ -81,7 +85,30 @@ static fo_status out_close(struct out *o, fo_status st)
 	return st;
 }
 
+fo_status fo_cli_export_file(const char *path, fo_status (*fill)(const struct fo_trace_sink *sink, void *ctx), void *ctx, int64_t *bytes)
+{
+	struct out o;
+	fo_status st = out_open(&o, path);
+	if (st == FO_OK)
+		st = fill(&(struct fo_trace_sink){ &o, out_write }, ctx);
+	st = out_close(&o, st);
+	struct stat file;
+	*bytes = st == FO_OK && !stat(path, &file) ? file.st_size : 0; /* as it lies there, compressed or not */
+	return st;
+}
+
 /* ---- the trace ---- */
+
+struct sources {
+	const struct fo_trace_source *v;
+	int n;
+};
+
+static fo_status fill_trace(const struct fo_trace_sink *sink, void *ctx)
+{
+	const struct sources *from = ctx;
+	return fo_trace_events_write(from->v, from->n, sink);
+}
 
 static fo_status read_predicted(const char *path, const struct fo_program *p, const char *what, struct fo_timeline_file *out)
 {
@@ -95,14 +122,7 @@ static fo_status read_predicted(const char *path, const struct fo_program *p, co
 
 static fo_status write_trace(const char *path, const struct fo_trace_source *source, int n, int64_t *bytes)
 {
-	struct out o;
-	fo_status st = out_open(&o, path);
-	if (st == FO_OK)
-		st = fo_trace_events_write(source, n, &(struct fo_trace_sink){ &o, out_write });
-	st = out_close(&o, st);
-	struct stat file;
-	*bytes = st == FO_OK && !stat(path, &file) ? file.st_size : 0; /* as it lies there, compressed or not */
-	return st;
+	return fo_cli_export_file(path, fill_trace, &(struct sources){ source, n }, bytes);
 }
 
 /* A training process holds the lock of its folder. We ask for a share of it and give it back at once; where locks are not to be had
@@ -131,7 +151,7 @@ static fo_status want_file(const struct fo_record *r, const struct fo_record_fil
 }
 
 /* Could a file be made there? */
-static fo_status want_place(const char *path)
+fo_status fo_cli_export_place(const char *path)
 {
 	struct fo_arena a = { 0 };
 	char *dir = fo_arena_strdup(&a, path), *slash = strrchr(dir, '/');
@@ -151,7 +171,7 @@ static fo_status want_all(const struct export *in, const struct fo_record *r)
 	if (*in->tensorboard || *in->prometheus)
 		FO_TRY(want_file(r, &r->file[FO_RECORD_LOG]));
 	if (*in->prometheus)
-		FO_TRY(want_place(in->prometheus));
+		FO_TRY(fo_cli_export_place(in->prometheus));
 	if (!*in->trace)
 		return FO_OK;
 	FO_TRY(want_file(r, &r->file[FO_RECORD_PROGRAM]));
@@ -161,7 +181,7 @@ static fo_status want_all(const struct export *in, const struct fo_record *r)
 		FO_TRY(read_predicted(in->predicted, &r->program, r->file[FO_RECORD_PROGRAM].path, &predicted));
 		fo_timeline_fini(&predicted.t);
 	}
-	return want_place(in->trace);
+	return fo_cli_export_place(in->trace);
 }
 
 static fo_status trace_of_run(const struct export *in, const struct fo_record *r, int64_t *bytes)
@@ -262,8 +282,14 @@ static fo_status export_run(const struct export *in, const struct fo_record *r, 
 
 static fo_status check(const struct export *in, const char *run)
 {
+	if (*in->chrome || *in->csv) {
+		if (*in->tensorboard || *in->trace || *in->prometheus || *in->predicted || *in->program)
+			return fo_fail(FO_EARG, "--chrome and --csv are for traces, the other outputs for a run: two commands");
+		return run ? FO_OK : fo_fail(FO_EARG, "which traces? name their files or folder");
+	}
 	if (!*in->tensorboard && !*in->trace && !*in->prometheus)
-		return fo_hint(fo_fail(FO_EARG, "nothing to write: say --tensorboard DIR, --trace FILE or --prometheus FILE"),
+		return fo_hint(fo_fail(FO_EARG, "nothing to write: say --tensorboard DIR, --trace FILE or --prometheus FILE of a run, "
+						"--chrome FILE or --csv FILE of traces"),
 			       "'flatout export --help' has examples");
 	if (!run && (*in->tensorboard || *in->prometheus || !*in->predicted || !*in->program))
 		return fo_hint(fo_fail(FO_EARG, "which run? name its folder (run.dir)"),
@@ -286,13 +312,16 @@ static fo_status run(int argc, char **argv)
 	char size[32];
 	fo_status st;
 	FO_TRY_OR(st, fo_cli_options(&fo_cmd_export, &s, &in, &argc, argv), done);
-	FO_TRY_OR(st, fo_cli_no_more_args(&fo_cmd_export, argc, argv, 1), done);
+	if (!*in.chrome && !*in.csv)
+		FO_TRY_OR(st, fo_cli_no_more_args(&fo_cmd_export, argc, argv, 1), done);
 	const char *dir = argc > 1 ? argv[1] : NULL;
 	FO_TRY_OR(st, check(&in, dir), done);
 	fo_json_begin(&j, &out, true);
 	fo_json_object(&j, NULL);
 	fo_json_int(&j, "schema", 1);
-	if (dir) {
+	if (*in.chrome || *in.csv) {
+		st = fo_cli_export_traces(in.chrome, in.csv, (const char *const *)argv + 1, argc - 1, in.json ? &j : NULL);
+	} else if (dir) {
 		FO_TRY_OR(st, fo_record_open(&r, dir, *in.trace ? FO_RECORD_WITH_TIMELINE : *in.prometheus ? FO_RECORD_WITH_PROGRAM : 0), done);
 		st = export_run(&in, &r, &j);
 		fo_record_fini(&r);
@@ -313,15 +342,20 @@ done:
 const struct fo_command fo_cmd_export = {
 	.name = "export",
 	.group = "diagnose",
-	.usage = "flatout export RUN [--tensorboard DIR] [--trace FILE [--predicted FILE]] [--prometheus FILE] [--json]",
-	.summary = "a run for other tools: TensorBoard, Perfetto, Prometheus",
+	.usage = "flatout export RUN [--tensorboard DIR] [--trace FILE [--predicted FILE]] [--prometheus FILE] [--json]\n"
+		 "flatout export TRACE... [--chrome FILE] [--csv FILE] [--json]",
+	.summary = "a run or traces for other tools: TensorBoard, Perfetto, Prometheus, tables",
 	.text = "RUN is a run directory (run.dir). Training writes the first and the last by itself\n"
-		"with --report.tensorboard=yes and --report.prometheus=FILE.\n"
+		"with --report.tensorboard=yes and --report.prometheus=FILE. TRACE is what flatout\n"
+		"diagnose reads: --chrome and --csv write every GPU operation with its class, step,\n"
+		"operator, pass, and the cause of the gap in front of it.\n"
 		"\n"
 		"  flatout export run --tensorboard boards/first\n"
 		"  flatout export run --trace run.json.gz\n"
 		"  flatout export run --trace both.json --predicted predicted.fot\n"
 		"  flatout export --program program.txt --predicted predicted.fot --trace p.json\n"
+		"  flatout export rank0.json.gz --csv operations.csv\n"
+		"  flatout export traces/ --chrome ranks.json.gz\n"
 		"  flatout export run --prometheus /var/lib/node_exporter/run.prom",
 	.opts = rows,
 	.run = run,
