@@ -344,7 +344,7 @@ const struct fo_command fo_cmd_export = {
 	.group = "diagnose",
 	.usage = "flatout export RUN [--tensorboard DIR] [--trace FILE [--predicted FILE]] [--prometheus FILE] [--json]\n"
 		 "flatout export TRACE... [--chrome FILE] [--csv FILE] [--json]",
-	.summary = "a run or traces for other tools: TensorBoard, Perfetto, Prometheus, tables",
+	.summary = "a run or traces for other tools: TensorBoard, Perfetto, CSV",
 	.text = "RUN is a run directory (run.dir). Training writes the first and the last by itself\n"
 		"with --report.tensorboard=yes and --report.prometheus=FILE. TRACE is what flatout\n"
 		"diagnose reads: --chrome and --csv write every GPU operation with its class, step,\n"
