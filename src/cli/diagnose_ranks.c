@@ -172,8 +172,9 @@ static void print_what_if(const struct fo_schedule_diagnosis *d)
 	printf("  %-34s %10.4f s   x %.5f\n", "without stragglers too", w->ideal_s, w->slowdown);
 	if (w->slowdown <= 1)
 		return;
-	fo_cli_put(stdout, "", "", "Of that slowdown would go with the last stage as the others: %.4f; with the worst worker (stage %d, replica %d): %.4f",
-		   w->last_stage, w->worker_stage, w->worker_replica, w->worst_workers);
+	fo_cli_put(stdout, "", "", "Of that slowdown would go with the last stage as the others: %.4f; with the worst worker (stage %d, replica %d): %.4f; with "
+		   "every operation as others of its kind on its stage: %.4f",
+		   w->last_stage, w->worker_stage, w->worker_replica, w->worst_workers, w->unevenness);
 	fo_cli_put(stdout, "", "", "Most by one stage: %d (x %.5f); by one kind: %s (x %.5f)", w->worst_stage, w->by_stage[w->worst_stage],
 		   fo_schedule_kind_name[w->worst_kind], w->by_kind[w->worst_kind]);
 }

@@ -94,6 +94,9 @@ static bool is_meeting(const struct fo_trace_set *s, const struct fo_match *m, c
 		const char *name = fo_trace_text(t, c->name);
 		return c->equal_parts || !(mentions(name, "alltoall") || mentions(name, "all_to_all"));
 	}
+	/* Tokens to experts and back: whoever has its own goes on. */
+	if (mentions(fo_trace_text(t, g->name), "::ep::") || mentions(fo_trace_text(t, g->name), "deep_ep"))
+		return false;
 	if (mentions(fo_trace_text(t, g->name), "SendRecv"))
 		return apart(k->first_end, k->last_end) <= EXCHANGE_END_NS;
 	return true;

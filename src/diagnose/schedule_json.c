@@ -101,6 +101,7 @@ static void what_if(struct fo_json *j, const struct fo_schedule_diagnosis *d)
 	fo_json_real(j, "launch_slowdown", w->launch_slowdown);
 	fo_json_real(j, "worst_workers", w->worst_workers);
 	fo_json_real(j, "last_stage", w->last_stage);
+	fo_json_real(j, "unevenness", w->unevenness);
 	fo_json_int(j, "dominant_stage", w->worst_stage);
 	fo_json_text(j, "dominant_kind", fo_schedule_kind_name[w->worst_kind]);
 	fo_json_object(j, "worst_worker");

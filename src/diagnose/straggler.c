@@ -81,15 +81,15 @@ static bool not_of_workers(const struct fo_schedule_op *o, const void *what)
 	return !w->chosen[o->replica * w->stages + o->stage];
 }
 
-/* Every operation as the others of its kind. */
-static void even_out(struct study *y)
+/* Every operation as the others of its kind (stage < 0), or as those of its kind on that stage. */
+static void even_out(struct study *y, int stage)
 {
 	double *v = fo_xmalloc(((size_t)y->s->ops + 1) * sizeof *v);
 	for (int kind = 0; kind < FO_SCHED_COUNT; kind++) {
 		size_t n = 0;
 		double sum = 0;
 		for (int64_t i = y->from_op; i < y->s->ops; i++) {
-			if (y->s->op[i].kind != kind)
+			if (y->s->op[i].kind != kind || (stage >= 0 && y->s->op[i].stage != stage))
 				continue;
 			v[n++] = y->own[i];
 			sum += y->own[i];
@@ -98,7 +98,7 @@ static void even_out(struct study *y)
 			continue;
 		double level = is_communication(kind) ? fo_stats_quantile(v, n, 0.5) : sum / (double)n;
 		for (int64_t i = y->from_op; i < y->s->ops; i++)
-			if (y->s->op[i].kind == kind)
+			if (y->s->op[i].kind == kind && (stage < 0 || y->s->op[i].stage == stage))
 				y->even[i] = level;
 	}
 	free(v);
@@ -163,6 +163,9 @@ static void attribute(struct study *y, struct fo_whatif *w)
 	int last = s->stages - 1;
 	w->last_stage = (w->no_delay_s - simulate(y, not_of_stage, &last, NULL)) / lost;
 	w->worst_workers = (w->no_delay_s - without_worst(y, w)) / lost;
+	for (int i = 0; i < s->stages; i++) /* last, for it leaves other levels behind */
+		even_out(y, i);
+	w->unevenness = (w->no_delay_s - simulate(y, NULL, NULL, NULL)) / lost;
 }
 
 static void compare(struct study *y, struct fo_whatif *w)
@@ -175,7 +178,7 @@ static void compare(struct study *y, struct fo_whatif *w)
 	for (int64_t k = y->from; k < s->steps; k++)
 		w->measured_s += (double)s->step[k].length_ns * 1e-9 / (double)(s->steps - y->from);
 	w->no_delay_s = simulate(y, everyone, NULL, w->step_slowdown);
-	even_out(y);
+	even_out(y, -1);
 	w->ideal_s = simulate(y, NULL, NULL, ideal);
 	if (w->ideal_s > 0 && w->no_delay_s > 0) {
 		for (int64_t k = y->from; k < s->steps; k++)
@@ -298,46 +301,61 @@ static struct fo_schedule_finding *new_finding(struct fo_schedule_diagnosis *d, 
 	return f;
 }
 
-static double median_work(const struct fo_schedule_diagnosis *d)
+static void find_last_stage(struct fo_schedule_diagnosis *d)
 {
-	return fo_stats_median(d->work_s, (size_t)d->schedule->stages);
+	const struct fo_whatif *w = &d->whatif;
+	int last = d->schedule->stages - 1;
+	struct fo_schedule_finding *f = new_finding(d, "pipeline-last-stage", w->no_delay_s / (w->no_delay_s - w->last_stage * (w->no_delay_s - w->ideal_s)));
+	snprintf(f->title, sizeof f->title, "the last stage (%d) has more work than the others", last);
+	snprintf(f->why, sizeof f->why,
+		 "its passes take %.3f s of a step, a stage's median is %.3f s: output layer and loss come on top of its layers; with its "
+		 "operations as the others' %.0f %% of the slowdown of %.3f would go",
+		 d->work_s[last], fo_stats_median(d->work_s, (size_t)d->schedule->stages), 100 * fmin(w->last_stage, 1), w->slowdown);
+	snprintf(f->proposal, sizeof f->proposal,
+		 "fewer layers there: Megatron-LM and Primus --decoder-last-pipeline-num-layers, or --account-for-loss-in-pipeline-split; "
+		 "TorchTitan --parallelism.pipeline_parallel_last_stage_less_layers");
 }
 
+static void find_worker(struct fo_schedule_diagnosis *d)
+{
+	const struct fo_whatif *w = &d->whatif;
+	struct fo_schedule_finding *f = new_finding(d, "pipeline-worker", w->no_delay_s / (w->no_delay_s - w->worst_workers * (w->no_delay_s - w->ideal_s)));
+	snprintf(f->title, sizeof f->title, "stage %d of replica %d holds the job up", w->worker_stage, w->worker_replica);
+	snprintf(f->why, sizeof f->why, "as fast as the others it would take %.0f %% of the slowdown of %.3f away", 100 * fmin(w->worst_workers, 1),
+		 w->slowdown);
+	snprintf(f->proposal, sizeof f->proposal,
+		 "look at this machine's clocks, temperature and links (nvidia-smi -q -d PERFORMANCE); run without it");
+}
+
+static void find_unevenness(struct fo_schedule_diagnosis *d)
+{
+	const struct fo_whatif *w = &d->whatif;
+	struct fo_schedule_finding *f = new_finding(d, "pipeline-uneven", w->no_delay_s / (w->no_delay_s - w->unevenness * (w->no_delay_s - w->ideal_s)));
+	snprintf(f->title, sizeof f->title, "the same pass takes unevenly long: %s most", fo_schedule_kind_name[w->worst_kind]);
+	snprintf(f->why, sizeof f->why,
+		 "with every operation as long as the mean of its kind on its stage %.0f %% of the slowdown of %.3f would go; what differs "
+		 "from microbatch to microbatch is mostly the sequences' lengths",
+		 100 * fmin(w->unevenness, 1), w->slowdown);
+	snprintf(f->proposal, sizeof f->proposal, "deal sequences out so that every microbatch has as much attention to compute");
+}
+
+/* One worker explains an uneven stage, an uneven stage not one worker. Of the other two the one that explains more comes first. */
 static void find_straggler(struct fo_schedule_diagnosis *d)
 {
 	const struct fo_whatif *w = &d->whatif;
-	const struct fo_schedule_log *s = d->schedule;
-	int last = s->stages - 1;
-	double others = median_work(d);
+	int last = d->schedule->stages - 1;
 	if (!w->known || w->slowdown < STRAGGLING)
 		return;
-	if (w->last_stage >= EXPLAINS && w->worst_stage == last && last > 0) {
-		struct fo_schedule_finding *f = new_finding(d, "pipeline-last-stage", w->slowdown);
-		snprintf(f->title, sizeof f->title, "the last stage (%d) has more work than the others", last);
-		snprintf(f->why, sizeof f->why,
-			 "its passes take %.3f s of a step, a stage's median is %.3f s: output layer and loss come on top of its layers; as even "
-			 "as the others the step would take %.3f s instead of %.3f s",
-			 d->work_s[last], others, w->ideal_s, w->no_delay_s);
-		snprintf(f->proposal, sizeof f->proposal,
-			 "fewer layers there: Megatron-LM and Primus --decoder-last-pipeline-num-layers, or --account-for-loss-in-pipeline-split; "
-			 "TorchTitan --parallelism.pipeline_parallel_last_stage_less_layers");
-	} else if (w->worst_workers >= EXPLAINS) {
-		struct fo_schedule_finding *f = new_finding(d, "pipeline-worker", w->slowdown);
-		snprintf(f->title, sizeof f->title, "stage %d of replica %d holds the job up", w->worker_stage, w->worker_replica);
-		snprintf(f->why, sizeof f->why,
-			 "as fast as the others it would take %.0f %% of the slowdown away: the step would take %.3f s instead of %.3f s",
-			 100 * fmin(w->worst_workers, 1), w->ideal_s, w->no_delay_s);
-		snprintf(f->proposal, sizeof f->proposal,
-			 "look at this machine's clocks, temperature and links (nvidia-smi -q -d PERFORMANCE); run without it");
-	} else {
-		struct fo_schedule_finding *f = new_finding(d, "pipeline-uneven", w->slowdown);
-		snprintf(f->title, sizeof f->title, "%s takes unevenly long", fo_schedule_kind_name[w->worst_kind]);
-		snprintf(f->why, sizeof f->why,
-			 "neither the last stage nor few workers explain it; with every operation as long as the mean of its kind the step would "
-			 "take %.3f s instead of %.3f s; what differs from microbatch to microbatch is mostly the sequences' lengths",
-			 w->ideal_s, w->no_delay_s);
-		snprintf(f->proposal, sizeof f->proposal, "deal sequences out so that every microbatch has as much attention to compute");
-	}
+	bool stage = w->last_stage >= EXPLAINS && w->worst_stage == last && last > 0;
+	bool worker = !stage && w->worst_workers >= EXPLAINS, uneven = !worker && w->unevenness >= EXPLAINS;
+	if (uneven && (!stage || w->unevenness > w->last_stage))
+		find_unevenness(d);
+	if (stage)
+		find_last_stage(d);
+	if (worker)
+		find_worker(d);
+	if (uneven && stage && w->unevenness <= w->last_stage)
+		find_unevenness(d);
 }
 
 /* Half the bubble is what twice the chunks (or microbatches) leave. */

@@ -30,6 +30,8 @@ struct fo_whatif {
 	int worst_stage, worst_replica, worst_kind;
 	double worst_workers;   /* eq. 5: the share of the slowdown that goes when the 3 % worst workers are as the others */
 	double last_stage;      /* the same for the last stage */
+	double unevenness;      /* the same when each operation takes the mean or median of its kind on its stage: what differs from
+				 * microbatch to microbatch and replica to replica */
 	int worker_stage, worker_replica; /* the worst */
 };
 
@@ -39,7 +41,7 @@ struct fo_schedule_finding {
 	double ceiling; /* step before / after, if all of it went; of a bubble: if half of it did */
 	char title[160], why[400], proposal[320];
 };
-enum { FO_SCHEDULE_FINDINGS_MAX = 2 };
+enum { FO_SCHEDULE_FINDINGS_MAX = 3 };
 
 struct fo_schedule_diagnosis {
 	struct fo_schedule_log *schedule; /* not owned */

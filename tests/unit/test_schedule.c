@@ -142,6 +142,7 @@ static void test_by_hand(void **state)
 	assert_int_equal(d.whatif.worst_stage, 1);
 	near(d.whatif.last_stage, (153.0 - 123.0) / (153 - 138), 1e-9);
 	/* (without it: F0 0-10, 11, F0' 11-26, B0' 26-56, F1' 56-71, B1' 71-101, 102, B1 102-122, 123) */
+	near(d.whatif.unevenness, 0, 1e-9); /* each stage by itself is even */
 	assert_int_equal(d.findings, 2);
 	assert_string_equal(d.finding[0].id, "pipeline-last-stage");
 	assert_true(d.serious);
@@ -201,6 +202,8 @@ static void test_replicas(void **state)
 	near(d.whatif.by_replica[1], 59.0 / 49, 1e-9);
 	near(d.whatif.by_replica[0], 1, 1e-9);
 	assert_int_equal(d.whatif.worker_replica, 1);
+	near(d.whatif.unevenness, 1, 1e-9);
+	assert_string_equal(d.finding[0].id, "pipeline-worker");
 	near(d.whatif.worst_workers, 1, 1e-9); /* 10 of 10: the other replica is faster than the mean */
 	done(&d, s);
 }
