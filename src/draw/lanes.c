@@ -15,8 +15,8 @@ enum {
 	NAME_LETTERS = 42, /* that fit beside each other on a telephone */
 	FINE = FO_PLOT_WIDTH / FO_PLOT_COLUMNS, /* narrower than this is less than a pixel */
 };
-/* Pixels of the narrowest lane of either layout, and of a letter at 12 px in the widest of the usual fonts. */
-static const double wide_px = 1040, narrow_px = 320, letter_px = 8.4, padding_px = 8;
+/* Pixels of the narrowest lane of either layout. */
+static const double wide_px = 1040, narrow_px = 320, padding_px = 8;
 
 /* A mark being put together from neighbours. */
 struct mark {
@@ -61,23 +61,35 @@ static void put_mark(struct lane *l, int r, const struct mark *m)
 	fo_draw_escaped(&l->marks, "", fo_draw_number(text, m->seconds, FO_DRAW_SECONDS), "</title></rect>\n");
 }
 
-/* As much of the name as the pixels hold; less than three letters say nothing. */
+/* Pixels of a letter at 12 px in the widest of the usual fonts (DejaVu Sans), rounded up; what is not ASCII counts as a capital. */
+static double letter_px(const char *s)
+{
+	if (strchr("mwMW@%", *s))
+		return 12;
+	if (strchr("ijlftrI.,:;'|!()[]- ", *s))
+		return 6;
+	return strchr("acesxzvyk", *s) ? 7.6 : (*s >= 'b' && *s <= 'z') || (*s >= '0' && *s <= '9') || *s == '_' ? 8 : 10.2;
+}
+
+/* As much of the name as the pixels hold, dots behind it where that is not all; less than two letters say nothing. */
 static void put_label(struct lane *l, int r, const struct mark *m, const char *cls, double px)
 {
-	double share = (double)(m->to - m->from) / FO_PLOT_WIDTH;
-	int room = (int)((share * px - padding_px) / letter_px), n = 0;
+	const double dots = 12;
+	double share = (double)(m->to - m->from) / FO_PLOT_WIDTH, left = share * px - padding_px;
 	char text[256];
 	const char *s = m->name ? m->name : "";
-	size_t at = 0;
-	if (room < 3)
-		return;
-	for (; s[at] && n < room && at < sizeof text - 8; n++) {
+	size_t at = 0, fits = 0, n = 0; /* fits: with dots behind it */
+	for (; s[at] && at < sizeof text - 8; n++) {
 		size_t bytes = fo_utf8_decode(s + at, strlen(s + at), NULL);
+		left -= letter_px(s + at);
+		if (left < 0)
+			break;
 		at += bytes ? bytes : 1;
+		fits = left >= dots ? at : fits;
 	}
-	if (s[at] && at) /* the last letter makes room for the dots */
-		for (at--; at && ((unsigned char)s[at] & 0xc0) == 0x80; at--)
-			;
+	at = s[at] ? fits : at;
+	if (!at || (s[at] && n < 3))
+		return;
 	snprintf(text, sizeof text, "%.*s%s", (int)at, s, s[at] ? "…" : "");
 	fo_str_printf(&l->labels, "<b class=\"p%d %s\" style=\"left:%.3f%%;width:%.3f%%;top:%dpx\" aria-hidden=\"true\">", m->tone, cls,
 		      100.0 * m->from / FO_PLOT_WIDTH, 100 * share, r * ROW + 1);

@@ -127,6 +127,7 @@ void fo_gap_worst(struct fo_gap *g, const struct fo_rank_ledger *r)
 	if (!d || !r->trace)
 		return;
 	g->device = d->device;
+	g->whole = d->from == FO_WINDOW_WHOLE;
 	sweep(r->trace, d->device, d->median.l.begin_ns, d->median.l.end_ns, &idle, &alone);
 	/* A stretch with communication in it holds the idle ones beside it, so it is never shorter: it counts when most of it is. */
 	g->communication = alone.end - alone.begin > 2 * (idle.end - idle.begin);
@@ -143,7 +144,8 @@ void fo_gap_worst(struct fo_gap *g, const struct fo_rank_ledger *r)
 		return;
 	}
 	const struct fo_launch *l = &r->trace->launch[g->launch];
-	if (l->begin_ns > s->begin)
+	/* Launched in its first half it was not late: the device kept it waiting. */
+	if (l->begin_ns - s->begin >= s->end - l->begin_ns)
 		what_thread_did(g, l->thread, s->begin, l->begin_ns < s->end ? l->begin_ns : s->end);
 }
 
@@ -182,15 +184,20 @@ void fo_gap_words(const struct fo_gap *g, struct fo_str *out)
 		return;
 	}
 	const struct fo_launch *l = &t->launch[g->launch];
+	const char *waits_for = g->communication ? "the communication" : "another stream, an event or the queue";
 	if (l->begin_ns <= g->begin_ns) {
 		fo_str_printf(out, "What ended it, '%s', had been launched %s before: it waited on the GPU, for %s.", name,
-			      seconds(a, g->begin_ns - l->begin_ns),
-			      g->communication ? "the communication" : "another stream, an event or the queue");
+			      seconds(a, g->begin_ns - l->begin_ns), waits_for);
 		return;
 	}
 	if (t->gpu[g->after].flags & (FO_GPU_SHARED | FO_GPU_GRAPH)) {
 		fo_str_printf(out, "What ended it, '%s', was replayed from a graph or shares its launch with others: the trace cannot tell who was late.",
 			      name);
+		return;
+	}
+	if (g->end_ns - l->begin_ns > l->begin_ns - g->begin_ns) {
+		fo_str_printf(out, "What ended it, '%s', was launched %s after its begin, but began only %s later: it waited on the GPU, for %s.", name,
+			      seconds(a, l->begin_ns - g->begin_ns), seconds(b, g->end_ns - l->begin_ns), waits_for);
 		return;
 	}
 	fo_str_printf(out, "What ended it, '%s', was launched only %s after the gap began, by %s", name,
@@ -347,7 +354,7 @@ void fo_gap_draw(const struct fo_gap *g, struct fo_arena *a, struct fo_str *out)
 		[TONE_SYNC] = "host: waits",	      [TONE_DATA] = "host: data loading",  [TONE_LAUNCH] = "host: launches",
 	};
 	const struct fo_trace *t = g->trace;
-	struct fo_draw_lanes c = { .title = "Around the worst gap of the median step" };
+	struct fo_draw_lanes c = { .title = g->whole ? "Around the worst gap" : "Around the worst gap of the median step" };
 	struct fo_draw_mark mark;
 	struct fo_draw_arrow arrow;
 	struct fo_str words = { 0 };

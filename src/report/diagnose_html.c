@@ -185,7 +185,7 @@ static void draw_every(struct page *p, int64_t units)
 	for (int r = 0; r < d->ranks; r++)
 		for (int64_t k = 0; k < d->rank[r].devices; k++)
 			stack_of(p, &stack[n++], unit_name(p, &d->rank[r], &d->rank[r].device[k]), &d->rank[r].device[k].median.l);
-	fo_draw_stacks(p->out, &(struct fo_draw_stacks){ .title = "The median step of every rank, lengths to scale",
+	fo_draw_stacks(p->out, &(struct fo_draw_stacks){ .title = "Every rank, lengths to scale",
 							 .desc = "Parts sum to the step.",
 							 .part_name = fo_ledger_part_name,
 							 .parts = FO_LEDGER_PARTS,
@@ -260,7 +260,8 @@ static void draw_ledger(struct page *p)
 	int64_t units = units_of(d);
 	size_t n = main_stacks(p, stack, units);
 	fo_draw_heading(p->out, "Where the time goes");
-	fo_draw_stacks(p->out, &(struct fo_draw_stacks){ .title = "The median step; parts sum to it",
+	fo_draw_stacks(p->out, &(struct fo_draw_stacks){ .title = s && s->from == FO_WINDOW_WHOLE ? "The whole trace; parts sum to it"
+												   : "The median step; parts sum to it",
 							 .desc = "Parts sum to the step.",
 							 .part_name = fo_ledger_part_name,
 							 .parts = FO_LEDGER_PARTS,
@@ -288,7 +289,7 @@ static void draw_gap(struct page *p)
 	fo_gap_worst(&g, &p->d->rank[p->d->worst]);
 	fo_draw_heading(p->out, "The worst gap");
 	if (g.end_ns <= g.begin_ns) {
-		fo_draw_text(p->out, "In the median step of the slowest rank the GPU was never without work.");
+		fo_draw_text(p->out, "On the slowest rank the GPU was never without work.");
 		return;
 	}
 	fo_gap_draw(&g, p->a, p->out);

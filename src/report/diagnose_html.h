@@ -18,12 +18,13 @@ struct fo_gap {
 	const struct fo_trace *trace;
 	int rank;
 	int16_t device;
+	bool whole;                 /* no step: of the whole trace */
 	bool communication;         /* meanwhile communication ran, and nothing else */
 	int64_t begin_ns, end_ns;   /* equal: there is none */
 	int64_t before, after;      /* gpu[]: what ended last before it, what ended it */
 	int64_t launch;             /* of `after` */
-	/* What the launching thread did between the gap's begin and the launch (or the gap's end), by its own time, longest first; the
-	 * rest is what the trace does not show. */
+	/* Where the launch lies in the gap's second half: what its thread did from the gap's begin until then, by its own time, longest first;
+	 * the rest is what the trace does not show. */
 	struct {
 		int32_t name; /* text */
 		int64_t ns;

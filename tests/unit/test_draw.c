@@ -499,7 +499,7 @@ static void test_lanes(void **state)
 	assert_non_null(strstr(o.data, "idle 2 s"));
 	/* Names as far as there is room: all of it on a desk, some of it on a telephone; the legend has what is drawn. */
 	assert_non_null(strstr(o.data, "wide\" style=\"left:0.000%;width:20.000%;top:1px\" aria-hidden=\"true\">outer_operator</b>"));
-	assert_non_null(strstr(o.data, "narrow\" style=\"left:0.000%;width:20.000%;top:1px\" aria-hidden=\"true\">outer…</b>"));
+	assert_non_null(strstr(o.data, "narrow\" style=\"left:0.000%;width:20.000%;top:1px\" aria-hidden=\"true\">outer_…</b>"));
 	assert_int_equal(count(o.data, "<li>"), 3);
 	fo_str_fini(&o);
 	for (size_t i = 0; i < 4; i++) {
