@@ -24,7 +24,7 @@ static char *percent(struct fo_arena *a, double share)
 
 static char *money(struct fo_arena *a, double dollars)
 {
-	return fo_arena_printf(a, fabs(dollars) < 0.1 ? "$%.3g" : "$%.2f", dollars);
+	return fo_arena_printf(a, fabs(dollars) < 0.1 && fabs(dollars) >= 5e-7 ? "$%.3g" : "$%.2f", dollars);
 }
 
 /* "x 1.26 (1.10 to 1.50; at best x 1.50)" */
