@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
+/* The longest gap that is the hardware's own (docs/metrics.md, "idle causes"). */
+enum { TURN_AROUND_NS = 10000 };
 enum { DENSE = 64, PRODUCTS = 40, FEW = 4 /* wholes that a table beside their bars has columns for */ };
 
 struct page {
@@ -288,8 +290,8 @@ static void draw_gap(struct page *p)
 		return;
 	fo_gap_worst(&g, &p->d->rank[p->d->worst]);
 	fo_draw_heading(p->out, "The worst gap");
-	if (g.end_ns <= g.begin_ns) {
-		fo_draw_text(p->out, "On the slowest rank the GPU was never without work.");
+	if (g.end_ns - g.begin_ns <= TURN_AROUND_NS) {
+		fo_draw_text(p->out, "On the slowest rank the GPU was never without work for longer than %s.", time_text(p, g.end_ns - g.begin_ns));
 		return;
 	}
 	fo_gap_draw(&g, p->a, p->out);
