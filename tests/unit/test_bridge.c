@@ -299,6 +299,12 @@ static void test_bridge_by_hand(void **state)
 	assert_true(fabs(row(&d.bridge, "idle: host_data")->dollars_per_hour - 1.8) < 1e-12);
 	assert_non_null(strstr(d.utilisation.sentence, "70 % utilisation"));
 	assert_non_null(strstr(d.utilisation.sentence, "that is MFU"));
+	/* A tenth of the step repeats products: its own row, and no inefficiency of theirs. */
+	h.t->gpu[0].flags |= FO_GPU_RECOMPUTED;
+	v.median.l.recompute_ns = 100000000;
+	assert_int_equal(fo_diagnose_bridge(&d), FO_OK);
+	assert_true(fabs(row(&d.bridge, "recomputation")->share - 0.1) < 1e-9 && fabs(sum(&d.bridge) - 1) < 1e-12);
+	assert_true(fabs(row(&d.bridge, "matrix products above their ideal")->share - (0.4 - (d.bridge.mfu - scores))) < 1e-9);
 	/* What is missing is said, not guessed. */
 	h.t->device[0].name = -1;
 	assert_int_equal(fo_diagnose_bridge(&d), FO_OK);

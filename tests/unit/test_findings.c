@@ -132,6 +132,10 @@ static void test_data(void **state)
 	/* One device at 2 dollars: what the estimate saves of it. */
 	assert_true(fabs(f->dollars - 2 * (1 - 1 / f->gain)) < 1e-12);
 	assert_true(f->ceiling > 1.42 && f->ceiling < 1.46);
+	/* At worst what the host's other work shows already comes again. */
+	const struct fo_ledger *l = &diag.rank[0].device[0].median.l;
+	int64_t other = l->idle_ns[FO_IDLE_HOST_LAUNCH_BOUND] + l->idle_ns[FO_IDLE_HOST_OTHER] + l->idle_ns[FO_IDLE_LAUNCH_LATENCY];
+	assert_true(other > 0 && fabs((double)l->span_ns / f->gain_low - (double)(l->span_ns - l->idle_ns[FO_IDLE_HOST_DATA] + other)) < 1);
 	done();
 	run(loads_with_workers, 1000, &plain);
 	f = there("data-loading", true);
@@ -478,6 +482,14 @@ static void test_marks(void **state)
 	again(0, 0);
 	f = there("pipeline", true);
 	assert_true(fabs(f->ceiling - 1 / (1 - 0.33)) < 1e-3);
+	diag.pipeline = (struct fo_pipeline){ .ideal = NAN };
+	done();
+	/* The same said of a trace in which nothing stands still: no event shows it, so it is not printed. */
+	run(busy, 1000, &plain);
+	free(diag.pipeline.bubble);
+	diag.pipeline = (struct fo_pipeline){ .stages = 2, .chunks = 1, .microbatches = 4, .bubble = bubble, .ideal = 0.25 };
+	again(0, 0);
+	absent("pipeline");
 	diag.pipeline = (struct fo_pipeline){ .ideal = NAN };
 	done();
 }
