@@ -272,16 +272,17 @@ static void test_ambiguous(void **state)
 {
 	(void)state;
 	start();
+	thread = 3;
+	run("aten::mul", 5, add_kernel);
+	thread = 1;
 	in("nn.Module: RMSNorm_0", FO_HOST_MODULE, -1, false);
 	run("aten::mul", 5, add_kernel);
 	out();
-	thread = 3;
-	run("aten::mul", 5, add_kernel);
 	thread = 2;
 	node("autograd::engine::evaluate_function: MulBackward0", 5);
 	run("aten::mul", -1, add_kernel);
 	out();
-	classes("norm elementwise elementwise");
+	classes("elementwise norm elementwise");
 }
 
 struct interval { int64_t begin, end; };

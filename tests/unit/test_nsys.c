@@ -198,7 +198,7 @@ static void test_visible_devices(void **state)
 	for (int how = 0; how < 3; how++) {
 		sqlite3 *h = begin(path);
 		for (int p = 1; p <= 2; p++)
-			kernel(h, p, 0, 1000, 2000, 5, how == 1 ? 2 : 1);
+			kernel(h, p, 0, 1000 * p, 1000 * p + 900, 5, how == 1 ? 2 : 1), call(h, p, 10 * p, 10 * p + 5, 5, 3);
 		if (how == 2) {
 			fill(h, "CREATE TABLE TARGET_INFO_CUDA_DEVICE (gpuId INTEGER, cudaId INTEGER, pid INTEGER)");
 			fill(h, "INSERT INTO TARGET_INFO_CUDA_DEVICE VALUES (6, 0, 1), (3, 0, 2)");
@@ -209,6 +209,8 @@ static void test_visible_devices(void **state)
 		struct fo_trace *t = open_db(path);
 		if (how == 0) { /* nothing tells, and they do not communicate: one GPU that both use */
 			assert_true(!t->next && t->gpu_count == 2 && t->device_count == 1 && t->device[0].id == 0);
+			/* Correlations are a process's own. */
+			assert_true(t->launch[t->gpu[0].launch].begin_ns == 10 && t->launch[t->gpu[1].launch].begin_ns == 20 && !t->defect.shared_correlations);
 		} else if (how == 1) { /* two that communicate are on two GPUs */
 			assert_true(t->next && t->gpu_count == 1 && t->device[0].id == 0 && t->next->device[0].id == 1);
 		} else { /* the table tells */
