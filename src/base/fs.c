@@ -182,6 +182,23 @@ fo_status fo_fs_write_new(const char *path, const void *bytes, size_t len)
 	return write_flushed(path, path, bytes, len);
 }
 
+fo_status fo_fs_may_replace(const char *path, const char *begin)
+{
+	char there[64];
+	size_t want = strlen(begin);
+	struct stat info;
+	if (stat(path, &info) || !S_ISREG(info.st_mode) || !info.st_size)
+		return FO_OK; /* whatever else is wrong with it, writing will tell */
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? 0 : read(fd, there, want < sizeof there ? want : sizeof there);
+	if (fd >= 0)
+		close(fd);
+	if (n == (ssize_t)want && !memcmp(there, begin, want))
+		return FO_OK;
+	return fo_hint(fo_fail(FO_EARG, "'%s' is there and is nothing that this command wrote: not replaced", path),
+		       "another name, or remove it first");
+}
+
 fo_status fo_fs_write_atomic(const char *path, const void *bytes, size_t len)
 {
 	size_t n = strlen(path);

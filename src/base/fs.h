@@ -20,6 +20,9 @@ FO_CHECKED fo_status fo_fs_read_regular(struct fo_arena *a, const char *path, si
 FO_CHECKED fo_status fo_fs_open_regular(const char *path, int *fd);
 /* Writes path.tmp, fsyncs, renames over path, fsyncs the directory: readers see the old or the new file. */
 FO_CHECKED fo_status fo_fs_write_atomic(const char *path, const void *bytes, size_t len);
+/* FO_EARG where replacing a file would lose what somebody else wrote: `path` is a file, is not empty and does not begin with `begin`.
+ * For what a command writes where its user says, before the work: a list of inputs behind --html is soon typed. */
+FO_CHECKED fo_status fo_fs_may_replace(const char *path, const char *begin);
 /* Writes and fsyncs a file where nobody looks yet (a folder that is renamed when it is whole, after fo_fs_sync_dir). */
 FO_CHECKED fo_status fo_fs_write_new(const char *path, const void *bytes, size_t len);
 FO_CHECKED fo_status fo_fs_mkdirs(const char *path);          /* as mkdir -p; durable */

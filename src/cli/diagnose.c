@@ -82,6 +82,10 @@ static fo_status run(int argc, char **argv)
 		st = fo_hint(fo_fail(FO_EARG, "no trace"), "flatout diagnose trace.json.gz");
 		goto done;
 	}
+	if (in.json && strcmp(in.json, "-"))
+		FO_TRY_OR(st, fo_fs_may_replace(in.json, "{\n  \"schema\":"), done);
+	if (in.html)
+		FO_TRY_OR(st, fo_fs_may_replace(in.html, "<!DOCTYPE html>"), done);
 	if (fo_schedule_is(argv[1])) {
 		if (in.html)
 			st = fo_fail(FO_EARG, "a pipeline schedule's log has no page: not with '--html'");

@@ -4,6 +4,8 @@
 #include "cli/cli.h"
 #include "diagnose/operations.h"
 
+#include <sys/stat.h>
+
 struct job {
 	const struct fo_trace_set *set;
 	int64_t rows;
@@ -19,6 +21,16 @@ static fo_status fill_chrome(const struct fo_trace_sink *sink, void *ctx)
 {
 	struct job *job = ctx;
 	return fo_operations_chrome(job->set, sink, &job->rows);
+}
+
+/* An output that is one of the traces themselves. */
+static fo_status is_no_input(const char *path, const struct fo_trace_set *s)
+{
+	struct stat out, in;
+	for (int i = 0; i < s->count; i++)
+		if (!stat(path, &out) && !stat(s->rank[i]->path, &in) && out.st_dev == in.st_dev && out.st_ino == in.st_ino)
+			return fo_hint(fo_fail(FO_EARG, "'%s' is one of the traces: not replaced", path), "another name for what is written");
+	return FO_OK;
 }
 
 static fo_status write_one(const char *key, const char *path, fo_status (*fill)(const struct fo_trace_sink *, void *), const struct fo_trace_set *s,
@@ -44,8 +56,10 @@ fo_status fo_cli_export_traces(const char *chrome, const char *csv, const char *
 	if (*csv)
 		FO_TRY(fo_cli_export_place(csv));
 	FO_TRY(fo_trace_set_open(&s, traces, n));
-	fo_status st = FO_OK;
-	if (*csv)
+	fo_status st = is_no_input(csv, &s);
+	if (st == FO_OK)
+		st = is_no_input(chrome, &s);
+	if (st == FO_OK && *csv)
 		st = write_one("csv", csv, fill_csv, &s, j);
 	if (st == FO_OK && *chrome)
 		st = write_one("chrome", chrome, fill_chrome, &s, j);

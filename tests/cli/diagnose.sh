@@ -34,6 +34,16 @@ trace()
 trace >"$tmp/trace.json"
 gzip -kf "$tmp/trace.json"
 
+# What is there already and is not our own is not replaced: a list of traces behind --html loses none of them.
+cp "$tmp/trace.json" "$tmp/another.json"
+expect 2 "another.json' is there and is nothing that this command wrote" diagnose "$tmp/trace.json" --html "$tmp/another.json"
+expect 2 "another.json' is there and is nothing that this command wrote" diagnose "$tmp/trace.json" --json "$tmp/another.json"
+expect 2 "is one of the traces: not replaced" export "$tmp/trace.json" --csv "$tmp/trace.json"
+cmp "$tmp/trace.json" "$tmp/another.json" || failed=1
+for again in 1 2; do
+	expect 1 "" diagnose "$tmp/trace.json" --html "$tmp/page.html" --json "$tmp/page.json"
+done
+
 # It waits for its data 30 % of the time: serious, so the exit status is 1.
 expect 1 "rank 0 of 2" diagnose "$tmp/trace.json"
 narrow
