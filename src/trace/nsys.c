@@ -174,7 +174,8 @@ static void tell_gpus(struct nsys *x)
 /* Processes that share a GPU are one group. */
 static void group_pairs(struct nsys *x)
 {
-	qsort(x->pair, x->pairs, sizeof(*x->pair), by_group);
+	if (x->pairs)
+		qsort(x->pair, x->pairs, sizeof(*x->pair), by_group);
 	for (size_t i = 0; i < x->pairs; i++) {
 		int group = -1;
 		for (size_t j = 0; j < i; j++) {
