@@ -13,7 +13,7 @@ struct diagnose {
 	const char *json, *html, *model, *device, *dtype;
 	int64_t seq, tokens_per_step;
 	double price;
-	bool whole_trace, exclude_unlinked;
+	bool whole_trace, exclude_unlinked, brief;
 };
 
 static const struct fo_opt rows[] = {
@@ -29,6 +29,7 @@ static const struct fo_opt rows[] = {
 	FO_OPT_TEXT(struct diagnose, dtype, "diagnose.dtype", "TYPE", NULL,
 		    "precision of the dense peak: fp32, tf32, fp16, bf16, fp8, fp4; without it that of most products"),
 	FO_OPT_REAL(struct diagnose, price, "diagnose.price", "USD", NULL, 1e-6, 1e6, "USD/h", "of one device, for what losses cost"),
+	FO_OPT_BOOL(struct diagnose, brief, "diagnose.brief", "false", "only the answer, and the findings' titles with what they are worth"),
 	FO_OPT_BOOL(struct diagnose, whole_trace, "diagnose.whole-trace", "false",
 		    "no steps: every GPU operation from the first to the last, kinds as recorded"),
 	FO_OPT_BOOL(struct diagnose, exclude_unlinked, "diagnose.exclude-unlinked", "false",
@@ -58,13 +59,19 @@ static fo_status write_html(const struct fo_diagnosis *d, const char *path)
 	return st;
 }
 
-static void print_text(const struct fo_diagnosis *d)
+static void print_text(const struct fo_diagnosis *d, bool brief)
 {
 	fo_cli_diagnose_answer(stdout, d);
+	if (brief) {
+		fo_cli_diagnose_findings(stdout, d, true);
+		return;
+	}
+	fputc('\n', stdout);
 	fo_cli_diagnose_ledger(stdout, d);
 	fo_cli_diagnose_ranks(stdout, d);
 	fo_cli_diagnose_bridge(stdout, d);
-	fo_cli_diagnose_findings(stdout, d);
+	fo_cli_diagnose_findings(stdout, d, false);
+	fo_cli_diagnose_kernels(stdout, d);
 	fo_cli_diagnose_products(stdout, d);
 	fo_cli_diagnose_unknowns(stdout, d);
 }
@@ -109,7 +116,7 @@ static fo_status run(int argc, char **argv)
 	if (in.html)
 		FO_TRY_OR(st, write_html(&d, in.html), done);
 	if (!in.json || strcmp(in.json, "-"))
-		print_text(&d);
+		print_text(&d, in.brief);
 	serious = d.serious;
 done:
 	fo_diagnosis_fini(&d);
@@ -122,7 +129,7 @@ const struct fo_command fo_cmd_diagnose = {
 	.name = "diagnose",
 	.group = "diagnose",
 	.usage = "flatout diagnose TRACE... [--model M --seq S --tokens-per-step N] [--device D] [--dtype TYPE] [--price USD] "
-		 "[--json PATH|-] [--html PATH] [--whole-trace] [--exclude-unlinked]",
+		 "[--json PATH|-] [--html PATH] [--brief] [--whole-trace] [--exclude-unlinked]",
 	.summary = "where the time of a profiler's trace went, and what would help",
 	.text = "Reads what PyTorch's profiler (.json, .json.gz, .json.zst) or Nsight Systems (its\n"
 		"SQLite export) recorded of a training run, a file, several, or a folder, and\n"
@@ -143,7 +150,8 @@ const struct fo_command fo_cmd_diagnose = {
 		"      --tokens-per-step 524288 --price 2.50 --html report.html\n"
 		"  flatout diagnose trace.json --whole-trace --json -\n"
 		"\n"
-		"Exit status: 0; 1 for a serious finding; 2 for what is no trace.",
+		"Exit status: 0; 1 for a serious finding; 2 for wrong arguments or what is no trace;\n"
+		"3 for what cannot be read or written.",
 	.opts = rows,
 	.run = run,
 };

@@ -12,10 +12,13 @@ void fo_cli_diagnose_answer(FILE *f, const struct fo_diagnosis *d);
 /* Every rank and device in a line where there are several; of the slowest rank the ledger of each device, what is doubtful about its
  * trace, and the host's step. */
 void fo_cli_diagnose_ledger(FILE *f, const struct fo_diagnosis *d);
-/* From 100 % down to MFU, or one line that says what is missing. */
+/* From 100 % down to MFU; nothing where that is not known (the answer says why). */
 void fo_cli_diagnose_bridge(FILE *f, const struct fo_diagnosis *d);
-/* Each with its evidence, settings and gain. */
-void fo_cli_diagnose_findings(FILE *f, const struct fo_diagnosis *d);
+/* Each with its evidence, settings and gain; of what has to be known of the trace a line each, behind them but where it makes figures
+ * doubtful. brief: titles and what they are worth. */
+void fo_cli_diagnose_findings(FILE *f, const struct fo_diagnosis *d, bool brief);
+/* The names of kernels and copies that took most time; nothing without GPU work. */
+void fo_cli_diagnose_kernels(FILE *f, const struct fo_diagnosis *d);
 /* Products by shape, most time first; nothing where no shapes are known. */
 void fo_cli_diagnose_products(FILE *f, const struct fo_diagnosis *d);
 /* What the traces cannot tell, and the flag that would; nothing where there is none. */

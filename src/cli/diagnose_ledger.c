@@ -1,8 +1,7 @@
-/* flatout diagnose: the ledger as tables whose shares add up to 100.0 % as printed. */
+/* flatout diagnose: the ledger as tables, of the same step as findings and bridge. */
 #include "cli/diagnose.h"
 
 #include "cli/cli.h"
-#include "report/ledger_parts.h"
 
 #include <string.h>
 
@@ -14,7 +13,7 @@ static const char *const steps_from[FO_WINDOW_ORIGIN_COUNT] = {
 	[FO_WINDOW_OPTIMIZER] = "by the optimizer's kernels, which recur",
 };
 
-/* ---- shares ---- */
+/* ---- rows ---- */
 
 /* A table's rows: those of level 1 belong to the row of level 0 above them, whose time is theirs. */
 enum { LEDGER_ROWS = FO_K_COMPUTE_COUNT + FO_COPY_COUNT + FO_IDLE_COUNT + 12 };
@@ -22,9 +21,7 @@ struct row {
 	const char *name;
 	int64_t ns;
 	int level;
-	bool leaf;
-	int class;      /* whose operations and durations stand beside it; -1: none */
-	int64_t tenths; /* of a percent, as printed */
+	int class; /* whose operations and durations stand beside it; -1: none */
 };
 struct table {
 	struct row row[LEDGER_ROWS];
@@ -36,79 +33,26 @@ static void put_head(struct table *t, const char *name, int64_t ns, int class)
 	t->row[t->n++] = (struct row){ .name = name, .ns = ns, .class = class };
 }
 
-/* Tenths of a percent of the leaves that add up to 1000 exactly: all rounded down, then those with the largest remainders up. Rows of
- * level 0 are the sums of theirs, so every level adds up as printed. */
-static void share_out(struct table *t, int64_t whole)
-{
-	int64_t given = 0;
-	double rest[LEDGER_ROWS];
-	for (int i = 0; i < t->n; i++) {
-		double exact = whole > 0 ? 1000 * (double)t->row[i].ns / (double)whole : 0;
-		t->row[i].tenths = t->row[i].leaf ? (int64_t)exact : 0;
-		rest[i] = t->row[i].leaf ? exact - (double)t->row[i].tenths : -1;
-		given += t->row[i].tenths;
-	}
-	for (; whole > 0 && given < 1000; given++) {
-		int most = 0;
-		for (int i = 1; i < t->n; i++)
-			if (rest[i] > rest[most])
-				most = i;
-		t->row[most].tenths++;
-		rest[most] -= 1;
-	}
-	for (int i = 0; i < t->n; i++)
-		for (int k = i + 1; !t->row[i].leaf && k < t->n && t->row[k].level > t->row[i].level; k++)
-			t->row[i].tenths += t->row[k].tenths;
-}
-
-static const char *const class_text[FO_K_COMPUTE_COUNT] = {
-	[FO_K_GEMM] = "matrix products",
-	[FO_K_GEMM_FP8] = "8 and 4 bit products",
-	[FO_K_ATTENTION_FORWARD] = "attention, forward",
-	[FO_K_ATTENTION_BACKWARD] = "attention, backward",
-	[FO_K_CONV] = "convolutions",
-	[FO_K_NORM] = "norms",
-	[FO_K_OPTIMIZER] = "optimizer",
-	[FO_K_LOSS] = "loss",
-	[FO_K_SOFTMAX] = "softmax",
-	[FO_K_MOE] = "routing of experts",
-	[FO_K_ROPE] = "rotary embedding",
-	[FO_K_EMBEDDING] = "embedding",
-	[FO_K_POOL] = "pooling",
-	[FO_K_FUSED] = "compiled, fused",
-	[FO_K_CAST] = "casts",
-	[FO_K_ELEMENTWISE] = "elementwise",
-	[FO_K_COPY] = "copying kernels",
-	[FO_K_REDUCE] = "reductions",
-	[FO_K_RNG] = "random numbers",
-	[FO_K_OTHER] = "not classified",
-};
-static const char *const copy_text[FO_COPY_COUNT] = {
-	[FO_COPY_NONE] = "fills",          [FO_COPY_H2D] = "host to device",     [FO_COPY_D2H] = "device to host",
-	[FO_COPY_D2D] = "on the device",   [FO_COPY_P2P] = "between devices",    [FO_COPY_OTHER] = "direction not told",
-};
-
 static void put_parts(struct table *t, const char *const *name, const int64_t *ns, int n, bool classes)
 {
 	for (int i = 0; i < n; i++)
 		if (ns[i])
-			t->row[t->n++] = (struct row){ .name = name[i], .ns = ns[i], .level = 1, .leaf = true, .class = classes ? i : -1 };
+			t->row[t->n++] = (struct row){ .name = name[i], .ns = ns[i], .level = 1, .class = classes ? i : -1 };
 }
 
 static void lay_out(struct table *t, const struct fo_ledger *l)
 {
 	const int64_t comm[] = { l->exposed_wait_ns, l->exposed_transfer_ns, l->exposed_comm_unknown_ns };
-	static const char *const comm_text[] = { "waiting for a rank", "transfer", "waiting or transfer" };
+	const char *const comm_text[] = { fo_wait_words, fo_transfer_words, fo_wait_or_transfer_words };
 	t->n = 0;
 	put_head(t, "compute", l->comp_ns, -1);
-	put_parts(t, class_text, l->class_ns, FO_K_COMPUTE_COUNT, true);
+	put_parts(t, fo_class_words, l->class_ns, FO_K_COMPUTE_COUNT, true);
 	put_head(t, "exposed communication", l->exposed_comm_ns, FO_K_COMMUNICATION);
 	put_parts(t, comm_text, comm, 3, false);
 	put_head(t, "exposed copies", l->exposed_mem_ns, FO_K_MEMORY);
-	put_parts(t, copy_text, l->copy_ns, FO_COPY_COUNT, false);
+	put_parts(t, fo_copy_words, l->copy_ns, FO_COPY_COUNT, false);
 	put_head(t, "idle", l->idle_total_ns, -1);
 	put_parts(t, fo_idle_words, l->idle_ns, FO_IDLE_COUNT, false);
-	share_out(t, l->span_ns);
 }
 
 /* ---- text ---- */
@@ -141,23 +85,24 @@ static void print_steps(FILE *f, const struct fo_device_ledger *d, const struct 
 
 static void print_ledger(FILE *f, struct fo_arena *a, const struct fo_device_ledger *d)
 {
-	const struct fo_ledger *l = &d->total;
-	double steps = d->steps > 0 ? (double)d->steps : 1;
+	struct fo_shown_step s;
 	struct table rows_of;
 	struct fo_table t;
-	lay_out(&rows_of, l);
+	char label[48];
+	fo_shown_step_of(d, &s);
+	lay_out(&rows_of, &s.l);
 	fo_table_init(&t, "lrrrr");
-	fo_table_row(&t, "part", "share", d->from == FO_WINDOW_WHOLE ? "ms" : "ms a step", "operations", "their sum, ms");
+	fo_table_row(&t, fo_shown_step_words(label, d), "share", "ms", "operations", "if one by one, ms");
 	for (int i = 0; i < rows_of.n; i++) {
 		const struct row *r = &rows_of.row[i];
-		bool counted = r->class >= 0 && l->class_ops[r->class];
+		bool counted = r->class >= 0 && s.l.class_ops[r->class];
 		fo_table_row(&t, fo_arena_printf(a, "%s%s", r->level ? "  " : "", r->name),
-			     fo_arena_printf(a, "%lld.%lld %%", (long long)(r->tenths / 10), (long long)(r->tenths % 10)),
-			     ms(a, (double)r->ns / steps), counted ? fo_arena_printf(a, "%.6g", (double)l->class_ops[r->class] / steps) : "",
-			     counted ? ms(a, (double)l->class_sum_ns[r->class] / steps) : "");
+			     fo_arena_printf(a, "%.1f %%", percent(r->ns, s.l.span_ns)), ms(a, (double)r->ns),
+			     counted ? fo_arena_printf(a, "%lld", (long long)s.l.class_ops[r->class]) : "",
+			     counted ? ms(a, (double)s.l.class_sum_ns[r->class]) : "");
 	}
-	fo_table_row(&t, d->from == FO_WINDOW_WHOLE ? "all" : "step", l->span_ns > 0 ? "100.0 %" : "0.0 %", ms(a, (double)l->span_ns / steps),
-		     fo_arena_printf(a, "%.6g", (double)l->ops / steps), "");
+	fo_table_row(&t, d->from == FO_WINDOW_WHOLE ? "all" : "step", s.l.span_ns > 0 ? "100.0 %" : "0.0 %", ms(a, (double)s.l.span_ns),
+		     fo_arena_printf(a, "%lld", (long long)s.l.ops), "");
 	fo_table_print(&t, f, "  ", true);
 	fo_table_fini(&t);
 }
@@ -165,13 +110,14 @@ static void print_ledger(FILE *f, struct fo_arena *a, const struct fo_device_led
 /* What lies over the parts and is in no sum. */
 static void print_overlays(FILE *f, const struct fo_device_ledger *d)
 {
-	const struct fo_ledger *l = &d->total;
-	double steps = d->steps > 0 ? (double)d->steps : 1;
+	struct fo_shown_step s;
+	fo_shown_step_of(d, &s);
+	const struct fo_ledger *l = &s.l;
 	fo_cli_put(f, "  ", "  ", "A kernel was resident for %.1f %% of the time, waiting communication included.",
 		   percent(l->resident_ns, l->span_ns));
 	if (l->comm_ns)
-		fo_cli_put(f, "  ", "  ", "Communication: %.3f ms%s, of which %.1f %% lies under computation.", (double)l->comm_ns / 1e6 / steps,
-			   d->from == FO_WINDOW_WHOLE ? "" : " a step", percent(l->comm_ns - l->exposed_comm_ns, l->comm_ns));
+		fo_cli_put(f, "  ", "  ", "Communication: %.3f ms, of which %.1f %% lies under computation.", (double)l->comm_ns / 1e6,
+			   percent(l->comm_ns - l->exposed_comm_ns, l->comm_ns));
 	if (l->recompute_ns)
 		fo_cli_put(f, "  ", "  ", "Forward work done again for the backward pass: %.1f %% of the time.",
 			   percent(l->recompute_ns, l->span_ns));
@@ -191,8 +137,8 @@ static void print_host(FILE *f, struct fo_arena *a, const struct fo_rank_ledger 
 			part[k] += (double)r->host[i].part_ns[k];
 	}
 	fprintf(f, "\n");
-	fo_cli_put(f, "", "", "The host's step, mean of %lld: the first of these that went on anywhere (as the PyTorch profiler's view has it)",
-		   (long long)r->hosts);
+	fo_cli_put(f, "", "", "The host's step, mean of %lld. Where several went on at once the time is counted for the one that stands first "
+		   "below, as the PyTorch profiler's own view does.", (long long)r->hosts);
 	fprintf(f, "\n");
 	fo_table_init(&t, "lrr");
 	fo_table_row(&t, "part", "share", "ms");
@@ -236,6 +182,18 @@ static void print_doubts(FILE *f, const struct fo_rank_ledger *r)
 	}
 }
 
+/* The slowest is so by its own work; its whole step may be the shortest, for the others wait for it. */
+static void print_slowest(FILE *f, const struct fo_diagnosis *d)
+{
+	const struct fo_device_ledger *v = fo_shown_device(d, d->worst);
+	struct fo_shown_step s;
+	if (!v)
+		return;
+	fo_shown_step_of(v, &s);
+	fo_cli_put(f, "\nThe slowest rank, ", "  ", "without waiting for others: %.3f ms of its own work in a step of %.3f ms",
+		   (double)(s.l.span_ns - s.l.exposed_wait_ns) / 1e6, (double)s.l.span_ns / 1e6);
+}
+
 static void print_rank(FILE *f, struct fo_arena *a, const struct fo_rank_ledger *r, const struct fo_ledger_options *o)
 {
 	const struct fo_trace *t = r->trace;
@@ -257,6 +215,9 @@ static void print_rank(FILE *f, struct fo_arena *a, const struct fo_rank_ledger 
 		fprintf(f, "\n");
 		print_overlays(f, d);
 	}
+	if (r->devices)
+		fo_cli_put(f, "  ", "  ", "Shares are rounded, so that parts may add up to 0.1 more or less; \"if one by one\": durations added up, "
+			   "overlapping or not.");
 	print_doubts(f, r);
 	print_host(f, a, r);
 }
@@ -271,10 +232,12 @@ static void print_ranks(FILE *f, struct fo_arena *a, const struct fo_diagnosis *
 		const struct fo_rank_ledger *r = &d->rank[i];
 		for (int64_t k = 0; k < r->devices; k++) {
 			const struct fo_device_ledger *v = &r->device[k];
-			const struct fo_ledger *l = &v->total;
+			struct fo_shown_step s;
+			fo_shown_step_of(v, &s);
+			const struct fo_ledger *l = &s.l;
 			fo_table_row(&t, r->rank < 0 ? "-" : fo_arena_printf(a, "%d", r->rank),
 				     fo_arena_printf(a, "%lld", (long long)r->trace->device[v->device].id), fo_arena_printf(a, "%lld", (long long)v->steps),
-				     ms(a, (double)l->span_ns / (v->steps > 0 ? (double)v->steps : 1)),
+				     ms(a, (double)l->span_ns),
 				     fo_arena_printf(a, "%.1f %%", percent(l->comp_ns, l->span_ns)),
 				     fo_arena_printf(a, "%.1f %%", percent(l->exposed_comm_ns, l->span_ns)),
 				     fo_arena_printf(a, "%.1f %%", percent(l->exposed_mem_ns, l->span_ns)),
@@ -291,7 +254,7 @@ void fo_cli_diagnose_ledger(FILE *f, const struct fo_diagnosis *d)
 	if (d->ranks > 1) {
 		fprintf(f, "%d ranks\n\n", d->ranks);
 		print_ranks(f, &a, d);
-		fprintf(f, "\nThe slowest: ");
+		print_slowest(f, d);
 	}
 	if (d->ranks)
 		print_rank(f, &a, &d->rank[d->worst], &d->with.ledger);

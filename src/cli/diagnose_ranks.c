@@ -13,14 +13,6 @@ static const char *percent(struct fo_arena *a, double share)
 {
 	return isnan(share) ? "-" : fo_arena_printf(a, "%.1f %%", 100 * share);
 }
-/* "host_launch_bound" as words. */
-static const char *words(struct fo_arena *a, const char *name)
-{
-	char *text = fo_arena_strdup(a, name);
-	for (char *p = text; *p; p++)
-		*p = *p == '_' ? ' ' : *p;
-	return text;
-}
 static const char *ms(struct fo_arena *a, double ns)
 {
 	return fo_arena_printf(a, "%.3f", ns / 1e6);
@@ -53,7 +45,7 @@ static void print_waits(FILE *f, const struct fo_diagnosis *d, struct fo_arena *
 	struct fo_table t;
 	int64_t unmatched = 0, matched = 0;
 	fo_table_init(&t, "rrrrrrr");
-	fo_table_row(&t, "rank", "waits ms", "transfer ms", "of it skew", "last", "others wait ms", "unknown ms");
+	fo_table_row(&t, "rank", "waits", "transfer", "uneven end", "last", "waited for", "unknown");
 	for (int i = 0; i < d->waits; i++) {
 		const struct fo_rank_wait *w = &d->wait[i];
 		unmatched += w->unmatched;
@@ -63,12 +55,14 @@ static void print_waits(FILE *f, const struct fo_diagnosis *d, struct fo_arena *
 		fo_table_row(&t, who(a, d, w), ms(a, (double)w->wait_ns), ms(a, (double)w->transfer_ns), ms(a, (double)w->end_skew_ns),
 			     fo_arena_printf(a, "%lld", (long long)w->last), ms(a, (double)w->caused_ns), ms(a, (double)w->unmatched_ns));
 	}
-	fo_cli_put(f, "", "", "Communication over ranks, whole trace: %lld of %lld kernels matched", (long long)matched, (long long)(matched + unmatched));
+	fo_cli_put(f, "", "", "Communication over ranks, whole trace, ms: %lld of %lld kernels matched", (long long)matched, (long long)(matched + unmatched));
 	fputc('\n', f);
 	fo_table_print(&t, f, "  ", true);
 	if (d->waits > SHOWN)
 		fprintf(f, "  ... %d ranks in all: --json has each\n", d->waits);
 	fo_table_fini(&t);
+	fo_cli_put(f, "  ", "  ", "uneven end: of transfer, after the first rank was through; last: how often it arrived last; waited for: what the others "
+		   "waited then; unknown: collectives that could not be matched");
 }
 
 static void print_culprit(FILE *f, const struct fo_diagnosis *d, struct fo_arena *a)
@@ -82,26 +76,34 @@ static void print_culprit(FILE *f, const struct fo_diagnosis *d, struct fo_arena
 	double excess = (double)d->culprit.excess_ns / 1e6;
 	const char *why = !row			     ? "No row of its ledger is longer than the others'." :
 			  strcmp(row, "late_begin") == 0 ? fo_arena_printf(a, "Its step began %.3f ms after the others' (median).", excess) :
-							   fo_arena_printf(a, "Its median step has %.3f ms more of \"%s\" than the others' (median).", excess, words(a, row));
+							   fo_arena_printf(a, "Its median step has %.3f ms more of \"%s\" than the others' (median).", excess, fo_row_words(row));
 	fo_cli_put(f, "", "", "%s%s is who the others wait for: %.0f %% of all waiting. %s", rank, name, 100 * d->culprit.share, why);
 }
 
-static void print_skew(FILE *f, const struct fo_diagnosis *d)
+static void print_skew(FILE *f, const struct fo_diagnosis *d, struct fo_arena *a)
 {
 	const int at[] = { d->worst, d->middle, d->best };
 	static const char *const name[] = { "slowest", "median", "fastest" };
+	struct fo_table t;
 	if (d->ranks < 2)
 		return;
-	fo_cli_put(f, "", "", "\nStep without waiting for others (median step): %.1f %% between slowest and median rank", 100 * d->step_skew);
+	fo_cli_put(f, "\n", "", "Ranks by their own work, without waiting for others: the slowest takes %.1f %% more than %s", 100 * d->step_skew,
+		   d->ranks == 2 ? "the other" : "the median");
+	fputc('\n', f);
+	fo_table_init(&t, "lrrr");
+	fo_table_row(&t, "", "rank", "own work ms", "whole step ms");
 	for (int i = 0; i < 3; i++) {
-		const struct fo_rank_ledger *r = &d->rank[at[i]];
-		int64_t own = 0;
-		for (int64_t k = 0; k < r->devices; k++) {
-			const struct fo_ledger *l = &r->device[k].median.l;
-			own = l->span_ns - l->exposed_wait_ns > own ? l->span_ns - l->exposed_wait_ns : own;
-		}
-		fprintf(f, "  %-8s rank %-5d %12.3f ms\n", name[i], r->rank, (double)own / 1e6);
+		const struct fo_device_ledger *v = fo_shown_device(d, at[i]);
+		struct fo_shown_step s;
+		if (!v || (d->ranks == 2 && i == 1))
+			continue;
+		fo_shown_step_of(v, &s);
+		int rank = d->rank[at[i]].rank;
+		fo_table_row(&t, name[i], rank < 0 ? "-" : fo_arena_printf(a, "%d", rank), ms(a, (double)(s.l.span_ns - s.l.exposed_wait_ns)),
+			     ms(a, (double)s.l.span_ns));
 	}
+	fo_table_print(&t, f, "  ", true);
+	fo_table_fini(&t);
 	if (d->set->residual_ns >= 0)
 		fo_cli_put(f, "", "", "Clocks: the ends of one collective differ by %.1f us (median)", (double)d->set->residual_ns / 1e3);
 }
@@ -128,7 +130,7 @@ void fo_cli_diagnose_ranks(FILE *f, const struct fo_diagnosis *d)
 		print_waits(f, d, &a);
 		print_culprit(f, d, &a);
 	}
-	print_skew(f, d);
+	print_skew(f, d, &a);
 	print_pipeline(f, d, &a);
 	for (int i = 0; i < d->set->skips && i < 4; i++) {
 		char text[512];

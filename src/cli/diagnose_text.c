@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { PRODUCTS = 8, SHOWN = 1024 };
+enum { PRODUCTS = 8, SHOWN = 1024, KERNEL = 30 };
 
 /* Texts of findings may hold names from the trace. */
 static const char *seen(char buf[SHOWN], const char *text) { return fo_str_visible(buf, SHOWN, text); }
@@ -22,9 +22,13 @@ static char *percent(struct fo_arena *a, double share)
 	return isfinite(share) ? fo_arena_printf(a, "%.1f %%", 100 * share) : fo_arena_strdup(a, "-");
 }
 
+/* Two decimals, and nothing is -$0.00. */
 static char *money(struct fo_arena *a, double dollars)
 {
-	return fo_arena_printf(a, fabs(dollars) < 0.1 && fabs(dollars) >= 5e-7 ? "$%.3g" : "$%.2f", dollars);
+	if (!isfinite(dollars))
+		return fo_arena_strdup(a, "");
+	double shown = fabs(dollars) < 0.005 ? 0 : dollars;
+	return fo_arena_printf(a, "%s$%.2f", shown < 0 ? "-" : "", fabs(shown));
 }
 
 /* "x 1.26 (1.10 to 1.50; at best x 1.50)" */
@@ -53,9 +57,13 @@ void fo_cli_diagnose_answer(FILE *f, const struct fo_diagnosis *d)
 	if (second)
 		fo_cli_put(f, "Runner-up:   ", "             ", "%s%s%s", seen(text, second->title), isfinite(second->gain) ? ". Worth " : "",
 			   gain(&a, second));
+	const char *rule = strcmp(d->bridge.rule, "shapes") ? "rule mfu" : "FLOP counted from recorded shapes";
 	if (d->bridge.known)
-		fo_cli_put(f, "MFU:         ", "             ", "%s (rule %s%s%s)", percent(&a, d->bridge.mfu), d->bridge.rule,
-			   *d->bridge.dtype ? ", " : "", d->bridge.dtype);
+		fo_cli_put(f, "MFU:         ", "             ", "%s (%s%s%s)", percent(&a, d->bridge.mfu), rule, *d->bridge.dtype ? ", " : "",
+			   d->bridge.dtype);
+	else
+		fo_cli_put(f, "MFU:         ", "             ", "not known: %s",
+			   *d->bridge.why_not ? seen(text, d->bridge.why_not) : "give --model, --seq and --tokens-per-step");
 	if (*d->utilisation.sentence)
 		fo_cli_put(f, "Utilisation: ", "             ", "%s", seen(text, d->utilisation.sentence));
 	fo_arena_fini(&a);
@@ -69,27 +77,25 @@ void fo_cli_diagnose_bridge(FILE *f, const struct fo_diagnosis *d)
 	char text[SHOWN], si[32];
 	bool price = false;
 	double left = 1;
-	fprintf(f, "\n");
-	if (!b->known) {
-		fo_cli_put(f, "MFU: ", "     ", "not known: %s", *b->why_not ? seen(text, b->why_not) : "give --model, --seq and --tokens-per-step");
+	if (!b->known) /* the answer says why */
 		return;
-	}
+	fprintf(f, "\n");
 	for (int i = 0; i < b->rows && i < FO_BRIDGE_MAX; i++)
 		price = price || isfinite(b->row[i].dollars_per_hour);
 	fo_cli_put(f, "From 100 % to MFU: ", "  ", "peak %s %s%s%s, %d device%s", fo_str_si(si, b->peak_flop_s, "FLOP/s"), b->dtype,
 		   *b->device ? " of " : "", seen(text, b->device), b->devices, b->devices == 1 ? "" : "s");
 	fprintf(f, "\n");
 	fo_table_init(&t, "lrrrr");
-	fo_table_row(&t, "", "points", "left", price ? "$/step" : "", price ? "$/h" : "");
+	char label[48];
+	const struct fo_device_ledger *shown = fo_shown_device(d, d->worst);
+	fo_table_row(&t, shown ? fo_shown_step_words(label, shown) : "", "points", "left", price ? "an hour" : "", price ? "a day" : "");
 	fo_table_row(&t, "the peak", "", "100.0 %", "", "");
 	for (int i = 1; i <= b->rows && i < FO_BRIDGE_MAX; i++) {
 		const struct fo_bridge_row *r = &b->row[i < b->rows ? i : 0]; /* MFU, the first, is what is left */
-		const char *step = isfinite(r->dollars) ? money(&a, r->dollars) : "", *hour = isfinite(r->dollars_per_hour) ? money(&a, r->dollars_per_hour)
-																: "";
 		if (i < b->rows)
 			left -= r->share;
 		fo_table_row(&t, r->name, i < b->rows ? fo_arena_printf(&a, "%+.1f", -100 * r->share) : "", percent(&a, i < b->rows ? left : r->share),
-			     step, hour);
+			     money(&a, r->dollars_per_hour), money(&a, 24 * r->dollars_per_hour));
 	}
 	fo_table_print(&t, f, "  ", true);
 	fo_table_fini(&t);
@@ -126,56 +132,151 @@ static char *short_evidence(struct fo_arena *a, const char *name)
 	size_t n = behind ? (size_t)(behind - name) + strlen("before ") : 0;
 	/* Only names of C++ have such parts; "enumerate(DataLoader)" is one. */
 	if (strncmp(name + n, "void ", 5) && !strchr(name + n, '<'))
-		return breakable(a, name);
-	return breakable(a, fo_arena_printf(a, "%.*s%s", (int)n, name, fo_kernel_short_name(kernel, sizeof kernel, name + n)));
+		return fo_arena_strdup(a, name);
+	return fo_arena_printf(a, "%.*s%s", (int)n, name, fo_kernel_short_name(kernel, sizeof kernel, name + n));
 }
+
+/* One line for events that read the same: the first of them is the longest. */
+struct evidence_line {
+	const struct fo_evidence *e;
+	const char *text;
+	int count;
+};
 
 static void print_evidence(FILE *f, struct fo_arena *a, const struct fo_diagnosis *d, const struct fo_finding *x)
 {
+	struct evidence_line line[FO_EVIDENCE_MAX];
 	struct fo_table t;
-	if (!x->evidences)
+	char place[SHOWN];
+	int n = 0;
+	for (int i = 0; i < x->evidences && i < FO_EVIDENCE_MAX; i++) {
+		const struct fo_evidence *e = &x->evidence[i];
+		const char *in = fo_evidence_place(d, e);
+		const char *text = breakable(a, short_evidence(a, e->name));
+		if (in)
+			text = fo_arena_printf(a, "%s (%s)", text, breakable(a, seen(place, in)));
+		int k = 0;
+		while (k < n && (line[k].e->rank != e->rank || strcmp(line[k].text, text)))
+			k++;
+		if (k == n)
+			line[n++] = (struct evidence_line){ e, text, 0 };
+		line[k].count++;
+	}
+	if (!n)
 		return;
 	fo_table_init(&t, "rrrl");
 	fo_table_row(&t, "rank", "at", "takes", "evidence (times are after the trace's begin)");
-	for (int i = 0; i < x->evidences && i < FO_EVIDENCE_MAX; i++) {
-		const struct fo_evidence *e = &x->evidence[i];
+	for (int i = 0; i < n; i++) {
+		const struct fo_evidence *e = line[i].e;
 		int64_t origin = 0;
 		for (int r = 0; r < d->ranks; r++)
 			if (d->rank[r].rank == e->rank && d->rank[r].trace)
 				origin = d->rank[r].trace->begin_ns;
+		const char *more = line[i].count > 1 ? fo_arena_printf(a, ", and %d more", line[i].count - 1) : "";
 		fo_table_row(&t, e->rank < 0 ? "?" : fo_arena_printf(a, "%d", e->rank), fo_arena_printf(a, "%.3f ms", (double)(e->begin_ns - origin) * 1e-6),
-			     ms(a, e->duration_ns), short_evidence(a, e->name));
+			     ms(a, e->duration_ns), fo_arena_printf(a, "%s%s", line[i].text, more));
 	}
 	fo_table_print(&t, f, "     ", false);
 	fo_table_fini(&t);
 }
 
-void fo_cli_diagnose_findings(FILE *f, const struct fo_diagnosis *d)
+/* What it would save over all devices. */
+static char *savings(struct fo_arena *a, const struct fo_diagnosis *d, double dollars)
+{
+	int n = d->bridge.devices;
+	if (!isfinite(dollars))
+		return fo_arena_strdup(a, "");
+	return fo_arena_printf(a, "; %s an hour of %d device%s, %s a day", money(a, dollars), n, n == 1 ? "" : "s", money(a, 24 * dollars));
+}
+
+static void print_settings(FILE *f, const struct fo_finding *x)
+{
+	char key[SHOWN], now[SHOWN], to[SHOWN];
+	for (int k = 0; k < x->settings && k < FO_SETTINGS_MAX; k++) {
+		const struct fo_setting *s = &x->setting[k];
+		fo_cli_put(f, "     * ", "       ", "%s: %s%s%s%s -> %s", s->framework, seen(key, s->key), *s->now ? " (now " : "",
+			   seen(now, s->now), *s->now ? ")" : "", seen(to, s->proposed));
+	}
+}
+
+/* Without these events or with these durations no figure is what it says. */
+static bool doubtful(const struct fo_finding *x)
+{
+	return !strcmp(x->id, "lost-events") || !strcmp(x->id, "impossible-durations") || !strcmp(x->id, "profiler-overhead");
+}
+
+/* What has to be known of the trace; `doubt`: what makes its figures doubtful, else the rest. */
+static void print_notes(FILE *f, const struct fo_diagnosis *d, bool doubt, bool brief)
+{
+	char text[SHOWN], why[SHOWN];
+	bool any = false;
+	for (int64_t i = 0; i < d->findings; i++) {
+		const struct fo_finding *x = &d->finding[i];
+		if (x->kind != FO_FIND_VALIDITY || doubtful(x) != doubt)
+			continue;
+		if (!any)
+			fprintf(f, "\n");
+		any = true;
+		fo_cli_put(f, "Note: ", "      ", "%s%s%s", seen(text, x->title), brief ? "" : ". ", brief ? "" : seen(why, x->why));
+	}
+}
+
+void fo_cli_diagnose_findings(FILE *f, const struct fo_diagnosis *d, bool brief)
 {
 	struct fo_arena a = { 0 };
-	char text[SHOWN], key[SHOWN], now[SHOWN], to[SHOWN], lead[16];
-	if (!d->findings) {
-		fprintf(f, "\nNo findings: nothing that these traces show is worth a change.\n");
-		return;
-	}
-	fprintf(f, "\nFindings\n");
+	char text[SHOWN], lead[16];
+	int number = 0;
+	print_notes(f, d, true, brief);
 	for (int64_t i = 0; i < d->findings; i++) {
 		const struct fo_finding *x = &d->finding[i];
 		const char *role = x->is_bottleneck ? " [bottleneck]" : x->is_runner_up ? " [runner-up]" : "";
-		snprintf(lead, sizeof lead, "%3lld. ", (long long)i + 1);
-		fprintf(f, "\n");
+		if (x->kind == FO_FIND_VALIDITY)
+			continue;
+		if (!number)
+			fprintf(f, "\nFindings\n");
+		if (!number || !brief)
+			fprintf(f, "\n");
+		snprintf(lead, sizeof lead, "%3d. ", ++number);
 		fo_cli_put(f, lead, "     ", "%s%s%s", seen(text, x->title), role, x->serious ? " [serious]" : "");
-		fo_cli_put(f, "     ", "     ", "%s", seen(text, x->why));
+		if (!brief)
+			fo_cli_put(f, "     ", "     ", "%s", seen(text, x->why));
 		if (isfinite(x->gain))
-			fo_cli_put(f, "     Worth ", "     ", "%s%s%s", gain(&a, x), isfinite(x->dollars) ? ", per hour " : "",
-				   isfinite(x->dollars) ? money(&a, x->dollars) : "");
-		for (int k = 0; k < x->settings && k < FO_SETTINGS_MAX; k++) {
-			const struct fo_setting *s = &x->setting[k];
-			fo_cli_put(f, "     * ", "       ", "%s: %s%s%s%s -> %s", s->framework, seen(key, s->key), *s->now ? " (now " : "",
-				   seen(now, s->now), *s->now ? ")" : "", seen(to, s->proposed));
-		}
+			fo_cli_put(f, "     Worth ", "     ", "%s%s", gain(&a, x), savings(&a, d, x->dollars));
+		if (brief)
+			continue;
+		print_settings(f, x);
 		print_evidence(f, &a, d, x);
 	}
+	if (!number)
+		fprintf(f, "\nNo findings: nothing that these traces show is worth a change.\n");
+	print_notes(f, d, false, brief);
+	fo_arena_fini(&a);
+}
+
+void fo_cli_diagnose_kernels(FILE *f, const struct fo_diagnosis *d)
+{
+	struct fo_arena a = { 0 };
+	struct fo_kernels top;
+	struct fo_table t;
+	fo_kernels_of(d, &top);
+	if (top.n) {
+		fprintf(f, "\nKernels by time, durations added up, %s\n\n", top.label);
+		fo_table_init(&t, "llrrr");
+		fo_table_row(&t, "kernel", "class", "calls", "of step", "ms");
+	}
+	for (int64_t i = 0; i < top.n && i < FO_KERNELS_SHOWN; i++) {
+		const struct fo_kernel_sum *k = &top.v[i];
+		fo_table_row(&t, fo_arena_printf(&a, strlen(k->name) > KERNEL ? "%.*s..." : "%.*s", KERNEL, k->name), fo_class_words[k->class],
+			     fo_arena_printf(&a, "%.6g", k->calls), percent(&a, (double)k->ns / (double)top.span_ns),
+			     fo_arena_printf(&a, "%.3f", (double)k->ns * 1e-6));
+	}
+	if (top.n) {
+		fo_table_print(&t, f, "  ", true);
+		fo_table_fini(&t);
+	}
+	if (top.n > FO_KERNELS_SHOWN)
+		fprintf(f, "  and %lld more names\n", (long long)(top.n - FO_KERNELS_SHOWN));
+	fo_kernels_fini(&top);
 	fo_arena_fini(&a);
 }
 
@@ -187,7 +288,7 @@ void fo_cli_diagnose_products(FILE *f, const struct fo_diagnosis *d)
 		return;
 	fprintf(f, "\nMatrix products by shape, most time first\n\n");
 	fo_table_init(&t, "llrrrrl");
-	fo_table_row(&t, "m x n x k", "type", "calls", "time", "TFLOP/s", "of attainable", "");
+	fo_table_row(&t, "m x n x k", "type", "calls", "time", "TFLOP/s", "of attainable", "bound by");
 	for (int64_t i = 0; i < d->products && i < PRODUCTS; i++) {
 		const struct fo_product *q = &d->product[i];
 		fo_table_row(&t,
@@ -195,7 +296,7 @@ void fo_cli_diagnose_products(FILE *f, const struct fo_diagnosis *d)
 					     (long long)q->k, (long long)q->batch),
 			     q->dtype, fo_arena_printf(&a, "%lld", (long long)q->calls), ms(&a, q->time_ns),
 			     isfinite(q->flop_s) ? fo_arena_printf(&a, "%.1f", q->flop_s * 1e-12) : "-",
-			     percent(&a, q->flop_s / q->attainable_flop_s), q->memory_bound ? "memory" : "");
+			     percent(&a, q->flop_s / q->attainable_flop_s), q->memory_bound ? "memory" : isfinite(q->attainable_flop_s) ? "arithmetic" : "-");
 	}
 	fo_table_print(&t, f, "  ", true);
 	fo_table_fini(&t);

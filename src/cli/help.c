@@ -20,6 +20,7 @@ static const struct {
 	{ "mfu", "Judge a training speed that somebody reports",
 	  "flatout mfu --model llama-3.1-8b --seq 8192 --device b200 --devices 1 \\\n"
 	  "          --tokens-per-second 21111" },
+	{ "diagnose", "Find out why a training run is slow, from a profiler's trace", "flatout diagnose trace.json.gz" },
 	{ "demo", "Train a small model on this machine, in minutes", "flatout demo" },
 	{ "train", "Train on your own text, interrupt it, go on", "flatout init run.yaml && flatout train run.yaml" },
 	{ "data", "Turn text, JSON lines or C4's archives into tokens", "flatout data" },

@@ -225,7 +225,7 @@ static void compute_rows(struct fo_bridge *b, const struct fo_subject *s, const 
 	add_row(b, recompute / T, money, "%s", "recomputation");
 	for (int c = 0; c < FO_K_COMPUTE_COUNT; c++)
 		if (c != FO_K_GEMM && c != FO_K_GEMM_FP8 && c != FO_K_ATTENTION_FORWARD && c != FO_K_ATTENTION_BACKWARD)
-			add_row(b, NET(c) / T, money, "kernels: %s", fo_kernel_class_name[c]);
+			add_row(b, NET(c) / T, money, "kernels: %s", fo_class_words[c]);
 #undef NET
 }
 
@@ -236,13 +236,13 @@ static void fill_rows(struct fo_diagnosis *d, const struct fo_subject *s, const 
 	double T = (double)l->span_ns, money = d->with.price_per_hour > 0 ? d->with.price_per_hour * b->devices : NAN;
 	add_row(b, b->mfu, money, "%s", "MFU");
 	compute_rows(b, s, need, money);
-	add_row(b, (double)l->exposed_wait_ns / T, money, "%s", "communication: waiting for a late rank");
-	add_row(b, (double)l->exposed_transfer_ns / T, money, "%s", "communication: transfer");
-	add_row(b, (double)l->exposed_comm_unknown_ns / T, money, "%s", "communication: wait or transfer unknown");
+	add_row(b, (double)l->exposed_wait_ns / T, money, "communication: %s", fo_wait_words);
+	add_row(b, (double)l->exposed_transfer_ns / T, money, "communication: %s", fo_transfer_words);
+	add_row(b, (double)l->exposed_comm_unknown_ns / T, money, "communication: %s", fo_wait_or_transfer_words);
 	for (int c = 0; c < FO_COPY_COUNT; c++)
-		add_row(b, (double)l->copy_ns[c] / T, money, "copies: %s", c == FO_COPY_NONE ? "fills" : fo_copy_name[c]);
+		add_row(b, (double)l->copy_ns[c] / T, money, "copies: %s", fo_copy_words[c]);
 	for (int c = 0; c < FO_IDLE_COUNT; c++)
-		add_row(b, (double)l->idle_ns[c] / T, money, "idle: %s", fo_idle_name[c]);
+		add_row(b, (double)l->idle_ns[c] / T, money, "idle: %s", fo_idle_words[c]);
 }
 
 /* ---- utilisation ---- */
@@ -263,7 +263,7 @@ static void fill_utilisation(struct fo_diagnosis *d, const struct fo_subject *s)
 		return;
 	if (d->bridge.known)
 		snprintf(u->sentence + n, sizeof(u->sentence) - (size_t)n,
-			 "; compute kernels ran %.0f %% of the step, and at the device's peak its FLOP would have taken %.1f %%: that is MFU.",
+			 "; compute kernels ran %.0f %% of the step. MFU is %.1f %%: the part of the step that its arithmetic would need at peak.",
 			 100 * u->computing, 100 * d->bridge.mfu);
 	else
 		snprintf(u->sentence + n, sizeof(u->sentence) - (size_t)n, "; how fast those kernels were it does not say.");

@@ -48,6 +48,14 @@ enum fo_idle_cause {
 };
 extern const char *const fo_idle_name[FO_IDLE_COUNT]; /* "host_data", ... */
 
+/* Words for the ledger's rows (words.c): kernels by class (copies and communication too), copies, idling, exposed communication. */
+extern const char *const fo_class_words[FO_K_COUNT];
+extern const char *const fo_copy_words[FO_COPY_COUNT];
+extern const char *const fo_idle_words[FO_IDLE_COUNT];
+extern const char *const fo_wait_words, *const fo_transfer_words, *const fo_wait_or_transfer_words;
+/* Of a culprit's row ("host_data": "data loading"). */
+const char *fo_row_words(const char *row);
+
 /* Exact: span = comp + exposed_comm + exposed_mem + idle; comp = sum of class_ns; exposed_comm = wait + transfer + unknown;
  * exposed_mem = sum of copy_ns; idle = sum of idle_ns. */
 struct fo_ledger {
@@ -292,13 +300,57 @@ struct fo_diagnosis {
 FO_CHECKED fo_status fo_diagnose(struct fo_diagnosis *d, struct fo_trace_set *s, const struct fo_diagnose_options *o);
 void fo_diagnosis_fini(struct fo_diagnosis *d);
 
+/* ---- what figures are shown of ---- */
+
+/* Where the mean step is so much longer than the median one that the median hides what some steps wait for (a loader that delivers every
+ * tenth batch late), the mean of all steps is shown. */
+#define FO_STEPS_UNEVEN 1.1
+/* Bridge, findings, ledgers on a terminal and pages speak of the same step of a device: the median one, or that mean. */
+struct fo_shown_step {
+	struct fo_ledger l;       /* of one step; its parts sum to span_ns, which is end - begin only for the median */
+	int64_t steps;            /* 1 but for the mean */
+	int64_t begin_ns, end_ns; /* where its events are: the median step, or all of them */
+	int64_t launch_busy_ns;   /* of a step; -1 unknown */
+};
+void fo_shown_step_of(const struct fo_device_ledger *v, struct fo_shown_step *out);
+/* "median step (12)", its number, "mean of 5 steps", "step 3" where there is only one, "whole trace". Returns buf. */
+char *fo_shown_step_words(char buf[48], const struct fo_device_ledger *v);
+/* Of ranks[rank] the device with the longest step once waiting for others is taken off, among those that hold at least a tenth of the
+ * operations of the fullest; NULL: none has any. */
+const struct fo_device_ledger *fo_shown_device(const struct fo_diagnosis *d, int rank);
+
+/* ---- kernels by name ---- */
+
+/* Names without return type, namespaces and template arguments: what a line has room for. buf is returned. */
+char *fo_kernel_short_name(char *buf, size_t size, const char *name);
+
+enum { FO_KERNELS_SHOWN = 10 };
+/* Kernels and copies of one short name and class in the step that is shown. */
+struct fo_kernel_sum {
+	char name[160];
+	enum fo_kernel_class class;
+	double calls; /* of a step */
+	int64_t ns;   /* of a step: durations added up, overlapping or not */
+};
+struct fo_kernels {
+	struct fo_kernel_sum *v; /* by time, greatest first */
+	int64_t n;
+	int64_t span_ns; /* of the step */
+	char label[48];  /* fo_shown_step_words */
+};
+/* Of the subject of bridge and findings: the slowest rank's fo_shown_device. n 0 without GPU work. */
+void fo_kernels_of(const struct fo_diagnosis *d, struct fo_kernels *out);
+void fo_kernels_fini(struct fo_kernels *k);
+/* The operator or module that launched a GPU operation which is evidence; NULL: it is none, or the trace does not tell. */
+const char *fo_evidence_place(const struct fo_diagnosis *d, const struct fo_evidence *e);
+
 /* {"schema": 1, "ranks": [...], "findings": [...], ...}: docs/formats.md. */
 struct fo_str;
 void fo_diagnosis_json(const struct fo_diagnosis *d, struct fo_str *out);
 /* schedule_json.c: of it the keys "clocks", "waits", "skew", "culprit", "pipeline". */
 struct fo_json;
 void fo_diagnosis_ranks_json(struct fo_json *j, const struct fo_diagnosis *d);
-/* findings_json.c: the keys "findings", "bridge", "products", "utilisation", "framework", "unknowns". */
+/* findings_json.c: the keys "findings", "bridge", "products", "kernels", "utilisation", "framework", "unknowns". */
 void fo_diagnosis_findings_json(struct fo_json *j, const struct fo_diagnosis *d);
 
 /* ---- its parts, each in its own file ---- */

@@ -8,9 +8,6 @@
 
 /* ---- what all of them speak of: one device of the critical rank, its step of median span ---- */
 
-/* Where the mean step is so much longer than the median one that the median hides what some steps wait for (a loader that delivers every
- * tenth batch late), the subject is the mean of all steps. */
-#define FO_STEPS_UNEVEN 1.1
 struct fo_subject {
 	const struct fo_diagnosis *d;
 	const struct fo_rank_ledger *rank;
@@ -22,8 +19,7 @@ struct fo_subject {
 	int64_t steps;              /* in it: 1 but for the mean */
 	int64_t launch_busy_ns;     /* of a step; -1 unknown */
 };
-/* false: no device with GPU operations. The device with the longest step once waiting for others is taken off, among those that hold at
- * least a tenth of the operations of the fullest. */
+/* fo_shown_device of the slowest rank and its fo_shown_step. false: no device with GPU operations. */
 bool fo_subject_of(const struct fo_diagnosis *d, struct fo_subject *out);
 void fo_subject_device(struct fo_subject *out, const struct fo_diagnosis *d, const struct fo_rank_ledger *r, const struct fo_device_ledger *v);
 /* The GPU operations of a device that begin before `end` and are not over by `begin`: first and one past the last of t->gpu (others of

@@ -113,6 +113,24 @@ static void products(struct fo_json *j, const struct fo_diagnosis *d)
 	fo_json_close(j);
 }
 
+static void kernels(struct fo_json *j, const struct fo_diagnosis *d)
+{
+	struct fo_kernels k;
+	fo_kernels_of(d, &k);
+	fo_json_array(j, "kernels");
+	for (int64_t i = 0; i < k.n && i < FO_KERNELS_SHOWN; i++) {
+		fo_json_object(j, NULL);
+		fo_json_text(j, "name", k.v[i].name);
+		fo_json_text(j, "class", fo_kernel_class_name[k.v[i].class]);
+		fo_json_real(j, "calls", k.v[i].calls);
+		fo_json_int(j, "ns", k.v[i].ns);
+		fo_json_real(j, "share", (double)k.v[i].ns / (double)k.span_ns);
+		fo_json_close(j);
+	}
+	fo_json_close(j);
+	fo_kernels_fini(&k);
+}
+
 void fo_diagnosis_findings_json(struct fo_json *j, const struct fo_diagnosis *d)
 {
 	fo_json_array(j, "findings");
@@ -121,6 +139,7 @@ void fo_diagnosis_findings_json(struct fo_json *j, const struct fo_diagnosis *d)
 	fo_json_close(j);
 	bridge(j, &d->bridge);
 	products(j, d);
+	kernels(j, d);
 	fo_json_object(j, "utilisation");
 	fo_json_real(j, "resident", d->utilisation.resident);
 	fo_json_real(j, "computing", d->utilisation.computing);

@@ -62,7 +62,7 @@ static void name_culprit(const struct fo_diagnosis *d, char *out, size_t size)
 	int n = snprintf(out, size, " %.0f %% of all waiting is for rank %d, last in %lld of %lld collectives", 100 * x->share, w->rank,
 			 (long long)w->last, (long long)w->matched);
 	if (x->row && n > 0 && (size_t)n < size)
-		n += snprintf(out + n, size - (size_t)n, "; what it has more of than the median is %s, %s a step", x->row,
+		n += snprintf(out + n, size - (size_t)n, "; what it has more of than the median is %s, %s a step", fo_row_words(x->row),
 			      fo_ns_text(a, x->excess_ns));
 	if (n > 0 && (size_t)n < size)
 		snprintf(out + n, size - (size_t)n, ".");
@@ -154,7 +154,7 @@ static bool copies(const struct fo_rule_context *c, struct fo_finding *f)
 					 .most = hidden > least ? hidden : least, .floor_ns = c->floor_ns }, f);
 	for (int i = 0; i < FO_COPY_COUNT; i++)
 		if (l->copy_ns[i] * 100 > l->exposed_mem_ns && n < sizeof(parts))
-			n += (size_t)snprintf(parts + n, sizeof(parts) - n, "%s%s %s", n ? ", " : "", i == FO_COPY_NONE ? "fills" : fo_copy_name[i],
+			n += (size_t)snprintf(parts + n, sizeof(parts) - n, "%s%s %s", n ? ", " : "", fo_copy_words[i],
 					      fo_ns_text(a, l->copy_ns[i]));
 	snprintf(f->title, sizeof(f->title), "copies that nothing hides: %.1f %% of the step", 100 * fo_share(c, l->exposed_mem_ns));
 	snprintf(f->why, sizeof(f->why), "The device only copied: %s.%s", parts,

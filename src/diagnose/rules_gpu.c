@@ -67,7 +67,7 @@ static void greatest_classes(const struct fo_ledger *l, uint64_t classes, char *
 		if (best < 0)
 			return;
 		classes &= ~((uint64_t)1 << best);
-		n += (size_t)snprintf(out + n, size - n, "%s%s %.1f %%", n ? ", " : "", fo_kernel_class_name[best],
+		n += (size_t)snprintf(out + n, size - n, "%s%s %.1f %%", n ? ", " : "", fo_class_words[best],
 				      100 * (double)l->class_ns[best] / (double)l->span_ns);
 	}
 }

@@ -28,9 +28,9 @@ static bool steps(const struct fo_rule_context *c, struct fo_finding *f)
 			 "much as what happens in each step.");
 	} else if (v->steps < STEPS_ENOUGH) {
 		snprintf(f->title, sizeof(f->title), "%lld complete step%s: too few for a median", (long long)v->steps, v->steps == 1 ? "" : "s");
-		snprintf(f->why, sizeof(f->why), "Steps differ from each other; three are the least of which the middle one says something. "
-			 "%lld step%s at the end whose end the trace does not show %s left out.", (long long)v->dropped_steps,
-			 v->dropped_steps == 1 ? "" : "s", v->dropped_steps == 1 ? "was" : "were");
+		snprintf(f->why, sizeof(f->why), "Steps differ from each other, and a median needs at least three: record more. "
+			 "%lld step%s at the end of the trace %s left out, for it does not show where %s.", (long long)v->dropped_steps,
+			 v->dropped_steps == 1 ? "" : "s", v->dropped_steps == 1 ? "was" : "were", v->dropped_steps == 1 ? "it ends" : "they end");
 	} else {
 		return false;
 	}

@@ -1,6 +1,5 @@
 #include "report/ledger_parts.h"
 
-#include <stdio.h>
 #include <string.h>
 
 const char *const fo_ledger_part_name[FO_LEDGER_PARTS] = {
@@ -11,7 +10,7 @@ const char *const fo_ledger_part_name[FO_LEDGER_PARTS] = {
 	[FO_LEDGER_OPTIMIZER] = "optimizer",
 	[FO_LEDGER_WAIT] = "communication: waiting for a late rank",
 	[FO_LEDGER_TRANSFER] = "communication: transfer",
-	[FO_LEDGER_COMM_UNKNOWN] = "communication: wait or transfer",
+	[FO_LEDGER_COMM_UNKNOWN] = "communication: waiting or transfer",
 	[FO_LEDGER_COPIES] = "copies and fills",
 	[FO_LEDGER_IDLE_DATA] = "idle: data loading",
 	[FO_LEDGER_IDLE_SYNC] = "idle: host waits or allocates",
@@ -20,17 +19,6 @@ const char *const fo_ledger_part_name[FO_LEDGER_PARTS] = {
 	[FO_LEDGER_IDLE_LAUNCH] = "idle: launch and kernel gaps",
 	[FO_LEDGER_IDLE_DEPENDENCY] = "idle: another stream or event",
 	[FO_LEDGER_IDLE_UNKNOWN] = "idle: the trace cannot tell",
-};
-
-const char *const fo_idle_words[FO_IDLE_COUNT] = {
-	[FO_IDLE_HOST_DATA] = "data loading",
-	[FO_IDLE_HOST_SYNC] = "host waits or allocates",
-	[FO_IDLE_HOST_LAUNCH_BOUND] = "host busy launching",
-	[FO_IDLE_HOST_OTHER] = "host, not in the trace",
-	[FO_IDLE_LAUNCH_LATENCY] = "launch latency",
-	[FO_IDLE_KERNEL_GAP] = "gaps between kernels",
-	[FO_IDLE_DEPENDENCY] = "another stream or event",
-	[FO_IDLE_UNKNOWN] = "the trace cannot tell",
 };
 
 static const enum fo_ledger_part idle_part[FO_IDLE_COUNT] = {
@@ -76,48 +64,3 @@ const struct fo_device_ledger *fo_ledger_busiest(const struct fo_rank_ledger *r)
 			best = &r->device[i];
 	return best;
 }
-
-/* Templates that launch what their argument names: CUTLASS's entry points and FlashAttention 3's guard around a device function. */
-static bool says_nothing(const char *name, size_t n)
-{
-	static const char *const word[] = { "Kernel", "Kernel2", "device_kernel", "enable_sm80_to_sm89", "enable_sm90", "enable_sm90_or_later", "kernel" };
-	for (size_t i = 0; i < sizeof word / sizeof *word; i++)
-		if (strlen(word[i]) == n && !strncmp(name, word[i], n))
-			return true;
-	return false;
-}
-
-/* Names look like "void at::native::(anonymous namespace)::kernel<4, at::native::CUDAFunctor_add<float>>(int, float)". argument: the text
- * begins inside angle brackets, so a comma or the bracket ends it. */
-static char *short_name(char *buf, size_t size, const char *name, bool argument)
-{
-	const char *from = strncmp(name, "void ", 5) ? name : name + 5, *p = from;
-	size_t n;
-	while (*p && !(argument && (*p == ',' || *p == '>'))) {
-		if (!strncmp(p, "(anonymous namespace)", 21)) {
-			p += 21;
-			continue;
-		}
-		if (*p == '<' && p > from) /* at its begin it is "<unnamed>::" */
-			break;
-		if (*p == '(' && p > from && p[-1] != ' ') /* a copy's "(Pageable -> Device)" is part of its name */
-			break;
-		p += strncmp(p, "::", 2) ? 1 : 2;
-		if (p - from >= 2 && !strncmp(p - 2, "::", 2))
-			from = p;
-	}
-	n = (size_t)(p - from);
-	if (*p == '<' && says_nothing(from, n))
-		return short_name(buf, size, p + 1, true);
-	if (!n) {
-		from = name;
-		n = strlen(name);
-	}
-	if (n >= size)
-		for (n = size - 1; n && ((unsigned char)from[n] & 0xc0) == 0x80; n--)
-			;
-	snprintf(buf, size, "%.*s", (int)n, from);
-	return buf;
-}
-
-char *fo_kernel_short_name(char *buf, size_t size, const char *name) { return short_name(buf, size, name, false); }

@@ -25,7 +25,6 @@ enum fo_ledger_part {
 	FO_LEDGER_PARTS
 };
 extern const char *const fo_ledger_part_name[FO_LEDGER_PARTS]; /* "matrix products", "idle: data loading", ... */
-extern const char *const fo_idle_words[FO_IDLE_COUNT];           /* "data loading", ... */
 
 void fo_ledger_parts(const struct fo_ledger *l, int64_t part[FO_LEDGER_PARTS]);
 /* Of a kernel's class; copies and communication included (FO_LEDGER_TRANSFER). */
@@ -33,7 +32,5 @@ enum fo_ledger_part fo_ledger_part_of(enum fo_kernel_class k);
 
 /* The device of a rank that works most in its median step; NULL without any. */
 const struct fo_device_ledger *fo_ledger_busiest(const struct fo_rank_ledger *r);
-/* A kernel's name without return type, namespaces and template arguments: what a picture has room for. buf is returned. */
-char *fo_kernel_short_name(char *buf, size_t size, const char *name);
 
 #endif

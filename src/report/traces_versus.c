@@ -64,22 +64,18 @@ static void add_part(struct fo_traces_versus *v, const char *name, const char *i
 
 static void add_parts(struct fo_traces_versus *v)
 {
-	static const char *const copy_words[FO_COPY_COUNT] = {
-		[FO_COPY_NONE] = "fills",		[FO_COPY_H2D] = "host to device", [FO_COPY_D2H] = "device to host",
-		[FO_COPY_D2D] = "inside the device", [FO_COPY_P2P] = "device to device", [FO_COPY_OTHER] = "other copies",
-	};
 	add_part(v, "step", "step", 0, false, AT(span_ns));
 	add_part(v, "compute", "compute", 1, false, AT(comp_ns));
 	for (int k = 0; k < FO_K_COMPUTE_COUNT; k++)
-		add_part(v, fo_kernel_class_name[k], fo_arena_printf(&v->arena, "compute.%s", fo_kernel_class_name[k]), 2, true,
+		add_part(v, fo_class_words[k], fo_arena_printf(&v->arena, "compute.%s", fo_kernel_class_name[k]), 2, true,
 			 AT(class_ns) + (size_t)k * sizeof(int64_t));
 	add_part(v, "exposed communication", "exposed_comm", 1, false, AT(exposed_comm_ns));
-	add_part(v, "waiting for a late rank", "exposed_comm.wait", 2, true, AT(exposed_wait_ns));
-	add_part(v, "transfer", "exposed_comm.transfer", 2, true, AT(exposed_transfer_ns));
-	add_part(v, "wait or transfer", "exposed_comm.unknown", 2, true, AT(exposed_comm_unknown_ns));
+	add_part(v, fo_wait_words, "exposed_comm.wait", 2, true, AT(exposed_wait_ns));
+	add_part(v, fo_transfer_words, "exposed_comm.transfer", 2, true, AT(exposed_transfer_ns));
+	add_part(v, fo_wait_or_transfer_words, "exposed_comm.unknown", 2, true, AT(exposed_comm_unknown_ns));
 	add_part(v, "exposed copies", "exposed_mem", 1, false, AT(exposed_mem_ns));
 	for (int k = 0; k < FO_COPY_COUNT; k++)
-		add_part(v, copy_words[k], fo_arena_printf(&v->arena, "exposed_mem.%s", fo_copy_name[k]), 2, true,
+		add_part(v, fo_copy_words[k], fo_arena_printf(&v->arena, "exposed_mem.%s", fo_copy_name[k]), 2, true,
 			 AT(copy_ns) + (size_t)k * sizeof(int64_t));
 	add_part(v, "idle", "idle", 1, false, AT(idle_total_ns));
 	for (int k = 0; k < FO_IDLE_COUNT; k++)

@@ -59,6 +59,8 @@ expect 1 "step                      100.0 %" diagnose "$tmp/trace.json"
 expect 1 "33.3 % lies under computation" diagnose "$tmp/trace.json"
 expect 1 "A kernel was resident for 40.0 % of the time" diagnose "$tmp/trace.json"
 expect 1 "The host's step, mean of 3" diagnose "$tmp/trace.json"
+expect 1 "median step (3)" diagnose "$tmp/trace.json"
+expect 1 "sm90_xmma_gemm_bf16bf16_bf16f3...  matrix products       1   20.0 %  0.200" diagnose "$tmp/trace.json"
 expect 1 "The whole trace, as one step." diagnose "$tmp/trace.json" --whole-trace
 expect 1 "1 GPU operations without a launch record are left out" diagnose "$tmp/trace.json" --exclude-unlinked
 narrow
@@ -114,6 +116,16 @@ expect 2 "unknown option" diagnose "$tmp/trace.json" --whole
 expect 1 "Bottleneck:  the GPU waits for data: 30.0 % of the step" diagnose "$tmp/trace.json"
 expect 1 "DataLoader(num_workers=) (now 0) -> 4" diagnose "$tmp/trace.json"
 narrow
+expect 1 "an hour of 2 devices" diagnose "$tmp/trace.json" --price 2
+narrow
+expect 1 '"class": "gemm"' diagnose "$tmp/trace.json" --json -
+# Brief: the answer and titles, neither ledger nor evidence; notes of the trace stand behind the findings and have no number.
+expect 1 "  1. the GPU waits for data: 30.0 % of the step [bottleneck] [serious]" diagnose "$tmp/trace.json" --brief
+expect 1 "Worth x" diagnose "$tmp/trace.json" --brief
+grep -q "evidence\|device 0" "$tmp/out" && { echo "FAILED: --brief prints evidence or the ledger"; failed=1; }
+expect 1 "Note: 2 complete steps: too few for a median" diagnose "$tmp/trace.json"
+awk '/^Note: /{note = NR} / 1\. the GPU waits/{first = NR} END{exit !(first && first < note)}' "$tmp/out" ||
+	{ echo "FAILED: a note stands in front of the bottleneck"; failed=1; }
 expect 1 '"id": "data-loading"' diagnose "$tmp/trace.json" --json - --price 2
 expect 1 '"kind": "communication"' diagnose "$tmp/trace.json" --json -
 expect 1 "\"flag\": \"the traces of all ranks, from the same steps\"" diagnose "$tmp/trace.json" --json -
@@ -124,6 +136,23 @@ expect 1 "would be" diagnose "$tmp/trace.json" --model llama-3.1-8b --seq 8192 -
 expect 2 "a model needs the sequence length and the tokens of a step" diagnose "$tmp/trace.json" --model llama-3.1-8b
 expect 2 "unknown device" diagnose "$tmp/trace.json" --device h1000
 expect 2 "unknown precision" diagnose "$tmp/trace.json" --device h100 --dtype bf17
+# One step of three takes three times as long: the ledger is of the mean, as the findings are, and says so.
+uneven()
+{
+	comma=
+	printf '{"traceEvents": ['
+	for n in 1 2 3 4; do
+		at=$((n * 1000 + (n > 2 ? 3000 : 0)))
+		event "ProfilerStep#$n" user_annotation 1 $at $((n == 2 ? 3990 : 990))
+		event "aten::mm" cpu_op 1 $((at + 5)) 60
+		event cudaLaunchKernel cuda_runtime 1 $((at + 10)) 5 "\"correlation\": $n"
+		event gemm kernel 7 $((at + 20)) 900 "\"correlation\": $n, \"device\": 0, \"stream\": 7"
+	done
+	printf ']}\n'
+}
+uneven >"$tmp/uneven.json"
+expect 1 "  mean of 3 steps" diagnose "$tmp/uneven.json"
+expect 1 "  step                      100.0 %  2.000" diagnose "$tmp/uneven.json"
 expect 1 "Bottleneck" diagnose "$tmp/trace.json" --html "$tmp/page.html"
 grep -q "data-loading\|waits for data" "$tmp/page.html" || { echo "FAILED: the page does not name the bottleneck"; failed=1; }
 exit $failed

@@ -17,7 +17,11 @@ rank 1 200 >"$tmp/job/rank1.json"
 expect 1 "2 of 2 kernels matched" diagnose "$tmp/job"
 narrow
 expect 1 "Rank 1 is who the others wait for: 100 % of all waiting." diagnose "$tmp/job"
-expect 1 "slowest  rank 1" diagnose "$tmp/job/rank0.json" "$tmp/job/rank1.json"
+# Both figures of each, and no median of two.
+expect 1 "slowest     1        0.400          0.400" diagnose "$tmp/job"
+expect 1 "fastest     0        0.200          0.400" diagnose "$tmp/job"
+grep -q "^  median" "$tmp/out" && { echo "FAILED: a median of two ranks"; failed=1; }
+expect 1 "without waiting for others: 0.400 ms of its own" diagnose "$tmp/job/rank0.json" "$tmp/job/rank1.json"
 expect 1 '"wait_ns": 200000' diagnose "$tmp/job/rank*.json" --json -
 expect 1 '"transfer_ns": 100000' diagnose "$tmp/job" --json -
 expect 1 '"excess_ns": 200000' diagnose "$tmp/job" --json -

@@ -295,10 +295,10 @@ static void test_bridge_by_hand(void **state)
 	double scores = 12.0 * 32 * 4096 * 8192 * 8192 / 989e12; /* 12 L H Q S a token */
 	assert_true(fabs(row(&d.bridge, "attention above its ideal")->share - (0.05 - scores)) < 1e-9);
 	assert_true(fabs(row(&d.bridge, "matrix products above their ideal")->share - (0.5 - (d.bridge.mfu - scores))) < 1e-9);
-	assert_true(fabs(row(&d.bridge, "idle: host_data")->share - 0.3) < 1e-12);
-	assert_true(fabs(row(&d.bridge, "idle: host_data")->dollars_per_hour - 1.8) < 1e-12);
+	assert_true(fabs(row(&d.bridge, "idle: data loading")->share - 0.3) < 1e-12);
+	assert_true(fabs(row(&d.bridge, "idle: data loading")->dollars_per_hour - 1.8) < 1e-12);
 	assert_non_null(strstr(d.utilisation.sentence, "70 % utilisation"));
-	assert_non_null(strstr(d.utilisation.sentence, "that is MFU"));
+	assert_non_null(strstr(d.utilisation.sentence, "the part of the step that its arithmetic would need at peak"));
 	/* A tenth of the step repeats products: its own row, and no inefficiency of theirs. */
 	h.t->gpu[0].flags |= FO_GPU_RECOMPUTED;
 	v.median.l.recompute_ns = 100000000;

@@ -1,0 +1,98 @@
+/* The one device and the one step that figures speak of. */
+#include "diagnose/findings_int.h"
+
+#include <stdio.h>
+
+/* A sum over steps to one step. The leaves are divided and their sums built anew, so that parts still add up exactly. */
+static void divide(struct fo_ledger *l, int64_t n)
+{
+	int64_t *overlay[] = { &l->comm_ns, &l->exposed_wait_ns, &l->exposed_transfer_ns, &l->exposed_comm_unknown_ns, &l->mem_ns,
+			       &l->exposed_pageable_ns, &l->resident_ns, &l->recompute_ns, &l->backward_ns, &l->blocking_comm_ns, &l->ops };
+	for (size_t i = 0; i < sizeof(overlay) / sizeof(*overlay); i++)
+		*overlay[i] /= n;
+	l->forward_ns = l->forward_ns < 0 ? -1 : l->forward_ns / n;
+	l->comp_ns = l->exposed_mem_ns = l->idle_total_ns = 0;
+	for (int i = 0; i < FO_K_COUNT; i++) {
+		l->class_sum_ns[i] /= n;
+		l->class_ops[i] /= n;
+	}
+	for (int i = 0; i < FO_K_COMPUTE_COUNT; i++)
+		l->comp_ns += l->class_ns[i] /= n;
+	for (int i = 0; i < FO_COPY_COUNT; i++)
+		l->exposed_mem_ns += l->copy_ns[i] /= n;
+	for (int i = 0; i < FO_IDLE_COUNT; i++)
+		l->idle_total_ns += l->idle_ns[i] /= n;
+	l->exposed_comm_ns = l->exposed_wait_ns + l->exposed_transfer_ns + l->exposed_comm_unknown_ns;
+	l->busy_ns = l->comp_ns + l->exposed_comm_ns + l->exposed_mem_ns;
+	l->span_ns = l->busy_ns + l->idle_total_ns;
+}
+
+void fo_shown_step_of(const struct fo_device_ledger *v, struct fo_shown_step *out)
+{
+	const struct fo_ledger *m = &v->median.l;
+	*out = (struct fo_shown_step){ .l = *m, .steps = 1, .begin_ns = m->begin_ns, .end_ns = m->end_ns,
+				       .launch_busy_ns = v->median.launch_busy_ns };
+	if (v->steps < 2 || (double)v->total.span_ns <= FO_STEPS_UNEVEN * (double)v->steps * (double)m->span_ns)
+		return;
+	out->l = v->total;
+	out->steps = v->steps;
+	out->begin_ns = v->step[0].l.begin_ns;
+	out->end_ns = v->step[v->steps - 1].l.end_ns;
+	divide(&out->l, v->steps);
+	int64_t busy = 0;
+	for (int64_t i = 0; i < v->steps && busy >= 0; i++)
+		busy = v->step[i].launch_busy_ns < 0 ? -1 : busy + v->step[i].launch_busy_ns;
+	out->launch_busy_ns = busy < 0 ? -1 : busy / v->steps;
+}
+
+char *fo_shown_step_words(char buf[48], const struct fo_device_ledger *v)
+{
+	struct fo_shown_step s;
+	fo_shown_step_of(v, &s);
+	if (v->from == FO_WINDOW_WHOLE)
+		snprintf(buf, 48, "whole trace");
+	else if (s.steps > 1)
+		snprintf(buf, 48, "mean of %lld steps", (long long)s.steps);
+	else if (v->steps > 1)
+		snprintf(buf, 48, "median step (%lld)", (long long)v->median.number);
+	else
+		snprintf(buf, 48, "step %lld", (long long)v->median.number);
+	return buf;
+}
+
+const struct fo_device_ledger *fo_shown_device(const struct fo_diagnosis *d, int rank)
+{
+	if (rank < 0 || rank >= d->ranks)
+		return NULL;
+	const struct fo_rank_ledger *r = &d->rank[rank];
+	const struct fo_device_ledger *best = NULL;
+	int64_t fullest = 0;
+	for (int64_t i = 0; i < r->devices; i++)
+		fullest = r->device[i].total.ops > fullest ? r->device[i].total.ops : fullest;
+	for (int64_t i = 0; i < r->devices; i++) {
+		const struct fo_device_ledger *v = &r->device[i];
+		if (v->total.ops == 0 || v->total.ops < fullest / 10)
+			continue;
+		if (!best || v->median.l.span_ns - v->median.l.exposed_wait_ns >
+				     best->median.l.span_ns - best->median.l.exposed_wait_ns)
+			best = v;
+	}
+	return best;
+}
+
+bool fo_subject_of(const struct fo_diagnosis *d, struct fo_subject *out)
+{
+	const struct fo_device_ledger *v = fo_shown_device(d, d->worst);
+	if (!v)
+		return false;
+	fo_subject_device(out, d, &d->rank[d->worst], v);
+	return true;
+}
+
+void fo_subject_device(struct fo_subject *out, const struct fo_diagnosis *d, const struct fo_rank_ledger *r, const struct fo_device_ledger *v)
+{
+	struct fo_shown_step s;
+	fo_shown_step_of(v, &s);
+	*out = (struct fo_subject){ .d = d, .rank = r, .device = v, .t = r->trace, .id = v->device, .l = s.l, .begin_ns = s.begin_ns,
+				    .end_ns = s.end_ns, .steps = s.steps, .launch_busy_ns = s.launch_busy_ns };
+}

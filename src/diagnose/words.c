@@ -1,0 +1,61 @@
+/* What the ledger's rows are called, on a terminal, on pages and in comparisons alike. */
+#include "diagnose/diagnose.h"
+
+#include <string.h>
+
+const char *const fo_class_words[FO_K_COUNT] = {
+	[FO_K_GEMM] = "matrix products",
+	[FO_K_GEMM_FP8] = "8 and 4 bit products",
+	[FO_K_ATTENTION_FORWARD] = "attention, forward",
+	[FO_K_ATTENTION_BACKWARD] = "attention, backward",
+	[FO_K_CONV] = "convolutions",
+	[FO_K_NORM] = "norms",
+	[FO_K_OPTIMIZER] = "optimizer",
+	[FO_K_LOSS] = "loss",
+	[FO_K_SOFTMAX] = "softmax",
+	[FO_K_MOE] = "routing of experts",
+	[FO_K_ROPE] = "rotary embedding",
+	[FO_K_EMBEDDING] = "embedding",
+	[FO_K_POOL] = "pooling",
+	[FO_K_FUSED] = "compiled, fused",
+	[FO_K_CAST] = "casts",
+	[FO_K_ELEMENTWISE] = "elementwise",
+	[FO_K_COPY] = "copying kernels",
+	[FO_K_REDUCE] = "reductions",
+	[FO_K_RNG] = "random numbers",
+	[FO_K_OTHER] = "not classified",
+	[FO_K_COMMUNICATION] = "communication",
+	[FO_K_MEMORY] = "copies and fills",
+};
+
+const char *const fo_copy_words[FO_COPY_COUNT] = {
+	[FO_COPY_NONE] = "fills",	 [FO_COPY_H2D] = "host to device",  [FO_COPY_D2H] = "device to host",
+	[FO_COPY_D2D] = "on the device", [FO_COPY_P2P] = "between devices", [FO_COPY_OTHER] = "direction not told",
+};
+
+const char *const fo_idle_words[FO_IDLE_COUNT] = {
+	[FO_IDLE_HOST_DATA] = "data loading",
+	[FO_IDLE_HOST_SYNC] = "host waits or allocates",
+	[FO_IDLE_HOST_LAUNCH_BOUND] = "host busy launching",
+	[FO_IDLE_HOST_OTHER] = "host, not in the trace",
+	[FO_IDLE_LAUNCH_LATENCY] = "launch latency",
+	[FO_IDLE_KERNEL_GAP] = "gaps between kernels",
+	[FO_IDLE_DEPENDENCY] = "another stream or event",
+	[FO_IDLE_UNKNOWN] = "the trace cannot tell",
+};
+
+const char *const fo_wait_words = "waiting for a late rank", *const fo_transfer_words = "transfer",
+		  *const fo_wait_or_transfer_words = "waiting or transfer";
+
+const char *fo_row_words(const char *row)
+{
+	for (int i = 0; i < FO_K_COMPUTE_COUNT; i++)
+		if (!strcmp(row, fo_kernel_class_name[i]))
+			return fo_class_words[i];
+	for (int i = 0; i < FO_IDLE_COUNT; i++)
+		if (!strcmp(row, fo_idle_name[i]))
+			return fo_idle_words[i];
+	if (!strcmp(row, "late_begin"))
+		return "a late begin";
+	return !strcmp(row, "exposed_mem") ? "exposed copies" : !strcmp(row, "exposed_transfer") ? fo_transfer_words : row;
+}
