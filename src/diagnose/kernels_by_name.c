@@ -122,8 +122,10 @@ void fo_kernels_fini(struct fo_kernels *k)
 static const char *place_of(const struct fo_trace *t, int32_t op)
 {
 	for (int32_t i = op; i >= 0; i = t->op[i].parent)
-		if (t->op[i].kind == FO_HOST_MODULE)
-			return fo_trace_text(t, t->op[i].name);
+		if (t->op[i].kind == FO_HOST_MODULE) {
+			const char *name = fo_trace_text(t, t->op[i].name);
+			return strncmp(name, "nn.Module: ", 11) ? name : name + 11;
+		}
 	for (int32_t i = op; i >= 0; i = t->op[i].parent)
 		if (t->op[i].kind == FO_HOST_OP && strcmp(fo_trace_text(t, t->op[i].name), "record_param_comms") != 0)
 			return fo_trace_text(t, t->op[i].name);
