@@ -34,7 +34,6 @@ static fo_status find_device(struct fo_diagnosis *d, const struct fo_subject *s,
 	*out = NULL;
 	if (d->with.device) {
 		FO_TRY(fo_catalogue_find(c, d->with.device, out));
-		snprintf(b->peak_source, sizeof(b->peak_source), "%s: --device", (*out)->where);
 		return FO_OK;
 	}
 	bool there = s->id >= 0 && s->id < t->device_count && t->device[s->id].name >= 0;
@@ -46,10 +45,8 @@ static fo_status find_device(struct fo_diagnosis *d, const struct fo_subject *s,
 	char name[80];
 	fo_str_visible(name, sizeof(name), fo_trace_text(t, v->name));
 	*out = fo_device_match(c, fo_trace_text(t, v->name), v->sm_count, v->memory_bytes);
-	if (*out) {
-		snprintf(b->peak_source, sizeof(b->peak_source), "%s: the trace's '%s'", (*out)->where, name);
+	if (*out)
 		return FO_OK;
-	}
 	char text[160];
 	snprintf(text, sizeof(text), "no row of the catalogue is surely '%s': --device D ('flatout devices' lists them)", name);
 	missing(b, text);
@@ -111,7 +108,11 @@ static fo_status find_peak(struct fo_diagnosis *d, const struct fo_device *v)
 	}
 	if (isnan(tflops))
 		missing(b, "the catalogue has no dense peak of this device for the precision of its products: --dtype TYPE");
+	else
+		snprintf(b->peak_source, sizeof(b->peak_source), "%.4g TFLOP/s %s dense, %s", tflops, b->dtype, v->source);
 	b->peak_flop_s = tflops * 1e12;
+	double measured = fo_peak_of(v, b->dtype, true);
+	b->measured_flop_s = measured < b->peak_flop_s ? measured : NAN;
 	return FO_OK;
 }
 
@@ -138,10 +139,14 @@ static fo_status need_of_model(const struct fo_diagnosis *d, struct need *out)
 			       "--model M --seq S --tokens-per-step N: tokens of the whole job");
 	FO_TRY(fo_model_load(d->with.model, &m));
 	struct fo_flop f = fo_model_flop_per_token(&m, d->with.seq);
-	double tokens = (double)d->with.tokens_per_step / (double)d->bridge.devices;
-	double scores = f.component[FO_COMP_SCORES].forward + f.component[FO_COMP_SCORES].backward;
-	*out = (struct need){ .product_flop = tokens * (f.mfu - scores), .attention_flop = tokens * scores,
-			      .causal_flop = tokens * f.mfu_causal, .coverage = 1, .rule = "mfu" };
+	double tokens = (double)d->with.tokens_per_step / (double)d->bridge.devices, all = 0, causal = 0;
+	double scores = f.component[FO_COMP_SCORES].forward + (d->forward_only ? 0 : f.component[FO_COMP_SCORES].backward);
+	for (int i = 0; i < FO_COMP_COUNT; i++) {
+		all += f.component[i].forward + (d->forward_only ? 0 : f.component[i].backward);
+		causal += f.component[i].forward_causal + (d->forward_only ? 0 : f.component[i].backward_causal);
+	}
+	*out = (struct need){ .product_flop = tokens * (all - scores), .attention_flop = tokens * scores,
+			      .causal_flop = tokens * causal, .coverage = 1, .rule = "mfu" };
 	return FO_OK;
 }
 
@@ -206,27 +211,50 @@ static void recompute_by_class(const struct fo_subject *s, double out[FO_K_COMPU
 		out[c] = all > 0 ? fmin((double)s->l.class_ns[c], (double)s->l.recompute_ns * dur[c] / all) : 0;
 }
 
+/* Their time without what is recomputed, ns. */
+struct kernels {
+	double again[FO_K_COMPUTE_COUNT], products, attention;
+};
+static struct kernels kernels_of(const struct fo_subject *s)
+{
+	const int64_t *ns = s->l.class_ns;
+	struct kernels k;
+	recompute_by_class(s, k.again);
+	k.products = (double)(ns[FO_K_GEMM] + ns[FO_K_GEMM_FP8]) - k.again[FO_K_GEMM] - k.again[FO_K_GEMM_FP8];
+	k.attention = (double)(ns[FO_K_ATTENTION_FORWARD] + ns[FO_K_ATTENTION_BACKWARD]) - k.again[FO_K_ATTENTION_FORWARD] -
+		      k.again[FO_K_ATTENTION_BACKWARD];
+	return k;
+}
+
+/* The rate of kernels that recompute is that of the others. */
+static void fill_attention(struct fo_diagnosis *d, const struct fo_subject *s, const struct need *need)
+{
+	struct kernels k = kernels_of(s);
+	struct fo_attention_rate *a = &d->attention;
+	if (k.attention <= 0 || need->attention_flop <= 0)
+		return;
+	a->efficiency = need->attention_flop / d->bridge.peak_flop_s / (k.attention / 1e9);
+	a->flop = need->attention_flop * (double)a->time_ns / k.attention;
+}
+
 static void compute_rows(struct fo_bridge *b, const struct fo_subject *s, const struct need *need, double money)
 {
 	const struct fo_ledger *l = &s->l;
-	double again[FO_K_COMPUTE_COUNT], recompute = 0, T = (double)l->span_ns;
-	recompute_by_class(s, again);
+	double recompute = 0, T = (double)l->span_ns;
+	struct kernels k = kernels_of(s);
 	for (int c = 0; c < FO_K_COMPUTE_COUNT; c++)
-		recompute += again[c];
-#define NET(c) ((double)l->class_ns[c] - again[c])
-	double products = NET(FO_K_GEMM) + NET(FO_K_GEMM_FP8), attention = NET(FO_K_ATTENTION_FORWARD) + NET(FO_K_ATTENTION_BACKWARD);
+		recompute += k.again[c];
 	double ideal_products = need->product_flop / b->peak_flop_s * 1e9, ideal_attention = need->attention_flop / b->peak_flop_s * 1e9;
-	if (attention > 0) {
-		add_row(b, (products - ideal_products) / T, money, "%s", "matrix products above their ideal");
-		add_row(b, (attention - ideal_attention) / T, money, "%s", "attention above its ideal");
+	if (k.attention > 0) {
+		add_row(b, (k.products - ideal_products) / T, money, "%s", "matrix products above their ideal");
+		add_row(b, (k.attention - ideal_attention) / T, money, "%s", "attention above its ideal");
 	} else { /* written out: its products are products */
-		add_row(b, (products - ideal_products - ideal_attention) / T, money, "%s", "products and attention above ideal");
+		add_row(b, (k.products - ideal_products - ideal_attention) / T, money, "%s", "products and attention above ideal");
 	}
 	add_row(b, recompute / T, money, "%s", "recomputation");
 	for (int c = 0; c < FO_K_COMPUTE_COUNT; c++)
 		if (c != FO_K_GEMM && c != FO_K_GEMM_FP8 && c != FO_K_ATTENTION_FORWARD && c != FO_K_ATTENTION_BACKWARD)
-			add_row(b, NET(c) / T, money, "kernels: %s", fo_class_words[c]);
-#undef NET
+			add_row(b, ((double)l->class_ns[c] - k.again[c]) / T, money, "kernels: %s", fo_class_words[c]);
 }
 
 static void fill_rows(struct fo_diagnosis *d, const struct fo_subject *s, const struct need *need)
@@ -271,42 +299,113 @@ static void fill_utilisation(struct fo_diagnosis *d, const struct fo_subject *s)
 
 /* ---- all of it ---- */
 
+/* 1 %: rounding of times to the profiler's ticks. */
+#define OVER 1.01
+
+/* What cannot be: a rate above the peak. Shapes and times are the trace's own, so it is the peak (device, precision), or, with a model,
+ * the tokens that are wrong. */
+static void doubt_products(struct fo_diagnosis *d, const struct fo_device *v)
+{
+	struct fo_bridge *b = &d->bridge;
+	for (int64_t i = 0; i < d->products && !b->why_not[0]; i++) {
+		const struct fo_product *p = &d->product[i];
+		double peak = d->with.dtype ? b->peak_flop_s : fo_peak_of(v, p->dtype, false);
+		if (!(p->flop_s > OVER * peak))
+			continue;
+		snprintf(b->why_not, sizeof(b->why_not), "products of %lld x %lld x %lld ran at %.0f %% of the %s peak of %s, which cannot be "
+			 "right: --device D or --dtype TYPE", (long long)p->m, (long long)p->n, (long long)p->k, 100 * p->flop_s / peak,
+			 d->with.dtype ? b->dtype : p->dtype, b->device);
+	}
+}
+
+static void doubt_share(struct fo_bridge *b, const char *what, double ideal_s, double took_s, bool model)
+{
+	if (!b->why_not[0] && ideal_s > OVER * took_s)
+		snprintf(b->why_not, sizeof(b->why_not), "%s would take %.4g ms at the %s peak of %s, and its kernels ran for %.4g ms: %s%s cannot be "
+			 "right", what, 1e3 * ideal_s, b->dtype, b->device, 1e3 * took_s, model ? "--tokens-per-step, --model, " : "",
+			 "--device or --dtype");
+}
+
+static void doubt(struct fo_diagnosis *d, const struct fo_subject *s, const struct need *need, const struct fo_device *v)
+{
+	struct fo_bridge *b = &d->bridge;
+	struct kernels k = kernels_of(s);
+	double peak = b->peak_flop_s;
+	doubt_products(d, v);
+	doubt_share(b, "what the step needs", b->flop_per_step / peak, (double)s->l.comp_ns / 1e9, d->with.model != NULL);
+	if (k.attention > 0) {
+		doubt_share(b, "what the step's products need", need->product_flop / peak, k.products / 1e9, d->with.model != NULL);
+		/* Counted in full, computed by half: a causal mask. */
+		doubt_share(b, "half of what attention needs", need->attention_flop / 2 / peak, k.attention / 1e9, d->with.model != NULL);
+	} else {
+		doubt_share(b, "what products and attention need", b->flop_per_step / peak, k.products / 1e9, d->with.model != NULL);
+	}
+}
+
+/* Tokens per step say nothing of a span that is no step; recorded shapes do. */
+static fo_status find_need(struct fo_diagnosis *d, const struct fo_subject *s, struct need *need)
+{
+	struct fo_bridge *b = &d->bridge;
+	bool no_step = s->device->from == FO_WINDOW_WHOLE;
+	if (d->with.model) {
+		FO_TRY(need_of_model(d, need));
+		if (!no_step)
+			return FO_OK;
+	}
+	need_of_shapes(s, need);
+	if (d->with.model && (need->product_flop == 0 || need->coverage < 0.9))
+		missing(b, "the trace shows no steps, so tokens per step say nothing of its span: record steps (profiler.step())");
+	else if (d->with.model)
+		snprintf(b->note, sizeof(b->note), "%s, so --tokens-per-step says nothing of this span: FLOP are of the recorded shapes",
+			 d->with.ledger.whole_trace || d->with.ledger.exclude_unlinked ? "the whole trace is no single step" :
+										      "the trace shows no steps");
+	else if (need->product_flop == 0)
+		missing(b, "what the step computes is not known: --model M --seq S --tokens-per-step N, or record_shapes=True");
+	else if (need->coverage < 0.9) /* a tenth unknown is a tenth of MFU unknown: more than the bridge's rows are worth */
+		missing(b, "shapes are recorded for less than 90 % of the time of products, attention and convolutions");
+	return FO_OK;
+}
+
+static void greatest_losses(struct fo_bridge *b)
+{
+	for (int i = 1; i < b->rows; i++) { /* row 0 is MFU itself */
+		int at = b->losses;
+		while (at > 0 && b->row[b->loss[at - 1]].share < b->row[i].share)
+			at--;
+		if (at == FO_BRIDGE_LOSSES || b->row[i].share <= 0)
+			continue;
+		for (int k = b->losses < FO_BRIDGE_LOSSES ? b->losses++ : FO_BRIDGE_LOSSES - 1; k > at; k--)
+			b->loss[k] = b->loss[k - 1];
+		b->loss[at] = i;
+	}
+}
+
 static fo_status bridge(struct fo_diagnosis *d, const struct fo_subject *s, const struct fo_device *v)
 {
 	struct fo_bridge *b = &d->bridge;
 	struct need need;
+	d->forward_only = fo_trace_forward_only(s->t, s->id);
 	FO_TRY(fo_products_of(d, s, v));
 	if (d->with.dtype)
 		snprintf(b->dtype, sizeof(b->dtype), "%.7s", d->with.dtype);
 	else
 		find_dtype(d, s);
 	FO_TRY(find_peak(d, v));
-	if (d->with.model) {
-		FO_TRY(need_of_model(d, &need));
-		if (s->device->from == FO_WINDOW_WHOLE)
-			missing(b, "the trace shows no steps, so tokens per step say nothing of its span: record steps (profiler.step())");
-	} else {
-		need_of_shapes(s, &need);
-		if (need.product_flop == 0)
-			missing(b, "what the step computes is not known: --model M --seq S --tokens-per-step N, or record_shapes=True");
-		else if (need.coverage < 0.9) /* a tenth unknown is a tenth of MFU unknown: more than the bridge's rows are worth */
-			missing(b, "shapes are recorded for less than 90 % of the time of products, attention and convolutions");
-	}
+	FO_TRY(find_need(d, s, &need));
 	b->coverage = need.coverage;
 	b->step_s = (double)s->l.span_ns / 1e9;
 	b->flop_per_step = need.product_flop + need.attention_flop;
 	snprintf(b->rule, sizeof(b->rule), "%s", need.rule);
+	if (!b->why_not[0] && !isnan(b->peak_flop_s))
+		doubt(d, s, &need, v);
 	if (b->why_not[0] || isnan(b->peak_flop_s))
 		return FO_OK;
+	fill_attention(d, s, &need);
 	b->mfu = b->flop_per_step / (b->step_s * b->peak_flop_s);
 	b->mfu_causal = need.causal_flop / (b->step_s * b->peak_flop_s);
-	if (b->mfu > 1) {
-		snprintf(b->why_not, sizeof(b->why_not), "MFU would be %.0f %%: tokens, devices, device or precision cannot be right",
-			 100 * b->mfu);
-		return FO_OK;
-	}
 	b->known = true;
 	fill_rows(d, s, &need);
+	greatest_losses(b);
 	return FO_OK;
 }
 
@@ -315,11 +414,14 @@ fo_status fo_diagnose_bridge(struct fo_diagnosis *d)
 	struct fo_subject s;
 	struct fo_catalogue c;
 	const struct fo_device *v = NULL;
-	d->bridge = (struct fo_bridge){ .mfu = NAN, .mfu_causal = NAN, .peak_flop_s = NAN, .devices = devices_of(d) };
+	d->bridge = (struct fo_bridge){ .mfu = NAN, .mfu_causal = NAN, .peak_flop_s = NAN, .measured_flop_s = NAN,
+				      .devices = devices_of(d) };
 	if (!fo_subject_of(d, &s) || s.l.span_ns < 1) {
 		missing(&d->bridge, "the trace has no GPU work");
 		return FO_OK;
 	}
+	d->attention = (struct fo_attention_rate){ .time_ns = s.l.class_ns[FO_K_ATTENTION_FORWARD] + s.l.class_ns[FO_K_ATTENTION_BACKWARD],
+					      .flop = NAN, .efficiency = NAN };
 	fo_status st = fo_catalogue_load(&c, NULL);
 	if (st != FO_OK && d->with.device)
 		return st;

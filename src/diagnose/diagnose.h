@@ -175,7 +175,7 @@ struct fo_pipeline {
 
 /* ---- the bridge to MFU ---- */
 
-enum { FO_BRIDGE_MAX = 40 };
+enum { FO_BRIDGE_MAX = 40, FO_BRIDGE_LOSSES = 3 };
 struct fo_bridge_row {
 	char name[48];
 	double share;            /* of the step, which is its MFU points; MFU itself is the first row; rows sum to 1 */
@@ -183,17 +183,22 @@ struct fo_bridge_row {
 	double dollars_per_hour; /* of the job; NaN */
 };
 /* Rows are of the critical rank's median step. One row may be negative: that of attention, because the rule counts the masked half
- * that kernels skip, and that of the products where they beat the peak that was given (docs/metrics.md). */
+ * that kernels skip. Where anything else came out above its peak, the bridge is not known (docs/metrics.md). */
 struct fo_bridge {
 	bool known;
 	double mfu, mfu_causal, peak_flop_s, step_s, flop_per_step; /* flop of one device's share; mfu_causal NaN: not told */
+	double measured_flop_s; /* the best product that the catalogue's source measured in that precision; NaN */
 	double coverage; /* of the products' and attention's time, the share whose shapes are known; 1 with a model given */
 	int devices;     /* that share the step */
 	char rule[32];   /* "mfu", "shapes" */
-	char dtype[8], device[48], peak_source[160];
-	char why_not[200]; /* known == false: what is missing */
+	char dtype[8], device[48];
+	char peak_source[240]; /* "1307 TFLOP/s bf16 dense, <source of the catalogue's row>"; "" unknown */
+	char why_not[320];     /* known == false: what is missing, or what cannot be */
+	char note[240];        /* known: why it is not by the rule that was asked for; "" */
 	struct fo_bridge_row row[FO_BRIDGE_MAX];
 	int rows;
+	int loss[FO_BRIDGE_LOSSES]; /* in row[]: what takes most MFU points, greatest first */
+	int losses;
 };
 
 /* "GPU utilisation" as the driver's tool would have shown it, beside MFU: the share of time with any kernel resident, one that only
@@ -201,6 +206,14 @@ struct fo_bridge {
 struct fo_utilisation {
 	double resident, computing; /* shares of the step; computing: compute kernels alone */
 	char sentence[400];         /* why it is not MFU; "" without GPU work */
+};
+
+/* Attention in fused kernels, of a step. The rule counts every pair of tokens; a causal mask halves the work, so that up to 200 % of the
+ * peak are possible by it. */
+struct fo_attention_rate {
+	int64_t time_ns;   /* recomputed work included */
+	double flop;       /* that time's, all pairs counted; NaN: neither shapes nor a model tell */
+	double efficiency; /* flop / time over the dense peak; NaN */
 };
 
 /* A matrix product of the trace, by shape: c(m, n) = a(m, k) b(k, n), `batch` of them. */
@@ -287,6 +300,8 @@ struct fo_diagnosis {
 	struct fo_pipeline pipeline;
 	struct fo_bridge bridge;
 	struct fo_utilisation utilisation;
+	struct fo_attention_rate attention;
+	bool forward_only; /* operators are recorded, and neither a backward pass nor an optimizer is among them: FLOP are of the forward pass */
 	char framework[24]; /* of the settings: "PyTorch", "TorchTitan", ...; "" where nothing was found */
 	struct fo_product *product; /* by time, greatest first */
 	int64_t products;

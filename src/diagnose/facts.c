@@ -162,6 +162,25 @@ static void scan_gpu(struct fo_facts *f, const struct fo_trace *t, int16_t devic
 	f->fp32_product_share = f->product_ns ? (double)single_ns / (double)f->product_ns : 0;
 }
 
+bool fo_trace_forward_only(const struct fo_trace *t, int16_t device)
+{
+	static const char *const training[] = { "autograd::engine", "Backward", "backward", "Optimizer.", "_foreach_", "_fused_adam", "_fused_sgd", NULL };
+	bool operators = t->format == FO_TRACE_OWN, kernels = false;
+	for (int64_t i = 0; i < t->gpu_count; i++) {
+		const struct fo_gpu_op *o = &t->gpu[i];
+		if (o->class == FO_K_OPTIMIZER || o->class == FO_K_ATTENTION_BACKWARD || (o->flags & FO_GPU_BACKWARD))
+			return false;
+		kernels |= o->device == device && o->class <= FO_K_CONV;
+	}
+	for (int64_t i = 0; i < t->op_count; i++) {
+		const struct fo_host_op *o = &t->op[i];
+		operators |= o->kind == FO_HOST_OP;
+		if (o->backward || o->other_thread || has_any(fo_trace_text(t, o->name), training))
+			return false;
+	}
+	return operators && kernels;
+}
+
 static int64_t text_cap(const struct fo_trace *t)
 {
 	int32_t most = -1;

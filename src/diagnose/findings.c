@@ -33,7 +33,7 @@ static double saved(const struct fo_finding *f) { return f->gain > 1 ? 1 - 1 / f
 static void hold_back(struct fo_finding *f, const struct fo_rule_context *c)
 {
 	char a[24];
-	if (f->gain_high >= FO_GAIN_NONE || f->ceiling < FO_GAIN_NONE || c->floor_ns <= 0)
+	if (f->gain_high >= FO_GAIN_NONE || !(f->ceiling >= FO_GAIN_NONE) || c->floor_ns <= 0)
 		return;
 	f->serious = false;
 	size_t n = strlen(f->why);
@@ -93,7 +93,7 @@ static void add_healthy(struct fo_diagnosis *d, const struct fo_rule_context *c)
 			return;
 	if (2 * l->comp_ns < l->span_ns)
 		return;
-	snprintf(f.title, sizeof(f.title), "compute takes %.1f %% of the step, and nothing else stands in its way", 100 * fo_share(c, l->comp_ns));
+	snprintf(f.title, sizeof(f.title), "compute takes %.1f %% of the step, and neither host, communication nor copies stand in its way", 100 * fo_share(c, l->comp_ns));
 	snprintf(f.why, sizeof(f.why), "Idling %.1f %%, communication that nothing hides %.1f %%, copies %.1f %%: none of them above the mark. What is "
 		 "left is in the kernels themselves.", 100 * fo_share(c, l->idle_total_ns), 100 * fo_share(c, l->exposed_comm_ns),
 		 100 * fo_share(c, l->exposed_mem_ns));
@@ -219,6 +219,7 @@ fo_status fo_diagnose_findings(struct fo_diagnosis *d)
 	run_rules(d, &c, fo_rules_host);
 	run_rules(d, &c, fo_rules_comm);
 	run_rules(d, &c, fo_rules_gpu);
+	run_rules(d, &c, fo_rules_compute);
 	sort(d);
 	break_tie(d);
 	add_healthy(d, &c);

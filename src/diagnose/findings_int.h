@@ -74,6 +74,9 @@ struct fo_facts {
 	int64_t product_ns;         /* their time, durations added up */
 };
 void fo_facts_of(const struct fo_trace *t, int16_t device, struct fo_facts *out);
+/* Operators are recorded, and neither a backward pass nor an optimizer is among them or among the device's kernels. A trace of our own
+ * (FO_TRACE_OWN) has no operators: its kernels tell. */
+bool fo_trace_forward_only(const struct fo_trace *t, int16_t device);
 
 /* Rows of data/settings.tsv for a finding: those of the framework in use, else PyTorch's; NCCL's behind them. */
 void fo_settings_add(struct fo_finding *f, const char *finding, const struct fo_facts *facts, const struct fo_pipeline *p);
@@ -134,7 +137,8 @@ struct fo_rule_row {
 	enum fo_finding_kind kind;
 	fo_rule *holds;
 };
-extern const struct fo_rule_row fo_rules_validity[], fo_rules_host[], fo_rules_gpu[], fo_rules_comm[]; /* end with id NULL */
+extern const struct fo_rule_row fo_rules_validity[], fo_rules_host[], fo_rules_gpu[], fo_rules_comm[],
+	fo_rules_compute[]; /* end with id NULL */
 
 /* "12.3 ms", "45 us". */
 char *fo_ns_text(char buf[24], int64_t ns);

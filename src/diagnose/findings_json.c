@@ -76,6 +76,7 @@ static void bridge(struct fo_json *j, const struct fo_bridge *b)
 	fo_json_real(j, "peak_flop_s", b->peak_flop_s);
 	fo_json_text(j, "peak_source", b->peak_source[0] ? b->peak_source : NULL);
 	fo_json_real(j, "coverage", b->coverage);
+	fo_json_text(j, "note", b->note[0] ? b->note : NULL);
 	fo_json_array(j, "rows");
 	for (int i = 0; i < b->rows; i++) {
 		fo_json_object(j, NULL);
@@ -140,6 +141,12 @@ void fo_diagnosis_findings_json(struct fo_json *j, const struct fo_diagnosis *d)
 	bridge(j, &d->bridge);
 	products(j, d);
 	kernels(j, d);
+	fo_json_bool(j, "forward_only", d->forward_only);
+	fo_json_object(j, "attention");
+	fo_json_int(j, "time_ns", d->attention.time_ns);
+	fo_json_real(j, "flop", d->attention.flop);
+	fo_json_real(j, "efficiency", d->attention.efficiency);
+	fo_json_close(j);
 	fo_json_object(j, "utilisation");
 	fo_json_real(j, "resident", d->utilisation.resident);
 	fo_json_real(j, "computing", d->utilisation.computing);

@@ -117,15 +117,53 @@ static void type_of(const char *types, char dtype[12])
 	}
 }
 
-const char *fo_dtype_of_kernel(const char *name)
+/* Tensile's names (AMD): behind the two operands' layouts stand the types, "Cijk_Alik_Bljk_BBS_BH", "Cijk_Ailk_Bljk_S_B_Bias",
+ * "Cijk_Alik_Bljk_F8BS": the first is the operands'. X: single precision on XF32 units. */
+static const char *dtype_of_tensile(const char *name)
 {
 	static const struct {
+		const char *begin, *dtype;
+	} known[] = { { "F8", "fp8" }, { "B8", "fp8" }, { "H", "fp16" }, { "B", "bf16" }, { "S_MX", "tf32" },
+		      { "S", "fp32" }, { "D", "fp64" } };
+	const char *p = strstr(name, "Cijk_");
+	for (int words = 0; p && words < 3; words++) {
+		p = strchr(p, '_');
+		p = p ? p + 1 : NULL;
+	}
+	for (size_t i = 0; p && i < sizeof(known) / sizeof(*known); i++)
+		if (strncmp(p, known[i].begin, strlen(known[i].begin)) == 0)
+			return known[i].dtype;
+	return "";
+}
+
+/* cuBLAS's generated products: "nvjet_tst_192x192_64x4_...": types of operands, sum and result; t: bf16, h: fp16, q: fp8. Single
+ * operands (s) have no unit of their own: TF32 or parts of bf16, which the name does not tell. */
+static const char *dtype_of_nvjet(const char *name)
+{
+	const char *p = strstr(name, "nvjet_") + strlen("nvjet_");
+	if (strncmp(p, "sm", 2) == 0 && isdigit((unsigned char)p[2])) { /* "nvjet_sm100_qqtst_mma_...": the chip first */
+		p = strchr(p, '_');
+		p = p ? p + 1 : "";
+	}
+	return *p == 't' ? "bf16" : *p == 'h' ? "fp16" : *p == 'q' || *p == 'r' ? "fp8" : "";
+}
+
+const char *fo_dtype_of_kernel(const char *name)
+{
+	/* In this order: what names a type first, then instruction shapes. m16n8k8 ("1688") of 16 bit operands says so beside it
+	 * ("turing_fp16_s1688gemm_fp16", "cutlass_75_tensorop_bf16_s1688gemm_bf16"); with nothing beside it its operands are TF32
+	 * ("cutlass_80_tensorop_s1688gemm_64x64_16x6_nt_align4": s is what it sums in). m8n8k4 ("884") and m16n8k16 take 16 bit only. */
+	static const struct {
 		const char *part, *dtype;
-	} known[] = { { "e4m3", "fp8" }, { "e5m2", "fp8" }, { "fp8", "fp8" },      { "tf32", "tf32" }, { "s1688gemm_f", "fp16" },
-		      { "bf16", "bf16" }, { "_BBS", "bf16" }, { "BFloat16", "bf16" }, { "fp16", "fp16" }, { "f16", "fp16" },
-		      { "_HHS", "fp16" }, { "_HSS", "fp16" }, { "h884", "fp16" },     { "h1688", "fp16" }, { "h16816", "fp16" },
-		      { "half", "fp16" }, { "sgemm", "fp32" }, { "scudnn", "fp32" },  { "<float", "fp32" }, { "_SB_", "fp32" },
-		      { "_S_B", "fp32" } };
+	} known[] = { { "e4m3", "fp8" },      { "e5m2", "fp8" },     { "fp8", "fp8" },      { "tf32", "tf32" },      { "xf32", "tf32" },
+		      { "bf16", "bf16" },     { "BFloat16", "bf16" }, { "bfloat16", "bf16" }, { "fp16", "fp16" },     { "f16", "fp16" },
+		      { "d884", "fp64" },     { "dgemm", "fp64" },    { "f64f64", "fp64" },   { "h884", "fp16" },     { "s884", "fp16" },
+		      { "h1688", "fp16" },    { "i16816", "" },	     { "16816", "fp16" },    { "s161616", "fp16" },  { "s1688", "tf32" },
+		      { "half", "fp16" },     { "sgemm", "fp32" },    { "scudnn", "fp32" },   { "f32f32_f32f32", "fp32" }, { "<float", "fp32" } };
+	if (strstr(name, "Cijk_"))
+		return dtype_of_tensile(name);
+	if (strstr(name, "nvjet_"))
+		return dtype_of_nvjet(name);
 	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
 		if (strstr(name, known[i].part))
 			return known[i].dtype;
@@ -202,6 +240,15 @@ static int64_t under(const struct fo_intervals *comm, int64_t begin, int64_t end
 	return ns;
 }
 
+/* Single operands may run on TF32 or 16 bit units: the kernel's name tells, the operands' type does not. */
+static void type_of_call(const struct fo_trace *t, struct call *c)
+{
+	const char *by_name = fo_dtype_of_kernel(fo_trace_text(t, c->kernel));
+	bool units = by_name[0] && strcmp(by_name, "fp64") != 0;
+	if (!c->shape.dtype[0] || (strcmp(c->shape.dtype, "fp32") == 0 && units))
+		snprintf(c->shape.dtype, sizeof(c->shape.dtype), "%s", by_name);
+}
+
 static int64_t collect(const struct fo_subject *s, struct call **out)
 {
 	const struct fo_trace *t = s->t;
@@ -224,8 +271,6 @@ static int64_t collect(const struct fo_subject *s, struct call **out)
 		c.op = where;
 		c.time_ns = c.kernel_ns;
 		c.live_ns = under(&comm, o->begin_ns, o->end_ns);
-		if (!c.shape.dtype[0])
-			snprintf(c.shape.dtype, sizeof(c.shape.dtype), "%s", fo_dtype_of_kernel(fo_trace_text(t, o->name)));
 		fo_array_room(out, &cap, (size_t)n, sizeof(**out));
 		(*out)[n++] = c;
 	}
@@ -245,6 +290,8 @@ static int64_t collect(const struct fo_subject *s, struct call **out)
 		c->kernel = next->kernel_ns > c->kernel_ns ? next->kernel : c->kernel;
 		c->kernel_ns = next->kernel_ns > c->kernel_ns ? next->kernel_ns : c->kernel_ns;
 	}
+	for (int64_t i = 0; i <= kept; i++)
+		type_of_call(t, &(*out)[i]);
 	return kept + 1;
 }
 
@@ -335,10 +382,7 @@ static struct fo_product summary(const struct fo_trace *t, const struct call *c,
 	struct fo_product p = { .m = s->m, .n = s->n, .k = s->k, .batch = s->batch, .calls = n };
 	double flop = 2 * (double)s->batch * (double)s->m * (double)s->n * (double)s->k;
 	snprintf(p.dtype, sizeof(p.dtype), "%s", s->dtype);
-	/* fp32 operands may run on TF32 units: the kernel's name tells, the operands' type does not. */
-	const char *kernel = fo_trace_text(t, c[n / 2].kernel), *by_name = fo_dtype_of_kernel(kernel);
-	if (strcmp(p.dtype, "fp32") == 0 && strcmp(by_name, "tf32") == 0)
-		snprintf(p.dtype, sizeof(p.dtype), "tf32");
+	const char *kernel = fo_trace_text(t, c[n / 2].kernel);
 	for (int64_t i = 0; i < n; i++)
 		p.time_ns += c[i].time_ns;
 	p.flop_s = flop * (double)n / ((double)p.time_ns / 1e9);

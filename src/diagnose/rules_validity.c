@@ -140,8 +140,20 @@ static bool host_differs(const struct fo_rule_context *c, struct fo_finding *f)
 	return true;
 }
 
+static bool forward_only(const struct fo_rule_context *c, struct fo_finding *f)
+{
+	if (!c->s->d->forward_only)
+		return false;
+	snprintf(f->title, sizeof(f->title), "forward only: this looks like inference");
+	snprintf(f->why, sizeof(f->why), "Neither a backward pass nor an optimizer is in the trace. FLOP, and MFU where it is known, are of the forward "
+		 "pass alone; advice for training may not apply.");
+	window_event(c, f, "the window that is spoken of");
+	return true;
+}
+
 const struct fo_rule_row fo_rules_validity[] = {
 	{ "steps", FO_FIND_VALIDITY, steps },
+	{ "forward-only", FO_FIND_VALIDITY, forward_only },
 	{ "unsteady-steps", FO_FIND_VALIDITY, unsteady },
 	{ "lost-events", FO_FIND_VALIDITY, lost },
 	{ "unlinked", FO_FIND_VALIDITY, unlinked },

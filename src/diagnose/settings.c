@@ -59,6 +59,9 @@ static bool holds(const char *when, int len, const struct fo_facts *f, const str
 		{ "fp32_bf16_incapable", single && !bf16 },
 		{ "bf16_capable", bf16 },
 		{ "bf16_incapable", !bf16 },
+		{ "hopper", f->nvidia && f->capability / 10 == 9 },
+		{ "cudnn_attention", f->nvidia && f->capability >= 90 },
+		{ "amd", f->amd },
 		{ "fp8_capable", f->amd ? f->capability >= 94 : f->capability >= 89 },
 	};
 	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)

@@ -132,7 +132,7 @@ expect 1 "\"flag\": \"the traces of all ranks, from the same steps\"" diagnose "
 # 256 tokens a step of two devices: 128 x 6 x 0.1e9 FLOP take a tenth of 1 ms at 989 TFLOP/s.
 expect 1 "MFU:" diagnose "$tmp/trace.json" --model flatout-134m --seq 128 --tokens-per-step 256
 expect 1 "products and attention above ideal" diagnose "$tmp/trace.json" --model flatout-134m --seq 128 --tokens-per-step 256
-expect 1 "would be" diagnose "$tmp/trace.json" --model llama-3.1-8b --seq 8192 --tokens-per-step 8192
+expect 1 "cannot be right" diagnose "$tmp/trace.json" --model llama-3.1-8b --seq 8192 --tokens-per-step 8192
 expect 2 "a model needs the sequence length and the tokens of a step" diagnose "$tmp/trace.json" --model llama-3.1-8b
 expect 2 "unknown device" diagnose "$tmp/trace.json" --device h1000
 expect 2 "unknown precision" diagnose "$tmp/trace.json" --device h100 --dtype bf17

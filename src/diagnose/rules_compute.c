@@ -1,0 +1,101 @@
+/* How fast the kernels are that compute: attention and products against the peak. Never serious: that a faster kernel exists for the
+ * device at hand is not for a trace to say, so the least gain is none. */
+#include "diagnose/findings_int.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#define ATTENTION (1u << FO_K_ATTENTION_FORWARD | 1u << FO_K_ATTENTION_BACKWARD)
+#define PRODUCTS (1u << FO_K_GEMM | 1u << FO_K_GEMM_FP8)
+
+/* Published: FlashAttention-2 (arXiv:2307.08691) 50 to 73 % of an A100's peak, FlashAttention-3 (arXiv:2407.08608) up to 75 % of an
+ * H100's. Below the least of them there is room; more than the best of them is not promised. */
+#define ATTENTION_LEAST 0.5
+#define ATTENTION_BEST 0.75
+
+static void promise_nothing(struct fo_finding *f)
+{
+	f->ceiling = f->gain = f->gain_low = f->gain_high = NAN;
+}
+
+static bool attention_efficiency(const struct fo_rule_context *c, struct fo_finding *f)
+{
+	const struct fo_attention_rate *a = &c->s->d->attention;
+	const struct fo_bridge *b = &c->s->d->bridge;
+	if (!(a->efficiency < ATTENTION_LEAST) || fo_share(c, a->time_ns) <= FO_SHARE_ADVICE)
+		return false;
+	int64_t above = (int64_t)((1 - a->efficiency / ATTENTION_BEST) * (double)a->time_ns);
+	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns, .removable_ns = above, .least = 0, .most = 1, .floor_ns = c->floor_ns }, f);
+	snprintf(f->title, sizeof(f->title), "attention reaches %.0f %% of the peak and takes %.1f %% of the step", 100 * a->efficiency,
+		 100 * fo_share(c, a->time_ns));
+	snprintf(f->why, sizeof(f->why), "%.0f of %.0f TFLOP/s, every pair of tokens counted; under a causal mask half of that is computed, and it "
+		 "is %.0f %%. Published fused kernels reach %.0f to %.0f %% of what they compute (FlashAttention-2 and 3).",
+		 a->efficiency * b->peak_flop_s / 1e12, b->peak_flop_s / 1e12, 50 * a->efficiency, 100 * ATTENTION_LEAST, 100 * ATTENTION_BEST);
+	fo_evidence_kernels(f, c->s, ATTENTION);
+	return true;
+}
+
+static bool attention_unknown(const struct fo_rule_context *c, struct fo_finding *f)
+{
+	const struct fo_attention_rate *a = &c->s->d->attention;
+	if (!isnan(a->efficiency) || fo_share(c, a->time_ns) <= FO_SHARE_SERIOUS)
+		return false;
+	promise_nothing(f);
+	snprintf(f->title, sizeof(f->title), "attention takes %.1f %% of the step; how fast it is this trace does not say",
+		 100 * fo_share(c, a->time_ns));
+	snprintf(f->why, sizeof(f->why), "Its shapes are not recorded. --model M --seq S --tokens-per-step N with --device D tell what it computes and at "
+		 "which share of the peak; so does %s.", c->s->t->format == FO_TRACE_NSYS ? "a trace of the PyTorch profiler with record_shapes=True"
+											  : "record_shapes=True");
+	fo_evidence_kernels(f, c->s, ATTENTION);
+	return true;
+}
+
+/* What products reach, over all with a known ceiling: FLOP/s. */
+struct reached {
+	double flop_s, attainable_flop_s, fill;
+};
+static struct reached products_reached(const struct fo_diagnosis *d)
+{
+	double flop = 0, s = 0, best_s = 0, filled = 0;
+	for (int64_t i = 0; i < d->products; i++) {
+		const struct fo_product *p = &d->product[i];
+		double n = p->flop_s * (double)p->time_ns / 1e9;
+		if (isnan(p->attainable_flop_s) || isnan(p->fill) || p->attainable_flop_s <= 0)
+			continue;
+		flop += n;
+		s += (double)p->time_ns / 1e9;
+		best_s += n / p->attainable_flop_s;
+		filled += n * p->fill;
+	}
+	return (struct reached){ flop / s, flop / best_s, filled / flop };
+}
+
+/* Products that do what can be done, and are yet far below the peak: the difference is the device's, and the points of MFU it costs are
+ * nobody's to fix. 0.6: below it they are a finding of their own (gemm-efficiency). */
+static bool product_ceiling(const struct fo_rule_context *c, struct fo_finding *f)
+{
+	const struct fo_bridge *b = &c->s->d->bridge;
+	struct reached r = products_reached(c->s->d);
+	double share = fo_share(c, fo_class_time(&c->s->l, PRODUCTS)), lost = share * (1 - r.flop_s / b->peak_flop_s);
+	if (!b->known || !(r.flop_s >= 0.6 * r.attainable_flop_s) || !(lost > FO_SHARE_ADVICE))
+		return false;
+	char measured[120] = "no measured ceiling of this device is known";
+	if (!isnan(b->measured_flop_s))
+		snprintf(measured, sizeof(measured), "%.0f is the best product measured on this device", b->measured_flop_s / 1e12);
+	promise_nothing(f);
+	snprintf(f->title, sizeof(f->title), "products reach %.0f %% of what is attainable, which is %.0f %% of the peak",
+		 100 * r.flop_s / r.attainable_flop_s, 100 * r.attainable_flop_s / b->peak_flop_s);
+	snprintf(f->why, sizeof(f->why), "%.0f TFLOP/s of a peak of %.0f costs %.1f points of MFU. Attainable are %.0f: %s, and tiles and waves are %.0f %% "
+		 "full. Only the way from %.0f to %.0f is the program's: other shapes, another precision.", r.flop_s / 1e12,
+		 b->peak_flop_s / 1e12, 100 * lost, r.attainable_flop_s / 1e12, measured, 100 * r.fill, r.flop_s / 1e12,
+		 r.attainable_flop_s / 1e12);
+	fo_evidence_kernels(f, c->s, PRODUCTS);
+	return true;
+}
+
+const struct fo_rule_row fo_rules_compute[] = {
+	{ "attention-efficiency", FO_FIND_COMPUTE, attention_efficiency },
+	{ "attention-unknown", FO_FIND_COMPUTE, attention_unknown },
+	{ "product-ceiling", FO_FIND_COMPUTE, product_ceiling },
+	{ NULL, FO_FIND_VALIDITY, NULL },
+};
