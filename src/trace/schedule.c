@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <zlib.h>
 
 const char *const fo_schedule_kind_name[FO_SCHED_COUNT] = {
@@ -42,11 +43,22 @@ int fo_schedule_kind_of(const char *name, size_t n)
 
 enum { SNIFF = 1 << 16 };
 
+fo_status fo_schedule_text_open(const char *path, gzFile *f)
+{
+	int fd;
+	FO_TRY(fo_fs_open_regular(path, &fd));
+	*f = gzdopen(fd, "rb");
+	if (*f)
+		return FO_OK;
+	close(fd);
+	return fo_fail(FO_EIO, "cannot open '%s'", path);
+}
+
 /* The first event of such a timeline names its category within the first bytes. */
 static bool is_timeline(const char *path)
 {
-	gzFile f = gzopen(path, "rb"); /* reads plain files too */
-	if (!f)
+	gzFile f;
+	if (fo_schedule_text_open(path, &f) != FO_OK)
 		return false;
 	char *text = fo_xmalloc(SNIFF + 1);
 	int n = gzread(f, text, SNIFF);

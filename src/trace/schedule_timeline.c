@@ -35,9 +35,8 @@ struct reader {
 
 static fo_status inflate_all(const char *path, char **out, size_t *len)
 {
-	gzFile f = gzopen(path, "rb");
-	if (!f)
-		return fo_fail(FO_EIO, "cannot open '%s'", path);
+	gzFile f;
+	FO_TRY(fo_schedule_text_open(path, &f));
 	char *text = NULL;
 	size_t cap = 0, n = 0;
 	int got = 0;
