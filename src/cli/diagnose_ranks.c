@@ -43,13 +43,15 @@ static void print_waits(FILE *f, const struct fo_diagnosis *d, struct fo_arena *
 {
 	enum { SHOWN = 16 }; /* more lines than that nobody reads; JSON has all */
 	struct fo_table t;
-	int64_t unmatched = 0, matched = 0;
+	int64_t unmatched = 0, matched = 0, unknown_ns = 0, most_ns = 0;
 	fo_table_init(&t, "rrrrrrr");
 	fo_table_row(&t, "rank", "waits", "transfer", "uneven end", "last", "waited for", "unknown");
 	for (int i = 0; i < d->waits; i++) {
 		const struct fo_rank_wait *w = &d->wait[i];
 		unmatched += w->unmatched;
 		matched += w->matched;
+		unknown_ns += w->unmatched_ns;
+		most_ns += w->wait_most_ns;
 		if (i >= SHOWN && i != d->culprit.at)
 			continue;
 		fo_table_row(&t, who(a, d, w), ms(a, (double)w->wait_ns), ms(a, (double)w->transfer_ns), ms(a, (double)w->end_skew_ns),
@@ -62,7 +64,10 @@ static void print_waits(FILE *f, const struct fo_diagnosis *d, struct fo_arena *
 		fprintf(f, "  ... %d ranks in all: --json has each\n", d->waits);
 	fo_table_fini(&t);
 	fo_cli_put(f, "  ", "  ", "uneven end: of transfer, after the first rank was through; last: how often it arrived last; waited for: what the others "
-		   "waited then; unknown: collectives that could not be matched");
+		   "waited then; unknown: not on all members, point to point, or of unequal parts");
+	if (unknown_ns > 0)
+		fo_cli_put(f, "  ", "  ", "Of the unknown %.3f ms between 0 and %.3f ms are waiting.",
+			   (double)unknown_ns / 1e6, (double)most_ns / 1e6);
 }
 
 static void print_culprit(FILE *f, const struct fo_diagnosis *d, struct fo_arena *a)
@@ -108,6 +113,16 @@ static void print_skew(FILE *f, const struct fo_diagnosis *d, struct fo_arena *a
 		fo_cli_put(f, "", "", "Clocks: the ends of one collective differ by %.1f us (median)", (double)d->set->residual_ns / 1e3);
 }
 
+/* Numbers that nobody recorded must not look as if somebody had. */
+static void print_order(FILE *f, const struct fo_diagnosis *d)
+{
+	bool ordered = false;
+	for (int i = 0; i < d->ranks; i++)
+		ordered |= d->rank[i].trace->rank_from == FO_RANK_ORDER;
+	if (ordered)
+		fo_cli_put(f, "", "", "\nRanks by the order of the files: neither the traces nor their names say which rank each is.");
+}
+
 static void print_pipeline(FILE *f, const struct fo_diagnosis *d, struct fo_arena *a)
 {
 	const struct fo_pipeline *p = &d->pipeline;
@@ -130,6 +145,7 @@ void fo_cli_diagnose_ranks(FILE *f, const struct fo_diagnosis *d)
 		print_waits(f, d, &a);
 		print_culprit(f, d, &a);
 	}
+	print_order(f, d);
 	print_skew(f, d, &a);
 	print_pipeline(f, d, &a);
 	for (int i = 0; i < d->set->skips && i < 4; i++) {

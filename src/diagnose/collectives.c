@@ -1,8 +1,10 @@
 /* Communication over ranks: waiting for the last member or moving data, who is last, and why. */
+#include "diagnose/findings_int.h"
 #include "diagnose/ledger_int.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "hw/catalogue.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -78,8 +80,32 @@ static struct meeting meet(const struct fo_trace_set *s, const struct fo_match *
 	return k;
 }
 
+static const struct fo_collective *collective_of(const struct fo_trace *t, const struct fo_gpu_op *g)
+{
+	return g->collective >= 0 && g->collective < t->collective_count ? &t->collective[g->collective] : NULL;
+}
+
+/* Every rank gives and gets as much, on every member's word? A send has its receive, so that the one moves while the other only
+ * waits; what was batched may be either. */
+static bool equal_exchange(const struct fo_trace_set *s, const struct fo_match *m)
+{
+	for (int i = 0; i < m->parts; i++) {
+		const struct fo_match_part *p = &s->match_part[m->first + i];
+		const struct fo_trace *t = s->rank[p->trace];
+		const struct fo_gpu_op *g = op_of(s, p);
+		const struct fo_collective *c = collective_of(t, g);
+		const char *name = c ? fo_trace_text(t, c->name) : "";
+		bool all_to_all = mentions(name, "alltoall") || mentions(name, "all_to_all");
+		if (!c || (all_to_all && !c->equal_parts))
+			return false;
+		if (!all_to_all && (mentions(name, "send") || mentions(name, "recv") || mentions(fo_trace_text(t, g->name), "SendRecv")))
+			return false;
+	}
+	return true;
+}
+
 /* Does nobody go on before everybody is there? A member that ended before the last began did not wait (small sends, the root of a
- * broadcast). Exchanges of unequal parts end when their own data is there; between two, each waits for the other all the same. */
+ * broadcast). Exchanges of unequal parts end when their own data is there, between two as among many. */
 static bool is_meeting(const struct fo_trace_set *s, const struct fo_match *m, const struct meeting *k)
 {
 	const struct fo_match_part *p = &s->match_part[m->first];
@@ -87,16 +113,12 @@ static bool is_meeting(const struct fo_trace_set *s, const struct fo_match *m, c
 	const struct fo_gpu_op *g = op_of(s, p);
 	if (k->first_end < k->last_begin || apart(k->first_end, k->last_end) > SAME_END_NS)
 		return false;
-	if (m->parts == 2)
-		return true;
-	const struct fo_collective *c = g->collective >= 0 && g->collective < t->collective_count ? &t->collective[g->collective] : NULL;
-	if (c && *fo_trace_text(t, c->group)) {
-		const char *name = fo_trace_text(t, c->name);
-		return c->equal_parts || !(mentions(name, "alltoall") || mentions(name, "all_to_all"));
-	}
 	/* Tokens to experts and back: whoever has its own goes on. */
 	if (mentions(fo_trace_text(t, g->name), "::ep::") || mentions(fo_trace_text(t, g->name), "deep_ep"))
 		return false;
+	const struct fo_collective *c = collective_of(t, g);
+	if (c && *fo_trace_text(t, c->group))
+		return equal_exchange(s, m);
 	if (mentions(fo_trace_text(t, g->name), "SendRecv"))
 		return apart(k->first_end, k->last_end) <= EXCHANGE_END_NS;
 	return true;
@@ -290,18 +312,54 @@ static void find_devices(struct fo_diagnosis *d, struct split *x)
 	}
 }
 
+/* What all links of a device of the trace move in one direction, bytes/s; 0 where the catalogue has no such row. */
+static double link_of(const struct fo_diagnosis *d, const struct fo_trace *t, int16_t device, const struct fo_catalogue *c)
+{
+	const struct fo_device *v = NULL;
+	if (d->with.device && fo_catalogue_find(c, d->with.device, &v) != FO_OK)
+		return 0; /* the bridge says so */
+	const struct fo_trace_device *own = &t->device[device];
+	if (!v && own->name >= 0)
+		v = fo_device_match(c, fo_trace_text(t, own->name), own->sm_count, own->memory_bytes);
+	return v && v->scaleup_gb_s > 0 ? v->scaleup_gb_s * 1e9 : 0;
+}
+
+/* How long it may have waited at most: what it moves needs the links' peak at least. Only of a transfer between two the bytes on the
+ * wire are known. */
+static int64_t wait_most(const struct fo_trace *t, const struct fo_gpu_op *g, double link)
+{
+	const struct fo_collective *c = collective_of(t, g);
+	int64_t length = g->end_ns - g->begin_ns;
+	const char *name = c ? fo_trace_text(t, c->name) : "";
+	if (!c || link <= 0 || c->bytes <= 0 || mentions(name, "all") || !(mentions(name, "send") || mentions(name, "recv")))
+		return length;
+	double moves = (double)c->bytes / link * 1e9;
+	return moves < (double)length ? length - (int64_t)moves : 0;
+}
+
 static void count_unmatched(struct fo_diagnosis *d, const struct split *x)
 {
+	struct fo_catalogue c = { 0 };
+	bool known = fo_catalogue_load(&c, NULL) == FO_OK;
 	for (int r = 0; r < d->set->count; r++) {
 		const struct fo_trace *t = d->set->rank[r];
+		int16_t device = -1;
+		double link = 0;
 		for (int64_t i = 0; i < t->gpu_count; i++) {
-			if (!is_communication(&t->gpu[i]) || x[r].wait[i] >= 0)
+			const struct fo_gpu_op *g = &t->gpu[i];
+			if (!is_communication(g) || x[r].wait[i] >= 0)
 				continue;
-			struct fo_rank_wait *w = &d->wait[x[r].slot[t->gpu[i].device]];
+			if (g->device != device)
+				link = known ? link_of(d, t, g->device, &c) : 0;
+			device = g->device;
+			struct fo_rank_wait *w = &d->wait[x[r].slot[device]];
 			w->unmatched++;
-			w->unmatched_ns += t->gpu[i].end_ns - t->gpu[i].begin_ns;
+			w->unmatched_ns += g->end_ns - g->begin_ns;
+			w->wait_most_ns += wait_most(t, g, link);
 		}
 	}
+	if (known)
+		fo_catalogue_fini(&c);
 }
 
 fo_status fo_diagnose_collectives(struct fo_diagnosis *d)

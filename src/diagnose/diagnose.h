@@ -154,7 +154,8 @@ struct fo_rank_wait {
 	int64_t end_skew_ns;        /* of transfer_ns: behind the first member's end */
 	int64_t last, caused_ns;    /* how often it arrived last, and what the others waited for it then */
 	int64_t matched, unmatched; /* kernels; unmatched: not on all members, no barrier by nature, or of unequal parts */
-	int64_t unmatched_ns;       /* their durations: waiting is between 0 and this */
+	int64_t unmatched_ns;       /* their durations */
+	int64_t wait_most_ns;       /* of that at most waiting, at least none: less what the bytes of a send or receive take at the links' peak */
 };
 /* Who makes the others wait, and what it does longer than they: its median step's rows minus the median of the others' rows. */
 struct fo_culprit {

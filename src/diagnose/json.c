@@ -5,6 +5,7 @@
 
 #include <math.h>
 
+static const char *const rank_from[] = { [FO_RANK_RECORDED] = "recorded", [FO_RANK_FILE_NAME] = "file_name", [FO_RANK_ORDER] = "order" };
 static const char *const format_name[] = { [FO_TRACE_KINETO] = "kineto", [FO_TRACE_NSYS] = "nsys", [FO_TRACE_OWN] = "flatout" };
 
 static void text_of(struct fo_json *j, const char *key, const struct fo_trace *t, int32_t id)
@@ -159,6 +160,7 @@ static void rank(struct fo_json *j, const struct fo_diagnosis *d, int i)
 	const struct fo_trace *t = r->trace;
 	fo_json_object(j, NULL);
 	known(j, "rank", r->rank, -1);
+	fo_json_text(j, "rank_from", r->rank >= 0 ? rank_from[t->rank_from] : NULL);
 	fo_json_text(j, "path", t->path);
 	fo_json_text(j, "format", format_name[t->format]);
 	known(j, "world_size", t->world_size, -1);

@@ -130,9 +130,12 @@ static bool comm_unknown(const struct fo_rule_context *c, struct fo_finding *f)
 					 .floor_ns = c->floor_ns }, f);
 	snprintf(f->title, sizeof(f->title), "communication that nothing hides: %.1f %% of the step",
 		 100 * fo_share(c, l->exposed_comm_unknown_ns));
+	bool all = c->s->d->ranks > 1 && c->s->d->ranks >= c->s->t->world_size && c->s->t->rank_from != FO_RANK_ORDER;
 	snprintf(f->why, sizeof(f->why), "Of %s of communication %s lie under no compute. Whether this rank waited there for a late one or data "
-		 "moved, one rank's trace does not say: give the traces of the other ranks too, from the same steps. Waiting would call for an "
-		 "even load, transfer for overlap or faster links.", fo_ns_text(a, l->comm_ns), fo_ns_text(b, l->exposed_comm_unknown_ns));
+		 "moved, %s Waiting would call for an even load, transfer for overlap or faster links.", fo_ns_text(a, l->comm_ns),
+		 fo_ns_text(b, l->exposed_comm_unknown_ns),
+		 all ? "traces do not say of what is not on all ranks, point to point or of unequal parts." :
+		       "one rank's trace does not say: give the traces of the other ranks too, from the same steps.");
 	fo_evidence_kernels(f, c->s, (uint64_t)1 << FO_K_COMMUNICATION);
 	return true;
 }

@@ -37,6 +37,10 @@ static void one_wait(struct fo_json *j, const struct fo_diagnosis *d, const stru
 	fo_json_int(j, "matched", w->matched);
 	fo_json_int(j, "unmatched", w->unmatched);
 	fo_json_int(j, "unmatched_ns", w->unmatched_ns);
+	fo_json_array(j, "unmatched_wait_ns");
+	fo_json_int(j, NULL, 0);
+	fo_json_int(j, NULL, w->wait_most_ns);
+	fo_json_close(j);
 	fo_json_close(j);
 }
 

@@ -56,7 +56,13 @@ static void of_host(struct fo_diagnosis *d, const struct fo_subject *s, const st
 static void of_ranks(struct fo_diagnosis *d, const struct fo_subject *s)
 {
 	char text[200];
-	if (s->l.exposed_comm_unknown_ns * 100 > s->l.span_ns) {
+	if (s->t->rank_from == FO_RANK_ORDER)
+		add(d, "which rank each trace is: they are numbered by the order of the files",
+		    nsys(s) ? "one report of the whole job, or the rank in each file's name: rank3.nsys-rep"
+			    : "torch.profiler after init_process_group, or the rank in each file's name: rank3.json");
+	if (s->l.exposed_comm_unknown_ns * 100 > s->l.span_ns && d->ranks > 1 && d->ranks >= s->t->world_size && s->t->rank_from != FO_RANK_ORDER) {
+		add(d, "whether sends, receives and exchanges of unequal parts wait or transfer: traces only bound it", "--device D, for the links' peak");
+	} else if (s->l.exposed_comm_unknown_ns * 100 > s->l.span_ns) {
 		snprintf(text, sizeof(text), "the traces of %s, from the same steps", s->t->world_size > 1 ? "all ranks" : "the other ranks");
 		add(d, "whether exposed communication is waiting for a late rank or transfer", text);
 	} else if (s->t->world_size > d->ranks && s->l.comm_ns > 0) {

@@ -90,7 +90,7 @@ struct fo_collective *fo_trace_add_collective(struct fo_trace_build *b, int32_t 
 	ROOM(b, collective);
 	*index = (int32_t)b->t->collective_count;
 	struct fo_collective *c = &b->t->collective[b->t->collective_count++];
-	*c = (struct fo_collective){ .name = -1, .group = -1, .members = -1, .dtype = -1, .group_size = -1, .sequence = -1, .in_elements = -1,
+	*c = (struct fo_collective){ .name = -1, .group = -1, .members = -1, .purpose = -1, .dtype = -1, .group_size = -1, .sequence = -1, .in_elements = -1,
 				     .out_elements = -1, .bytes = -1, .peer_from = -1, .peer_to = -1 };
 	return c;
 }

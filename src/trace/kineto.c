@@ -248,6 +248,7 @@ static int32_t collective_of(struct reader *r)
 	c->name = arg_text(r, "Collective name");
 	c->group = arg_text(r, "Process Group Name");
 	c->members = arg_text(r, "Process Group Ranks");
+	c->purpose = arg_text(r, "Process Group Description");
 	c->dtype = arg_text(r, "dtype");
 	c->group_size = to_int32(arg_int(r, "Group size", -1));
 	c->sequence = arg_int(r, "Seq", -1);

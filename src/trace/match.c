@@ -90,7 +90,11 @@ static void describe(struct entry *e, const struct fo_trace *t, const struct fo_
 	e->bytes = -1;
 	e->group_size = -1;
 	e->recorded = c && *group;
+	/* Files of which nothing says that they are one job are numbered by their order: two runs would be matched as well as two ranks.
+	 * What one file holds is one job. */
+	bool ordered = t->rank_from == FO_RANK_ORDER;
 	if (!e->recorded) {
+		h = ordered ? mix(h, t->path, strlen(t->path)) : h;
 		e->key = mix_kernel(h, fo_trace_text(t, g->name));
 		return;
 	}
@@ -98,7 +102,7 @@ static void describe(struct entry *e, const struct fo_trace *t, const struct fo_
 	int32_t from, to;
 	h = mix(h, group, strlen(group));
 	h = mix(h, fo_trace_text(t, c->members), strlen(fo_trace_text(t, c->members)));
-	if (transfer_ends(c, name, t->rank, &from, &to)) {
+	if (transfer_ends(c, name, ordered ? -1 : t->rank, &from, &to)) {
 		e->key = mix_int(mix_int(h, from), to);
 		e->group_size = 2;
 		return;

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum {
@@ -123,6 +124,40 @@ static fo_status add_path(struct files *f, const char *path)
 }
 
 /* ---- reading ---- */
+
+struct identity {
+	struct stat st;
+	const char *path;
+};
+static int by_identity(const void *a, const void *b)
+{
+	const struct stat *x = &((const struct identity *)a)->st, *y = &((const struct identity *)b)->st;
+	if (x->st_dev != y->st_dev)
+		return x->st_dev < y->st_dev ? -1 : 1;
+	return x->st_ino != y->st_ino ? (x->st_ino < y->st_ino ? -1 : 1) : 0;
+}
+
+/* One file under two names (links) or given twice would be two ranks that wait for each other. */
+static fo_status refuse_twice(const struct files *f)
+{
+	struct identity *v = fo_xmalloc((f->n + 1) * sizeof *v);
+	size_t n = 0;
+	fo_status st = FO_OK;
+	for (size_t i = 0; i < f->n; i++) {
+		v[n].path = f->v[i].path;
+		n += stat(f->v[i].path, &v[n].st) == 0; /* what cannot be looked at is told by reading it */
+	}
+	qsort(v, n, sizeof *v, by_identity);
+	for (size_t i = 1; st == FO_OK && i < n; i++) {
+		if (by_identity(&v[i - 1], &v[i]) != 0)
+			continue;
+		st = strcmp(v[i - 1].path, v[i].path) == 0 ? fo_fail(FO_EARG, "'%s' is given twice", v[i].path) :
+							     fo_fail(FO_EARG, "'%s' and '%s' are one file", v[i - 1].path, v[i].path);
+		st = fo_hint(st, "give one recording of each rank; two runs are compared with: flatout compare A B");
+	}
+	free(v);
+	return st;
+}
 
 static void *read_some(void *arg)
 {
@@ -327,6 +362,8 @@ fo_status fo_trace_set_open(struct fo_trace_set *s, const char *const *path, int
 		st = add_path(&f, path[i]);
 	if (st == FO_OK && f.n > MAX_FILES)
 		st = fo_fail(FO_EARG, "%zu files, at most %d are read", f.n, MAX_FILES);
+	if (st == FO_OK)
+		st = refuse_twice(&f);
 	if (st == FO_OK) {
 		read_all(&f);
 		st = keep(s, &f);

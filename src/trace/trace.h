@@ -114,6 +114,7 @@ struct fo_thread {
 struct fo_collective {
 	int32_t name;           /* "allreduce" */
 	int32_t group, members; /* texts: process group's name, its ranks */
+	int32_t purpose;        /* text: what the group is for, "PIPELINE_MODEL_PARALLEL_GROUP", "mesh_pp" */
 	int32_t dtype;
 	int32_t group_size;     /* -1 unknown */
 	int64_t sequence;       /* -1 unknown */
@@ -218,13 +219,15 @@ struct fo_trace_set {
 };
 /* Files, folders (their traces) and patterns that the shell left alone; read on as many threads as there are processors. A trace
  * without a rank takes the number after "rank" or "worker" in its file's or folder's name, and where none has one, its place in the
- * list. Two traces of one rank are refused by name (FO_EARG), as is a mixture that cannot be one job: formats, world sizes, or
- * minutes that differ. A single trace keeps what it has, rank -1 too. Freed with fo_trace_set_fini. */
+ * list (FO_RANK_ORDER). A file that is given twice, under one name or two, and two traces of one rank are refused by name (FO_EARG), as
+ * is a mixture that cannot be one job: formats, world sizes, or minutes that differ. A single trace keeps what it has, rank -1 too.
+ * Freed with fo_trace_set_fini. */
 FO_CHECKED fo_status fo_trace_set_open(struct fo_trace_set *s, const char *const *path, int n);
 void fo_trace_set_fini(struct fo_trace_set *s);
 
 /* match.c: finds the collectives that the devices of s have in common, then sets offset_ns and residual_ns. The i-th of a process
- * group on every device, or that of the same sequence number; without recorded groups the i-th kernel of that name. Left out:
+ * group on every device, or that of the same sequence number; without recorded groups the i-th kernel of that name, between files only
+ * where each says its rank. Left out:
  * groups of which not every member is there, counts or sizes that differ. fo_trace_set_open calls it. */
 void fo_trace_set_match(struct fo_trace_set *s);
 

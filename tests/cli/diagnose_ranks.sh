@@ -29,6 +29,41 @@ expect 1 '"excess_ns": 200000' diagnose "$tmp/job" --json -
 expect 1 '"unknown_ns": 300000' diagnose "$tmp/job/rank0.json" --json -
 cp "$tmp/job/rank0.json" "$tmp/job/again.json"
 expect 2 "two traces of rank 0" diagnose "$tmp/job"
+expect 2 "rank0.json' is given twice" diagnose "$tmp/job/rank0.json" "$tmp/job/rank0.json"
+ln "$tmp/job/rank0.json" "$tmp/job/linked.json"
+expect 2 "are one file" diagnose "$tmp/job/rank0.json" "$tmp/job/linked.json"
+rm "$tmp/job/linked.json"
+# Two files that do not say whose they are: numbered, told so, and nobody blamed.
+rank 0 0 | sed 's/"distributedInfo": {[^}]*},//' >"$tmp/one.json"
+rank 1 200 | sed 's/"distributedInfo": {[^}]*},//' >"$tmp/two.json"
+expect 1 "Ranks by the order of the files" diagnose "$tmp/one.json" "$tmp/two.json"
+narrow
+expect 1 "0 of 2 kernels matched" diagnose "$tmp/one.json" "$tmp/two.json"
+expect 1 '"rank_from": "order"' diagnose "$tmp/one.json" "$tmp/two.json" --json -
+expect 1 '"culprit": null' diagnose "$tmp/one.json" "$tmp/two.json" --json -
+expect 1 '"rank_from": "recorded"' diagnose "$tmp/job/rank0.json" "$tmp/job/rank1.json" --json -
+expect 1 "which rank each trace is" diagnose "$tmp/one.json" "$tmp/two.json" --html "$tmp/order.html"
+grep -q "which rank each trace is" "$tmp/order.html" || { echo "FAILED: the page does not say that ranks are by order"; failed=1; }
+# A pipe that nobody writes into is no trace, and no log of a schedule.
+if mkfifo "$tmp/pipe" 2>/dev/null && command -v timeout >/dev/null; then
+	mkdir "$tmp/pipes"
+	cp "$tmp/job/rank0.json" "$tmp/pipes"
+	mkfifo "$tmp/pipes/pipe.json" "$tmp/pipes/pp_rank_0.json"
+	# pipe_ends STATUS TEXT PATH: it ends by itself
+	pipe_ends()
+	{
+		timeout 20 "$FLATOUT_BIN" diagnose "$3" >"$tmp/out" 2>&1 </dev/null
+		got=$?
+		if [ $got != "$1" ] || ! grep -q "$2" "$tmp/out"; then
+			echo "FAILED: diagnose $3: exit $got, expected $1 and: $2"
+			cat "$tmp/out"
+			failed=1
+		fi
+	}
+	pipe_ends 3 "not a regular file" "$tmp/pipe"
+	pipe_ends 3 "not a regular file" "$tmp/pipes/pp_rank_0.json"
+	pipe_ends 1 "rank 0 of 2" "$tmp/pipes"
+fi
 expect 2 "no file matches" diagnose "$tmp/none*.json"
 mkdir "$tmp/empty"
 expect 2 "no traces in" diagnose "$tmp/empty"
