@@ -96,9 +96,9 @@ static void refused(int n, const char *const *path, const char *why)
 }
 
 /* Only what this file is about. */
-static struct fo_diagnosis diagnosed(struct fo_trace_set *s)
+static struct fo_diagnosis diagnosed_on(struct fo_trace_set *s, const char *device)
 {
-	struct fo_diagnosis d = { .set = s, .with = { .price_per_hour = NAN } };
+	struct fo_diagnosis d = { .set = s, .with = { .price_per_hour = NAN, .device = device } };
 	d.rank = fo_xmalloc((size_t)s->count * sizeof *d.rank);
 	for (; d.ranks < s->count; d.ranks++)
 		must(fo_ledger_rank(&d.rank[d.ranks], s->rank[d.ranks], &d.with.ledger));
@@ -112,6 +112,10 @@ static struct fo_diagnosis diagnosed(struct fo_trace_set *s)
 				assert_int_equal(l->exposed_wait_ns + l->exposed_transfer_ns + l->exposed_comm_unknown_ns, l->exposed_comm_ns);
 			}
 	return d;
+}
+static struct fo_diagnosis diagnosed(struct fo_trace_set *s)
+{
+	return diagnosed_on(s, NULL);
 }
 static void done(struct fo_diagnosis *d, struct fo_trace_set *s)
 {
@@ -160,7 +164,13 @@ static void test_whose(void **state)
 	fo_trace_set_fini(&s);
 	const char *mixed[2] = { two[0], order[0] }, *twice[2] = { two[0], two[0] }, *worlds[2] = { two[1], plain(1, 4, "four.json") };
 	refused(2, mixed, "whose is");
-	refused(2, twice, "two traces of rank 1");
+	refused(2, twice, "a.json' is given twice");
+	assert_non_null(strstr(fo_err_hint(), "flatout compare"));
+	const char *linked[2] = { two[0], in_dir("link.json") }, *both[2] = { two[0], plain(1, 2, "again.json") };
+	assert_int_equal(symlink("a.json", linked[1]), 0);
+	refused(2, linked, "are one file");
+	assert_int_equal(unlink(linked[1]), 0);
+	refused(2, both, "two traces of rank 1");
 	assert_non_null(strstr(fo_err_hint(), "flatout compare"));
 	refused(2, worlds, "of 2 ranks");
 	refused(1, (const char *[]){ in_dir("absent.json") }, "absent.json");
@@ -327,6 +337,77 @@ static void test_by_order(void **state)
 	fo_trace_set_fini(&s);
 }
 
+/* Two files that say neither rank nor group may be two runs: nobody is told to have waited. Groups that are recorded, or ranks in names,
+ * are believed. */
+static void ordered(const char *args, const char *const name[2])
+{
+	for (int r = 0; r < 2; r++) {
+		begin_trace(-1, 0);
+		kernel(gemm, 7, 1000, r ? 200 : 100, "");
+		kernel(reduce, 9, 1000 + (r ? 200 : 100), r ? 50 : 150, args);
+		end_trace(name[r]);
+	}
+}
+
+static void test_order(void **state)
+{
+	(void)state;
+	struct fo_trace_set s;
+	static const char *const plain_name[2] = { "one.json", "two.json" }, *const named[2] = { "o_rank0.json", "o_rank1.json" };
+	const char *const path[2] = { in_dir("one.json"), in_dir("two.json") }, *const with[2] = { in_dir("o_rank0.json"), in_dir("o_rank1.json") };
+	ordered("", plain_name);
+	open_set(&s, 2, path);
+	assert_int_equal(s.matches, 0);
+	struct fo_diagnosis d = diagnosed(&s);
+	assert_int_equal(d.wait[0].wait_ns, 0);
+	assert_int_equal(d.wait[0].unmatched_ns, 150000);
+	assert_int_equal(d.wait[0].wait_most_ns, 150000);
+	assert_int_equal(d.culprit.at, -1);
+	done(&d, &s);
+	ordered(group("allreduce", "0", "[0, 1]", 2, 5, ""), plain_name);
+	open_set(&s, 2, path);
+	assert_int_equal(s.matches, 1);
+	fo_trace_set_fini(&s);
+	ordered("", named);
+	open_set(&s, 2, with);
+	d = diagnosed(&s);
+	assert_int_equal(d.wait[0].wait_ns, 100000);
+	done(&d, &s);
+}
+
+/* Between two members as among many: a send and its receive, unequal parts and batches are no barrier; equal parts are. */
+static void test_two(void **state)
+{
+	(void)state;
+	struct fo_trace_set s;
+	static const char *const send[2] = { ",\"Dst Rank\":1,\"In msg nelems\":5000000,\"Out msg nelems\":5000000,\"dtype\":\"BFloat16\"",
+					     ",\"Src Rank\":0,\"In msg nelems\":5000000,\"Out msg nelems\":5000000,\"dtype\":\"BFloat16\"" };
+	must(fo_fs_mkdirs(in_dir("pair")));
+	for (int r = 0; r < 2; r++) {
+		begin_trace(r, 2);
+		kernel(exchange, 9, 1000 + 50 * r, 90 - 50 * r, group(r ? "recv" : "send", "0", "[0, 1]", 2, 1, send[r]));
+		kernel(exchange, 9, 2000 + 50 * r, 90 - 50 * r, group("all_to_allv", "0", "[0, 1]", 2, 2, ",\"In split size\":\"[4, 5]\""));
+		kernel("void deep_ep::internode::combine<4, false>(int, int)", 9, 3000 + 50 * r, 90 - 50 * r, "");
+		kernel(exchange, 9, 4000 + 50 * r, 90 - 50 * r, group("coalesced", "0", "[0, 1]", 2, 3, ""));
+		kernel(exchange, 9, 5000 + 50 * r, 90 - 50 * r, group("all_to_all", "0", "[0, 1]", 2, 4, ",\"In split size\":\"[]\""));
+		end_trace(r ? "pair/rank1.json" : "pair/rank0.json");
+	}
+	open_set(&s, 1, (const char *[]){ in_dir("pair") });
+	assert_int_equal(s.matches, 5);
+	struct fo_diagnosis d = diagnosed(&s);
+	assert_int_equal(d.wait[0].matched, 1);
+	assert_int_equal(d.wait[0].wait_ns, 50000);
+	assert_int_equal(d.wait[0].transfer_ns, 40000);
+	assert_int_equal(d.wait[0].unmatched_ns, 360000);
+	assert_int_equal(d.wait[0].wait_most_ns, 360000);
+	/* 10 MB over an H100's 450 GB/s are 22.2 us of the send's 90 and the receive's 40. */
+	fo_diagnosis_fini(&d);
+	d = diagnosed_on(&s, "h100-sxm");
+	assert_true(llabs((long long)d.wait[0].wait_most_ns - (360000 - 22222)) <= 1);
+	assert_true(llabs((long long)d.wait[1].wait_most_ns - (160000 - 22222)) <= 1);
+	done(&d, &s);
+}
+
 /* All-to-all with parts of unequal size: members go on when their own data is there. */
 static void test_unequal(void **state)
 {
@@ -364,12 +445,12 @@ static void test_pipeline(void **state)
 		begin_trace(r, 2);
 		for (int i = 0; i < 4; i++) {
 			/* Forward 10 each, a transfer of 2, ... and of every 40 us 10 are empty on stage 0. */
-			char peer[64];
+			char peer[128];
 			double t = 1000 + 40 * i + (r ? 12 : 0);
 			kernel(gemm, 7, t, r ? 20 : 10, "");
-			snprintf(peer, sizeof peer, ",\"Src Rank\":%d,\"Dst Rank\":%d", r, 1 - r);
+			snprintf(peer, sizeof peer, ",\"Process Group Description\":\"mesh_pp\",\"Src Rank\":%d,\"Dst Rank\":%d", r, 1 - r);
 			kernel(exchange, 9, r ? 1032 + 40 * i + 2 : 1010 + 40 * i, 2, group("send", "3", "[0, 1]", 2, 10 + i, peer));
-			snprintf(peer, sizeof peer, ",\"Src Rank\":%d,\"Dst Rank\":%d", 1 - r, r);
+			snprintf(peer, sizeof peer, ",\"Process Group Description\":\"mesh_pp\",\"Src Rank\":%d,\"Dst Rank\":%d", 1 - r, r);
 			kernel(exchange, 9, r ? 1010 + 40 * i : 1032 + 40 * i + 2, 2, group("recv", "3", "[0, 1]", 2, 10 + i, peer));
 			if (r == 0)
 				kernel(gemm, 7, t + 36, 4, "");
@@ -385,8 +466,121 @@ static void test_pipeline(void **state)
 	assert_int_equal(d.pipeline.stage[1], 1);
 	assert_true(fabs(d.pipeline.ideal - 0.25) < 1e-12);
 	assert_true(fabs(d.pipeline.bubble[0] - 26.0 / 40) < 1e-9);
-	assert_true(fabs(d.pipeline.bubble[1] - 60.0 / 140) < 1e-9);
+	/* Of 20 us between its products 2 are the hardware's own turn-around. */
+	assert_true(fabs(d.pipeline.bubble[1] - 54.0 / 140) < 1e-9);
 	done(&d, &s);
+}
+
+/* What a host's thread does, and a kernel that it launches at `launch`. */
+static void note(const char *cat, const char *name, double ts, double dur)
+{
+	serial++;
+	fo_str_printf(&out, "%s{\"ph\":\"X\",\"cat\":\"%s\",\"name\":\"%s\",\"pid\":1,\"tid\":1,\"ts\":%.3f,\"dur\":%.3f,\"args\":{}}",
+		      serial > 1 ? "," : "", cat, name, ts, dur);
+}
+static void launched(const char *name, int stream, double launch, double ts, double dur, const char *args)
+{
+	serial++;
+	fo_str_printf(&out, "%s{\"ph\":\"X\",\"cat\":\"cuda_runtime\",\"name\":\"cudaLaunchKernel\",\"pid\":1,\"tid\":1,\"ts\":%.3f,\"dur\":1,\"args\":{"
+		      "\"correlation\":%d}},{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"%s\",\"pid\":0,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,\"args\":{"
+		      "\"device\":0,\"stream\":%d,\"correlation\":%d%s}}", serial > 1 ? "," : "", launch, serial, name, stream, ts, dur, stream, serial,
+		      args);
+}
+static const char *p2p(const char *name, const char *purpose, int ranks, int seq, int from, int to)
+{
+	char more[160], members[32];
+	snprintf(more, sizeof more, ",\"Process Group Description\":\"%s\",\"%s\":%d", purpose, strcmp(name, "send") ? "Src Rank" : "Dst Rank",
+		 strcmp(name, "send") ? from : to);
+	snprintf(members, sizeof members, ranks == 3 ? "[0, 1, 2]" : "[0, 1]");
+	return group(name, "7", members, ranks, seq, more);
+}
+
+/* Steps of 1 ms with four microbatches on each of `ranks` stages: forward 60 us, then a receive from the next (the first stage gets
+ * gradients) that ends 60 us later. `notes`: annotated passes, else only what was received tells how many. */
+static void stages(int ranks, int steps, bool notes, const char *purpose)
+{
+	char name[40];
+	for (int r = 0; r < ranks; r++) {
+		begin_trace(r, ranks);
+		for (int k = 0; k < steps; k++) {
+			double t = 1000 * (k + 1);
+			note("user_annotation", (snprintf(name, sizeof name, "ProfilerStep#%d", k), name), t, 990);
+			for (int i = 0; i < 4; i++, t += 200) {
+				snprintf(name, sizeof name, "PP:%dF%d", r, i);
+				if (notes)
+					note("user_annotation", name, t + 1, 8);
+				launched(gemm, 7, t + 2, t + 10, 60, "");
+				if (r + 1 < ranks) {
+					launched(exchange, 9, t + 4, t + 70, 2, p2p("send", purpose, ranks, 2 * i, r, r + 1));
+					launched(exchange, 9, t + 6, t + 72, 58, p2p("recv", purpose, ranks, 2 * i + 1, r + 1, r));
+				} else {
+					launched(exchange, 9, t + 4, t + 70, 2, p2p("send", purpose, ranks, 2 * i, r, r - 1));
+					launched(exchange, 9, t + 6, t + 72, 58, p2p("recv", purpose, ranks, 2 * i + 1, r - 1, r));
+				}
+			}
+		}
+		snprintf(name, sizeof name, "stages/rank%d.json", r);
+		end_trace(name);
+	}
+}
+
+static void check_stages(int given, int want, int microbatches)
+{
+	struct fo_trace_set s;
+	const char *path[3] = { in_dir("stages/rank0.json"), in_dir("stages/rank1.json"), in_dir("stages/rank2.json") };
+	open_set(&s, given, path);
+	struct fo_diagnosis d = diagnosed(&s);
+	assert_int_equal(d.pipeline.stages, want);
+	assert_int_equal(d.pipeline.microbatches, microbatches);
+	/* Within 660 us: three times 60 of transfers; the host launches what follows only after 70 more. */
+	if (want)
+		assert_true(fabs(d.pipeline.bubble[0] - 180.0 / 660) < 1e-9);
+	done(&d, &s);
+}
+
+/* The last step is dropped from the ledger; what it holds is in no step. */
+static void test_microbatches(void **state)
+{
+	(void)state;
+	must(fo_fs_mkdirs(in_dir("stages")));
+	for (int steps = 2; steps < 6; steps++) {
+		stages(3, steps, true, "0");
+		check_stages(3, 3, 4);
+		stages(3, steps, false, "0");
+		check_stages(3, 3, 4);
+	}
+	stages(2, 3, false, "PIPELINE_MODEL_PARALLEL_GROUP");
+	check_stages(2, 2, 4);
+	check_stages(1, 2, 4);
+}
+
+/* Rings, and what could be one. */
+static void test_no_pipeline(void **state)
+{
+	(void)state;
+	must(fo_fs_mkdirs(in_dir("stages")));
+	stages(3, 3, false, "CONTEXT_PARALLEL_GROUP");
+	check_stages(3, 0, 0);
+	stages(3, 3, false, "mesh_cp");
+	check_stages(3, 0, 0);
+	/* One rank of three, two ranks that exchange. */
+	stages(3, 3, false, "0");
+	check_stages(1, 0, 0);
+	stages(2, 3, false, "0");
+	check_stages(2, 0, 0);
+	/* All send to the next, the last to the first. */
+	for (int r = 0; r < 3; r++) {
+		char name[40];
+		begin_trace(r, 3);
+		for (int i = 0; i < 6; i++) {
+			kernel(gemm, 7, 1000 + 100 * i, 60, "");
+			kernel(exchange, 9, 1060 + 100 * i, 30, p2p("send", "0", 3, 2 * i, r, (r + 1) % 3));
+			kernel(exchange, 11, 1060 + 100 * i, 30, p2p("recv", "0", 3, 2 * i + 1, (r + 2) % 3, r));
+		}
+		snprintf(name, sizeof name, "stages/rank%d.json", r);
+		end_trace(name);
+	}
+	check_stages(3, 0, 0);
 }
 
 /* ---- published figures ---- */
@@ -430,6 +624,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_whose),    cmocka_unit_test(test_folders), cmocka_unit_test(test_waiting),  cmocka_unit_test(test_unmatched),
 		cmocka_unit_test(test_by_order), cmocka_unit_test(test_unequal), cmocka_unit_test(test_pipeline), cmocka_unit_test(test_published),
+		cmocka_unit_test(test_order),    cmocka_unit_test(test_two),     cmocka_unit_test(test_microbatches), cmocka_unit_test(test_no_pipeline),
 	};
 	int failed = cmocka_run_group_tests(tests, NULL, NULL);
 	fo_str_fini(&out);
