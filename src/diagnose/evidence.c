@@ -157,6 +157,14 @@ void fo_evidence_named(struct fo_finding *f, const struct fo_subject *s, const c
 			add_host(f, s, &s->t->op[i]);
 }
 
+/* Does it take most of [begin, end)? */
+static bool fills_gap(const struct fo_host_op *o, int64_t begin, int64_t end)
+{
+	int64_t from = o->begin_ns > begin ? o->begin_ns : begin, to = o->end_ns < end ? o->end_ns : end;
+	return (o->kind == FO_HOST_OP || o->kind == FO_HOST_SYNC || o->kind == FO_HOST_DATA || o->kind == FO_HOST_CALL) &&
+	       10 * (to - from) >= 7 * (end - begin);
+}
+
 /* What a thread has on top of its stack: operators nest, so of those that cover most of the gap the one that began last is innermost. */
 int32_t fo_idle_gap_operator(const struct fo_subject *s, const struct fo_idle_gap *g)
 {
@@ -164,8 +172,9 @@ int32_t fo_idle_gap_operator(const struct fo_subject *s, const struct fo_idle_ga
 	if (g->op < 0 || t->gpu[g->op].launch < 0)
 		return -1;
 	const struct fo_launch *l = &t->launch[t->gpu[g->op].launch];
-	int64_t until = l->begin_ns < g->end_ns ? l->begin_ns : g->end_ns, length = until - g->begin_ns, low = 0, high = t->op_count;
-	int32_t best = -1;
+	int64_t until = l->begin_ns < g->end_ns ? l->begin_ns : g->end_ns, low = 0, high = t->op_count, i;
+	if (until <= g->begin_ns)
+		return -1; /* launched before the gap: what the host did in it explains nothing */
 	while (low < high) { /* the thread's first operator that begins at or after `until` */
 		int64_t mid = low + (high - low) / 2;
 		const struct fo_host_op *o = &t->op[mid];
@@ -174,16 +183,16 @@ int32_t fo_idle_gap_operator(const struct fo_subject *s, const struct fo_idle_ga
 		else
 			high = mid;
 	}
-	/* Only as far back as an operator of a step may reach. */
-	enum { BACK = 20000 };
-	for (int64_t i = low - 1; i >= 0 && i > low - BACK && t->op[i].thread == l->thread && best < 0; i--) {
-		const struct fo_host_op *o = &t->op[i];
-		int64_t from = o->begin_ns > g->begin_ns ? o->begin_ns : g->begin_ns, to = o->end_ns < until ? o->end_ns : until;
-		if ((o->kind == FO_HOST_OP || o->kind == FO_HOST_SYNC || o->kind == FO_HOST_DATA || o->kind == FO_HOST_CALL) &&
-		    10 * (to - from) >= 7 * length)
-			best = (int32_t)i;
-	}
-	return best;
+	/* Those that began inside the gap, which no other gap looks at, then what was open when it began: all gaps together look at every
+	 * operator about once. */
+	for (i = low - 1; i >= 0 && t->op[i].thread == l->thread && t->op[i].begin_ns > g->begin_ns; i--)
+		if (fills_gap(&t->op[i], g->begin_ns, until))
+			return (int32_t)i;
+	enum { DEPTH = 1000 }; /* Python's own limit of nested calls */
+	for (int depth = 0; i >= 0 && t->op[i].thread == l->thread && depth < DEPTH; depth++, i = t->op[i].parent)
+		if (fills_gap(&t->op[i], g->begin_ns, until))
+			return (int32_t)i;
+	return -1;
 }
 
 void fo_evidence_gaps(struct fo_finding *f, const struct fo_subject *s, const struct fo_idle_gap *gap, int64_t gaps, unsigned causes,

@@ -97,7 +97,7 @@ void fo_intervals_intersect(struct fo_intervals *out, const struct fo_intervals 
 
 void fo_intervals_subtract(struct fo_intervals *out, const struct fo_intervals *a, const struct fo_intervals *b)
 {
-	size_t k = 0;
+	size_t k = a->n ? fo_intervals_find(b, a->v[0].begin) : 0; /* b may be of the whole trace, a of one step */
 	out->n = 0;
 	for (size_t i = 0; i < a->n; i++) {
 		int64_t at = a->v[i].begin;
