@@ -190,11 +190,53 @@ enum {
 /* Nothing on a GPU runs a day: communication gives up after 10 to 30 minutes. For an operation without a successor on its stream. */
 #define ABSURD_NS (24 * 3600 * (int64_t)1000000000)
 
+/* An end so many times the length of the rest of the trace behind that rest was not measured in the same run. */
+enum { FAR_LENGTHS = 10 };
+
+struct reach {
+	int64_t first, last;
+};
+static void reach_to(struct reach *r, int64_t begin, int64_t last)
+{
+	r->first = begin < r->first ? begin : r->first;
+	r->last = last > r->last ? last : r->last;
+}
+
+/* The last end of a GPU operation that is believed: INT64_MAX where none lies far behind everything else. Of a handful of operations one
+ * that lasts may be what was measured: those that are not believed are at most a tenth of all. */
+static int64_t last_believed(const struct fo_trace *t)
+{
+	struct reach r = { INT64_MAX, INT64_MIN };
+	for (int64_t i = 0; i < t->launch_count; i++)
+		reach_to(&r, t->launch[i].begin_ns, t->launch[i].end_ns);
+	for (int64_t i = 0; i < t->op_count; i++)
+		reach_to(&r, t->op[i].begin_ns, t->op[i].end_ns);
+	for (int64_t i = 0; i < t->step_count; i++)
+		reach_to(&r, t->step[i].begin_ns, t->step[i].thread < 0 ? t->step[i].begin_ns : t->step[i].end_ns);
+	for (int64_t i = 0; i < t->gpu_count; i++)
+		reach_to(&r, t->gpu[i].begin_ns, t->gpu[i].begin_ns);
+	int64_t *end = fo_xrealloc(NULL, (size_t)t->gpu_count * sizeof(*end) + 1), late = 0, believed = INT64_MAX;
+	for (int64_t i = 0; i < t->gpu_count; i++)
+		if (t->gpu[i].end_ns > r.last)
+			end[late++] = t->gpu[i].end_ns;
+	qsort(end, (size_t)late, sizeof(*end), less_int64);
+	for (int64_t i = 0; i < late; i++) {
+		if (r.last > r.first && (end[i] - r.last) / FAR_LENGTHS > r.last - r.first) {
+			believed = 10 * (late - i) <= t->gpu_count ? r.last : INT64_MAX;
+			break;
+		}
+		r.last = end[i];
+	}
+	free(end);
+	return believed;
+}
+
 /* The end of an operation cannot lie far behind the begin of the next on its stream. What a graph replays keeps its stream's number
  * though it runs on others. */
 static void clip(struct fo_trace *t)
 {
 	struct order o;
+	int64_t believed = last_believed(t);
 	bool moved = order_streams(&o, t->gpu, (size_t)t->gpu_count);
 	int16_t device = -1;
 	int64_t median = 0;
@@ -211,8 +253,8 @@ static void clip(struct fo_trace *t)
 		if (next && !(g->flags & FO_GPU_GRAPH) && g->end_ns > next->begin_ns &&
 		    (g->end_ns - next->begin_ns) / CLIP_MEDIANS > median)
 			end = next->begin_ns;
-		else if (!next && (g->end_ns == FO_TRACE_TIME_MAX || g->end_ns - g->begin_ns > ABSURD_NS))
-			end = g->begin_ns;
+		else if (g->end_ns > believed || (!next && (g->end_ns == FO_TRACE_TIME_MAX || g->end_ns - g->begin_ns > ABSURD_NS)))
+			end = g->begin_ns; /* how long it ran nobody knows */
 		if (end != g->end_ns) {
 			g->end_ns = end;
 			g->flags |= FO_GPU_CLIPPED;
@@ -386,7 +428,7 @@ enum {
 	ROUNDING_NS = 1000, /* begin and duration were each cut to whole microseconds until 2023: an inner end may lie so much behind the outer one */
 };
 
-/* The open operations of one thread, outermost first. */
+/* The open operations of one thread, outermost first, each ending before the one around it. */
 struct nest {
 	int32_t *v;
 	size_t n, cap;
@@ -407,6 +449,9 @@ static void open_op(struct fo_trace *t, struct nest *s, int32_t i)
 {
 	struct fo_host_op *p = &t->op[i];
 	p->parent = innermost(t, s, p->begin_ns, p->end_ns);
+	/* Whatever an operation that ends no later than p is still around, p is around too. Without them each is looked at once. */
+	while (s->n && t->op[s->v[s->n - 1]].end_ns <= p->end_ns)
+		s->n--;
 	fo_array_room(&s->v, &s->cap, s->n, sizeof(*s->v));
 	s->v[s->n++] = i;
 }
