@@ -95,7 +95,8 @@ fo_status fo_fs_open_regular(const char *path, int *fd)
 	if (S_ISREG(st.st_mode))
 		return FO_OK;
 	close(*fd);
-	return fo_fail(FO_EIO, "cannot read '%s': not a regular file", path);
+	fo_status status = fo_fail(FO_EIO, "cannot read '%s': not a regular file", path);
+	return S_ISFIFO(st.st_mode) ? fo_hint(status, "a pipe (\"<(command)\") can be read once only: write what it gives to a file first") : status;
 }
 
 /* Closes fd. */

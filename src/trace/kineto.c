@@ -193,6 +193,11 @@ static enum category category_of(const struct fo_scan_text *cat)
 		if (at == n)
 			return known[i].category;
 	}
+	if (cat->escaped) { /* "kern\u0065l" */
+		char plain[64];
+		size_t n = cat->n <= sizeof(plain) ? fo_scan_unescape(cat, plain) : 0;
+		return category_of(&(struct fo_scan_text){ plain, n, '"', false });
+	}
 	return cat->n >= 5 && !memcmp(cat->p, "mtia_", 5) ? CAT_MTIA : CAT_OTHER;
 }
 
@@ -636,7 +641,8 @@ static fo_status read_object(struct reader *r)
 			r->at++;
 			FO_TRY(next(r, &c));
 		}
-		if (!strcmp(kept, "traceEvents") && c == '[') {
+		bool events = !strcmp(kept, "traceEvents");
+		if (events && c == '[') {
 			r->at++;
 			FO_TRY(read_events(r));
 			continue;
@@ -648,6 +654,8 @@ static fo_status read_object(struct reader *r)
 			r->b->t->defect.truncated = true;
 			return FO_OK;
 		}
+		if (events && !r->events_seen)
+			return not_a_trace(r, value.first == 'n' ? "\"traceEvents\" is null, not a list" : "\"traceEvents\" is not a list");
 		read_header(r, &(struct fo_scan_text){ kept, strlen(kept), '"', false }, &value);
 	}
 }

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
@@ -325,7 +326,7 @@ static void old_categories(void **state)
 		"{\"ph\":\"X\",\"cat\":\"Operator\",\"name\":\"aten::conv2d\",\"pid\":5,\"tid\":\"5\",\"ts\":100,\"dur\":50,\"args\":{\"Input dims\":[[1,2]]}},"
 		"{\"ph\":\"X\",\"cat\":\"Runtime\",\"name\":\"cudaLaunchKernel\",\"pid\":5,\"tid\":\"5\",\"ts\":110,\"dur\":5,\"args\":{\"correlation\":9}},"
 		"{\"ph\":\"s\",\"id\":9,\"cat\":\"async_cpu_to_gpu\",\"name\":\"launch\",\"pid\":5,\"tid\":5,\"ts\":110},"
-		"{\"ph\":\"X\",\"cat\":\"Kernel\",\"name\":\"k\",\"pid\":0,\"tid\":\"stream 7\",\"ts\":130,\"dur\":5,\"args\":{\"device\":0,\"stream\":7,\"correlation\":9}},"
+		"{\"ph\":\"X\",\"cat\":\"Kern\\u0065l\",\"name\":\"k\",\"pid\":0,\"tid\":\"stream 7\",\"ts\":130,\"dur\":5,\"args\":{\"device\":0,\"stream\":7,\"correlation\":9}},"
 		"{\"ph\":\"X\",\"cat\":\"Memset\",\"name\":\"Memset (Device)\",\"pid\":0,\"tid\":\"stream 7\",\"ts\":140,\"dur\":5,\"args\":{\"bytes\":64}},"
 		"{\"ph\":\"X\",\"cat\":\"Memcpy\",\"name\":\"Memcpy HtoD (Pageable -> Device)\",\"pid\":0,\"tid\":\"stream 7\",\"ts\":150,\"dur\":5,\"args\":{\"bytes\":4096}},"
 		"{\"ph\":\"X\",\"cat\":\"python\",\"name\":\"main.py(1): f\",\"pid\":5,\"tid\":5,\"ts\":1,\"dur\":500,\"args\":{}}");
@@ -451,6 +452,59 @@ static void durations(void **state)
 	assert_int_equal(t->defect.clipped, 0);
 	assert_true(t->defect.graph_granularity);
 	assert_true(t->gpu[0].flags & FO_GPU_GRAPH);
+	fo_trace_free(t);
+}
+
+/* Ends far behind everything else: of a graph's kernel, and of the last on its stream. One of a few may be what was measured. */
+static void far_ends(void **state)
+{
+	(void)state;
+	static const char *const far[] = {
+		KERNEL("far", "2005", "20000000", ", \"graph id\": 3"),
+		KERNEL("far", "2005", "20000000", ", \"graph id\": 3") "," KERNEL("far", "2030", "30000000", ", \"graph id\": 3"),
+		KERNEL("far", "2390", "20000000", ""),
+		KERNEL("far", "2390", "20000000", "") "," HOST("cuda_runtime", "cudaDeviceSynchronize", "2391", "20000010", ""),
+		KERNEL("long", "2390", "20000", ""),
+	};
+	static const int64_t want[] = { 1, 2, 1, 0, 0 };
+	for (size_t i = 0; i < sizeof far / sizeof *far; i++)
+		for (int n = 4; n <= 40; n += 36) {
+			static char events[1 << 14];
+			size_t at = 0;
+			for (int k = 0; k < n; k++)
+				at += (size_t)snprintf(events + at, sizeof events - at, KERNEL("k", "%d", "8", "") ",", (n == 4 ? 2350 : 10) + 10 * k + (n == 40) * 1980);
+			snprintf(events + at, sizeof events - at, "%s," HOST("cpu_op", "aten::mm", "%d", "5000", ""), far[i], n == 4 ? 1 : 1000);
+			struct fo_trace *t = read_events(events);
+			assert_int_equal(t->defect.clipped, n == 4 ? 0 : want[i]);
+			for (int64_t k = 0; n == 40 && k < t->gpu_count; k++)
+				if (!strcmp(fo_trace_text(t, t->gpu[k].name), "far"))
+					assert_int_equal(t->gpu[k].end_ns, want[i] ? t->gpu[k].begin_ns : 20002390000);
+			fo_trace_free(t);
+		}
+}
+
+/* Operators of which each ends behind the next one's begin: whatever is over is looked at once. */
+static void overlapping_parents(void **state)
+{
+	(void)state;
+	enum { MANY = 300000 };
+	struct fo_trace_build b;
+	struct fo_trace *t;
+	fo_trace_build_init(&b, "overlapping");
+	int32_t thread = fo_trace_thread(&b, 1, 1);
+	for (int64_t i = 0; i < MANY; i++) {
+		struct fo_host_op *o = fo_trace_add_op(&b);
+		o->begin_ns = 2000 * i;
+		o->end_ns = 2000 * (i + MANY);
+		o->thread = thread;
+		o->kind = FO_HOST_MODULE;
+	}
+	clock_t begin = clock();
+	assert_int_equal(fo_trace_build_finish(&b, &t), FO_OK);
+	assert_true(clock() - begin < 5 * CLOCKS_PER_SEC); /* every one against every other: minutes */
+	assert_int_equal(t->op_count, MANY);
+	for (int64_t i = 0; i < MANY; i++)
+		assert_int_equal(t->op[i].parent, -1);
 	fo_trace_free(t);
 }
 
@@ -682,7 +736,8 @@ static void not_a_trace(void **state)
 		{ "b.json", "   \n", "nothing", FO_EFORMAT },
 		{ "c.json", "hello", "neither", FO_EFORMAT },
 		{ "d.json", "{}", "no \"traceEvents\"", FO_EFORMAT },
-		{ "e.json", "{\"traceEvents\": 5}", "no \"traceEvents\"", FO_EFORMAT },
+		{ "e.json", "{\"traceEvents\": 5}", "\"traceEvents\" is not a list", FO_EFORMAT },
+		{ "null.json", "{\"traceEvents\": null}", "\"traceEvents\" is null", FO_EFORMAT },
 		{ "f.json", "{\"a\": [1, 2", "without an end", FO_EFORMAT },
 		{ "g.json", "{a: 1}", "no member", FO_EFORMAT },
 		{ "h.json", "{\"traceEvents\": [{\"ph\": \"X\", \"cat\": \"mtia_ccp_events\", \"name\": \"x\", \"ts\": 1, \"dur\": 1}]}", "mtia_ccp_events", FO_EUNSUPPORTED },
@@ -698,6 +753,14 @@ static void not_a_trace(void **state)
 	snprintf(want, sizeof want, "nsys export --type sqlite --output '%s/my run.sqlite' '%s/my run.nsys-rep'", dir, dir);
 	assert_non_null(strstr(fo_err_hint(), want));
 	assert_int_equal(fo_trace_open(&t, "no/such/file"), FO_EIO);
+	int ends[2];
+	char pipe_path[32];
+	assert_int_equal(pipe(ends), 0);
+	snprintf(pipe_path, sizeof pipe_path, "/dev/fd/%d", ends[0]);
+	assert_int_equal(fo_trace_open(&t, pipe_path), FO_EIO);
+	assert_non_null(strstr(fo_err_hint(), "to a file first"));
+	close(ends[0]);
+	close(ends[1]);
 	/* An empty list is a trace of nothing. */
 	t = read_text("{\"traceEvents\": []}");
 	assert_int_equal(t->gpu_count, 0);
@@ -770,6 +833,7 @@ int main(void)
 		cmocka_unit_test(exact_times),      cmocka_unit_test(as_jansson_reads), cmocka_unit_test(same_in_every_isa), cmocka_unit_test(one_trace_in_any_dress),
 		cmocka_unit_test(header),           cmocka_unit_test(old_categories),   cmocka_unit_test(broken_names),      cmocka_unit_test(broken_events),
 		cmocka_unit_test(truncated),        cmocka_unit_test(durations),        cmocka_unit_test(correlations),      cmocka_unit_test(parents),
+		cmocka_unit_test(far_ends),         cmocka_unit_test(overlapping_parents),
 		cmocka_unit_test(collectives),      cmocka_unit_test(steps_and_others), cmocka_unit_test(packed),            cmocka_unit_test(not_a_trace),
 		cmocka_unit_test(as_the_reference_counts),
 	};
