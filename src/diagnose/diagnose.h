@@ -126,6 +126,8 @@ struct fo_device_ledger {
 	int64_t outside_ops;        /* others that are in no window: before the first step, in the last one, which was dropped */
 	int64_t excluded_ops;       /* without a launch record, left out on demand (exclude_unlinked) */
 	int64_t dropped_steps;      /* at the end, of which the trace does not show where they end */
+	int64_t empty_steps;        /* in `step`, that hold no operation */
+	int64_t unseen_steps;       /* that launched nothing and are not in `step`: the device was still busy with those before */
 };
 
 struct fo_rank_ledger {
@@ -376,7 +378,7 @@ FO_CHECKED fo_status fo_ledger_rank(struct fo_rank_ledger *r, struct fo_trace *t
 void fo_ledger_rank_fini(struct fo_rank_ledger *r);
 /* total and median anew, after somebody changed what the steps' exposed communication consists of. */
 void fo_device_ledger_sum(struct fo_device_ledger *d);
-int64_t fo_device_ledger_median(const struct fo_device_ledger *d); /* in step[]: of the two in the middle the shorter; -1: no step */
+int64_t fo_device_ledger_median(const struct fo_device_ledger *d); /* in step[], of those that hold operations if any does: of the two in the middle the shorter; -1: no step */
 /* collectives.c: divides every exposed part; needs all ranks' ledgers. */
 FO_CHECKED fo_status fo_diagnose_collectives(struct fo_diagnosis *d);
 FO_CHECKED fo_status fo_diagnose_pipeline(struct fo_diagnosis *d);

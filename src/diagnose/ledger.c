@@ -34,6 +34,7 @@ struct walk {
 	struct fo_step_ledger *step;
 	const struct fo_window *window;
 	size_t windows, at; /* the first window that ends behind the present */
+	int64_t (*filling)[FO_K_COUNT]; /* by window: how many operations more than in the one before fill it wholly; one more than windows */
 	/* The exposed communication that a computation may be waiting for. */
 	int64_t run_begin, run_end, comm_end;
 	struct fo_intervals blocking;
@@ -227,29 +228,61 @@ static int64_t add_saturated(int64_t a, int64_t b)
 	return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
 }
 
-/* Counts an operation where it begins, its duration clipped to that window, added up whether or not others ran beside it. */
-static void tally(struct walk *w, const struct fo_gpu_op *g, uint8_t class)
+/* The first window that ends behind `at`; their number if there is none. */
+static size_t window_at(const struct walk *w, int64_t at)
 {
 	size_t low = 0, high = w->windows;
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
-		if (w->window[middle].end > g->begin_ns)
+		if (w->window[middle].end > at)
 			high = middle;
 		else
 			low = middle + 1;
 	}
-	for (size_t i = low; i < w->windows; i++) {
-		const struct fo_window *v = &w->window[i];
-		int64_t a = g->begin_ns > v->begin ? g->begin_ns : v->begin, b = g->end_ns < v->end ? g->end_ns : v->end;
-		struct fo_ledger *l = &w->step[i].l;
-		if (g->begin_ns >= v->begin && g->begin_ns < v->end) {
-			l->ops++;
-			l->class_ops[class]++;
-		}
-		if (a >= b)
-			break;
-		l->class_sum_ns[class] = add_saturated(l->class_sum_ns[class], b - a);
+	return low;
+}
+
+static void tally_part(struct walk *w, const struct fo_gpu_op *g, uint8_t class, size_t i)
+{
+	const struct fo_window *v = &w->window[i];
+	int64_t a = g->begin_ns > v->begin ? g->begin_ns : v->begin, b = g->end_ns < v->end ? g->end_ns : v->end;
+	int64_t *sum = &w->step[i].l.class_sum_ns[class];
+	*sum = b > a ? add_saturated(*sum, b - a) : *sum;
+}
+
+/* Counts an operation where it begins, its duration clipped to that window, added up whether or not others ran beside it. The windows
+ * that it fills wholly are only noted: every operation may fill every window. */
+static void tally(struct walk *w, const struct fo_gpu_op *g, uint8_t class)
+{
+	size_t first = window_at(w, g->begin_ns);
+	if (first == w->windows)
+		return;
+	if (g->begin_ns >= w->window[first].begin) {
+		w->step[first].l.ops++;
+		w->step[first].l.class_ops[class]++;
 	}
+	tally_part(w, g, class, first);
+	size_t last = first + 1 < w->windows && g->end_ns > w->window[first].end ? window_at(w, g->end_ns) : first;
+	if (last == first)
+		return;
+	w->filling[first + 1][class]++;
+	w->filling[last][class]--;
+	if (last < w->windows)
+		tally_part(w, g, class, last);
+}
+
+/* Adds what tally noted. */
+static void tally_filled(struct walk *w)
+{
+	int64_t running[FO_K_COUNT] = { 0 };
+	for (size_t i = 0; i < w->windows; i++)
+		for (int k = 0; k < FO_K_COUNT; k++) {
+			int64_t ns, *sum = &w->step[i].l.class_sum_ns[k];
+			running[k] += w->filling[i][k];
+			if (__builtin_mul_overflow(running[k], w->window[i].end - w->window[i].begin, &ns))
+				ns = INT64_MAX;
+			*sum = add_saturated(*sum, ns);
+		}
 }
 
 /* Of all that begin with op[i] the one that ends first, even if it lasts no time, and of those the one launched first: it tells why
@@ -286,6 +319,7 @@ static void walk_ops(struct walk *w)
 		push(w, (struct running){ .end = g->end_ns, .class = class, .copy = class == FO_K_MEMORY ? copy_of(d->t, g) : FO_COPY_NONE,
 					  .flags = g->flags, .kernel = g->kind == FO_GPU_KERNEL });
 	}
+	tally_filled(w);
 	advance(w, &now, INT64_MAX);
 	if (w->windows && now < w->window[w->windows - 1].end)
 		pass(w, now, w->window[w->windows - 1].end, NULL);
@@ -361,10 +395,13 @@ static int by_span(const void *a, const void *b)
 int64_t fo_device_ledger_median(const struct fo_device_ledger *d)
 {
 	struct spanned *s = fo_xmalloc((size_t)(d->steps + 1) * sizeof *s);
+	int64_t n = 0;
+	bool all = d->empty_steps == d->steps;
 	for (int64_t i = 0; i < d->steps; i++)
-		s[i] = (struct spanned){ d->step[i].l.span_ns, i };
-	qsort(s, (size_t)d->steps, sizeof *s, by_span);
-	int64_t at = d->steps ? s[(d->steps - 1) / 2].at : -1;
+		if (all || !d->empty_steps || d->step[i].l.ops)
+			s[n++] = (struct spanned){ d->step[i].l.span_ns, i };
+	qsort(s, (size_t)n, sizeof *s, by_span);
+	int64_t at = n ? s[(n - 1) / 2].at : -1;
 	free(s);
 	return at;
 }
@@ -390,11 +427,13 @@ static void divide(struct fo_device_ledger *out, const struct fo_device_ops *d, 
 	struct fo_windows w;
 	bool marked = false;
 	fo_windows_find(&w, d, d->kinds != FO_KINDS_BY_NAME);
-	*out = (struct fo_device_ledger){ .device = d->device, .from = w.from, .steps = (int64_t)w.n, .dropped_steps = w.dropped };
+	*out = (struct fo_device_ledger){ .device = d->device, .from = w.from, .steps = (int64_t)w.n, .dropped_steps = w.dropped,
+					  .unseen_steps = w.unseen };
 	out->step = fo_xmalloc((w.n + 1) * sizeof *out->step);
 	struct walk k = { .d = d, .idle = idle, .step = out->step, .window = w.v, .windows = w.n, .run_begin = INT64_MAX, .run_end = INT64_MAX,
-			  .comm_end = INT64_MIN };
+			  .comm_end = INT64_MIN, .filling = fo_xmalloc((w.n + 1) * sizeof *k.filling) };
 	walk_ops(&k);
+	free(k.filling);
 	fo_intervals_unite(&k.blocking);
 	for (int64_t i = 0; i < d->n; i++)
 		marked |= (d->op[i].flags & MARKED) != 0;
@@ -405,6 +444,7 @@ static void divide(struct fo_device_ledger *out, const struct fo_device_ops *d, 
 		s->host_end_ns = w.v[i].host_end;
 		s->launch_busy_ns = -1;
 		close_ledger(&s->l, &w.v[i], &k.blocking, marked);
+		out->empty_steps += s->l.ops == 0;
 	}
 	count_outside(out, d, &w);
 	fo_intervals_fini(&k.blocking);

@@ -50,6 +50,7 @@ struct fo_windows {
 	struct fo_window *v;
 	size_t n, cap;
 	int64_t dropped; /* steps at the end of which the trace does not show where they end */
+	int64_t unseen;  /* steps that launched nothing and have no window, for the device was busy all the while */
 };
 /* `whole`: no steps are looked for. No window at all where no operation lasts. */
 void fo_windows_find(struct fo_windows *w, const struct fo_device_ops *d, bool whole);

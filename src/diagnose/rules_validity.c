@@ -38,17 +38,37 @@ static bool steps(const struct fo_rule_context *c, struct fo_finding *f)
 	return true;
 }
 
+/* A step that skipped its work, an evaluation, or one that ran on another device. */
+static bool empty(const struct fo_rule_context *c, struct fo_finding *f)
+{
+	const struct fo_device_ledger *v = c->s->device;
+	int64_t n = v->empty_steps + v->unseen_steps;
+	if (n == 0)
+		return false;
+	snprintf(f->title, sizeof(f->title), "%lld step%s launched nothing on the GPU", (long long)n, n == 1 ? "" : "s");
+	snprintf(f->why, sizeof(f->why), "Of %lld steps. Sums and means are over all of them; the median step is one of the others.",
+		 (long long)(v->steps + v->unseen_steps));
+	for (int64_t i = 0; i < v->steps; i++)
+		if (v->step[i].l.ops == 0)
+			fo_evidence_add(f, c->s->rank->rank, c->s->id, v->step[i].l.begin_ns, v->step[i].l.span_ns, "a step without GPU work");
+	if (!f->evidences)
+		window_event(c, f, "the step that is spoken of");
+	return true;
+}
+
 /* Half of the median between the shortest and the longest: the median stands for neither. */
 static bool unsteady(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const struct fo_device_ledger *v = c->s->device;
 	int64_t low = INT64_MAX, high = 0, at = 0;
 	for (int64_t i = 0; i < v->steps; i++) {
+		if (v->step[i].l.ops == 0)
+			continue;
 		low = v->step[i].l.span_ns < low ? v->step[i].l.span_ns : low;
 		at = v->step[i].l.span_ns > high ? i : at;
 		high = v->step[i].l.span_ns > high ? v->step[i].l.span_ns : high;
 	}
-	if (v->steps < 2 || (c->s->steps == 1 && 2 * (high - low) < c->s->l.span_ns))
+	if (v->steps - v->empty_steps < 2 || (c->s->steps == 1 && 2 * (high - low) < c->s->l.span_ns))
 		return false;
 	char a[24], b[24], m[24];
 	snprintf(f->title, sizeof(f->title), "steps differ: %s to %s", fo_ns_text(a, low), fo_ns_text(b, high));
@@ -127,7 +147,7 @@ static bool host_differs(const struct fo_rule_context *c, struct fo_finding *f)
 	const struct fo_device_ledger *v = c->s->device;
 	if (c->host_step_ns <= 0 || v->steps < STEPS_ENOUGH || v->from == FO_WINDOW_WHOLE)
 		return false;
-	double mean = (double)v->total.span_ns / (double)v->steps, off = mean / c->host_step_ns - 1;
+	double mean = (double)v->total.span_ns / (double)(v->steps + v->unseen_steps), off = mean / c->host_step_ns - 1;
 	if (fabs(off) <= 0.03)
 		return false;
 	char a[24], b[24];
@@ -154,6 +174,7 @@ static bool forward_only(const struct fo_rule_context *c, struct fo_finding *f)
 const struct fo_rule_row fo_rules_validity[] = {
 	{ "steps", FO_FIND_VALIDITY, steps },
 	{ "forward-only", FO_FIND_VALIDITY, forward_only },
+	{ "empty-steps", FO_FIND_VALIDITY, empty },
 	{ "unsteady-steps", FO_FIND_VALIDITY, unsteady },
 	{ "lost-events", FO_FIND_VALIDITY, lost },
 	{ "unlinked", FO_FIND_VALIDITY, unlinked },

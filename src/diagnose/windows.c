@@ -15,9 +15,9 @@ static void add(struct fo_windows *w, struct fo_window v)
 	w->v[w->n++] = v;
 }
 
-/* A step of the host, and when the first operation launched in it began; INT64_MAX: none was. */
+/* A step of the host, when the first operation launched in it began (INT64_MAX: none was) and the last one ended. */
 struct host_step {
-	int64_t number, begin, end, first;
+	int64_t number, begin, end, first, last;
 };
 
 static int by_begin(const void *a, const void *b)
@@ -40,33 +40,57 @@ static int64_t step_at(const struct host_step *s, int64_t n, int64_t at)
 	return low - 1;
 }
 
+/* The windows of step `from`, and of those behind it up to `to` that launched nothing: each of these begins when the device has done what
+ * was launched before it and the host is there. */
+static void add_steps(struct fo_windows *w, const struct host_step *s, int64_t from, int64_t to, int64_t done)
+{
+	int64_t at = s[from].first, open = from;
+	for (int64_t i = from + 1; i <= to; i++) {
+		if (i < to && s[i].first != INT64_MAX)
+			continue; /* it ran ahead of `from` and is part of it */
+		int64_t begin = i == to ? s[to].first : s[i].begin > done ? s[i].begin : done;
+		begin = begin < s[to].first ? begin : s[to].first;
+		if (begin > at)
+			add(w, (struct fo_window){ s[open].number, at, begin, s[open].begin, s[open].end });
+		else
+			w->unseen++; /* the one that is open, or this one where `from` has operations of no length only */
+		open = begin > at || open != from ? i : open;
+		at = begin;
+	}
+}
+
 /* Windows from steps of the host, which this sorts. s has room for one more: what is launched behind the last step. */
 static bool from_host(struct fo_windows *w, const struct fo_device_ops *d, struct host_step *s, int64_t n)
 {
 	if (n == 0)
 		return false;
 	qsort(s, (size_t)n, sizeof *s, by_begin);
-	for (int64_t i = 0; i < n; i++)
+	for (int64_t i = 0; i < n; i++) {
 		s[i].first = INT64_MAX;
-	s[n] = (struct host_step){ .number = -1, .begin = s[n - 1].end, .end = INT64_MAX, .first = INT64_MAX };
+		s[i].last = INT64_MIN;
+	}
+	s[n] = (struct host_step){ .number = -1, .begin = s[n - 1].end, .end = INT64_MAX, .first = INT64_MAX, .last = INT64_MIN };
 	for (int64_t i = 0; i < d->n; i++) {
 		const struct fo_gpu_op *g = &d->op[i];
 		if (g->launch < 0 || !fo_device_op_counts(d, g))
 			continue;
 		int64_t k = step_at(s, n + 1, d->t->launch[g->launch].begin_ns);
-		if (k >= 0 && g->begin_ns < s[k].first)
-			s[k].first = g->begin_ns;
+		if (k < 0)
+			continue;
+		s[k].first = g->begin_ns < s[k].first ? g->begin_ns : s[k].first;
+		s[k].last = g->end_ns > s[k].last ? g->end_ns : s[k].last;
 	}
-	int64_t before = -1; /* the last step seen that launched something */
+	int64_t before = -1, done = INT64_MIN; /* the last step seen that launched something; when all of these so far were done */
 	for (int64_t i = 0; i <= n; i++) {
 		if (s[i].first == INT64_MAX)
 			continue;
 		/* A stream of its own may run ahead of the step before; windows do not overlap. */
-		if (before >= 0 && s[i].first <= s[before].first)
-			continue;
-		if (before >= 0)
-			add(w, (struct fo_window){ s[before].number, s[before].first, s[i].first, s[before].begin, s[before].end });
-		before = i;
+		if (before < 0 || s[i].first > s[before].first) {
+			if (before >= 0)
+				add_steps(w, s, before, i, done);
+			before = i;
+		}
+		done = s[i].last > done ? s[i].last : done;
 	}
 	w->dropped = before >= 0 && before < n;
 	return w->n > 0;
@@ -325,7 +349,7 @@ void fo_windows_find(struct fo_windows *w, const struct fo_device_ops *d, bool t
 		if (way[i](w, d))
 			return;
 		w->n = 0;
-		w->dropped = 0;
+		w->dropped = w->unseen = 0;
 	}
 	whole(w, d, take_all);
 }

@@ -536,7 +536,7 @@ static void test_validity(void **state)
 {
 	(void)state;
 	run(busy, 1000, &plain);
-	static const char *const all[] = { "steps", "unsteady-steps", "lost-events", "unlinked", "impossible-durations", "profiler-overhead",
+	static const char *const all[] = { "steps", "empty-steps", "unsteady-steps", "lost-events", "unlinked", "impossible-durations", "profiler-overhead",
 					   "host-step" };
 	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
 		absent(all[i]);
@@ -576,6 +576,19 @@ static void test_validity(void **state)
 	there("unsteady-steps", false);
 	const struct fo_finding *f = there("data-loading", true);
 	assert_true(f->is_bottleneck && llabs(f->loss_ns - 663000) < 10000); /* of a step: a third of it */
+	done();
+	/* A step that skips its work disturbs nothing else. */
+	hand_begin(&hand, 0, 1);
+	hand_steps(&hand, 6, 1000);
+	for (int i = 0; i < 6; i++)
+		if (i != 3)
+			busy(&hand, 1000 * i);
+	hand_finish(&hand);
+	hand_diagnose(&hand, &diag, &set, &plain);
+	check_all(&diag);
+	assert_string_equal(there("empty-steps", false)->title, "1 step launched nothing on the GPU");
+	absent("unsteady-steps");
+	absent("host-step");
 	done();
 	/* No GPU work at all: no finding, no crash. */
 	hand_begin(&hand, 0, 1);

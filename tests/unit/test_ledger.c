@@ -413,6 +413,58 @@ static void test_devices(void **state)
 	unmake(&m);
 }
 
+/* A step that launched nothing does not make the one before it longer, and is not the one that is spoken of. */
+static void test_empty_steps(void **state)
+{
+	(void)state;
+	static struct made m;
+	struct fo_rank_ledger r;
+	make(&m);
+	for (int k = 0; k < 7; k++)
+		step(&m, k, 100 * k, 100 * k + 100);
+	for (int k = 0; k < 7; k++)
+		if (k != 2 && k != 3 && k != 5)
+			launched(&m, gpu(&m, FO_K_GEMM, 100 * k + 10, k == 4 ? 610 : 100 * k + 80), 0, 100 * k + 5, 100 * k + 6);
+	divide(&m, &r, false);
+	/* 2 and 3 begin when the host does, for the device idles; at 5 it is busy with 4 until 6 begins. */
+	expect_steps(&r.device[0], FO_WINDOW_LAUNCHED_STEPS,
+		     (const int64_t[][3]){ { 0, 10, 110 }, { 1, 110, 200 }, { 2, 200, 300 }, { 3, 300, 410 }, { 4, 410, 610 } }, 5);
+	assert_int_equal(r.device[0].empty_steps, 2);
+	assert_int_equal(r.device[0].unseen_steps, 1);
+	assert_int_equal(r.device[0].step[2].host_begin_ns, 200);
+	assert_int_equal(r.device[0].median.number, 0); /* 90, 100 and 200 */
+	fo_ledger_rank_fini(&r);
+	unmake(&m);
+}
+
+/* An operation that fills windows wholly counts in each; so do many, whose sum ends at the greatest number. */
+static void test_long_operations(void **state)
+{
+	(void)state;
+	static struct made m;
+	struct fo_rank_ledger r;
+	make(&m);
+	for (int k = 0; k < 6; k++) {
+		step(&m, k, 100 * k, 100 * k + 100);
+		launched(&m, gpu(&m, FO_K_GEMM, 100 * k + 10, 100 * k + 20), 0, 100 * k + 5, 100 * k + 6);
+		if (k == 1) {
+			gpu(&m, FO_K_NORM, 150, 460);
+			gpu(&m, FO_K_NORM, 160, 410);
+			gpu(&m, FO_K_NORM, 170, 210);
+			gpu(&m, FO_K_NORM, 180, 900);
+		}
+	}
+	divide(&m, &r, false);
+	const int64_t want[] = { 0, 60 + 50 + 40 + 30, 300, 300, 50 + 100 };
+	assert_int_equal(r.device[0].steps, 5);
+	for (int k = 0; k < 5; k++) {
+		assert_int_equal(r.device[0].step[k].l.class_sum_ns[FO_K_NORM], want[k]);
+		assert_int_equal(r.device[0].step[k].l.class_ops[FO_K_NORM], k == 1 ? 4 : 0);
+	}
+	fo_ledger_rank_fini(&r);
+	unmake(&m);
+}
+
 static void test_gpu_steps(void **state)
 {
 	(void)state;
@@ -763,7 +815,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sets),          cmocka_unit_test(test_priority),   cmocka_unit_test(test_recorded),
 		cmocka_unit_test(test_overlays),      cmocka_unit_test(test_idle),       cmocka_unit_test(test_launched_steps),
-		cmocka_unit_test(test_devices),       cmocka_unit_test(test_gpu_steps),  cmocka_unit_test(test_notes),
+		cmocka_unit_test(test_devices),       cmocka_unit_test(test_empty_steps), cmocka_unit_test(test_long_operations),
+		cmocka_unit_test(test_gpu_steps),  cmocka_unit_test(test_notes),
 		cmocka_unit_test(test_optimizer_steps), cmocka_unit_test(test_host_steps), cmocka_unit_test(test_random),
 		cmocka_unit_test(test_linked),          cmocka_unit_test(test_empty),
 	};
