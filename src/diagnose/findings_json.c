@@ -69,7 +69,7 @@ static void bridge(struct fo_json *j, const struct fo_bridge *b)
 	fo_json_real(j, "mfu_causal", b->known ? b->mfu_causal : NAN);
 	fo_json_text(j, "rule", b->rule);
 	fo_json_real(j, "flop_per_step", b->known ? b->flop_per_step : NAN);
-	fo_json_real(j, "step_seconds", b->step_s);
+	fo_json_real(j, "step_seconds", b->step_s > 0 ? b->step_s : NAN);
 	fo_json_int(j, "devices", b->devices);
 	fo_json_text(j, "device", b->device[0] ? b->device : NULL);
 	fo_json_text(j, "dtype", b->dtype[0] ? b->dtype : NULL);
@@ -148,8 +148,9 @@ void fo_diagnosis_findings_json(struct fo_json *j, const struct fo_diagnosis *d)
 	fo_json_real(j, "efficiency", d->attention.efficiency);
 	fo_json_close(j);
 	fo_json_object(j, "utilisation");
-	fo_json_real(j, "resident", d->utilisation.resident);
-	fo_json_real(j, "computing", d->utilisation.computing);
+	bool worked = d->utilisation.sentence[0] != 0;
+	fo_json_real(j, "resident", worked ? d->utilisation.resident : NAN);
+	fo_json_real(j, "computing", worked ? d->utilisation.computing : NAN);
 	fo_json_text(j, "sentence", d->utilisation.sentence);
 	fo_json_close(j);
 	fo_json_text(j, "framework", d->framework[0] ? d->framework : NULL);

@@ -20,6 +20,12 @@ static double told(int64_t n)
 	return n > 0 ? (double)n : NAN;
 }
 
+/* Of a place in d->rank: NaN where the trace has no number for it or nothing ran on its devices. */
+static double rank_of(const struct fo_diagnosis *d, int at)
+{
+	return at >= 0 && at < d->ranks && d->rank[at].rank >= 0 && d->rank[at].devices > 0 ? d->rank[at].rank : NAN;
+}
+
 static void one_wait(struct fo_json *j, const struct fo_diagnosis *d, const struct fo_rank_wait *w)
 {
 	const struct fo_trace *t = d->rank[0].trace;
@@ -54,9 +60,9 @@ void fo_diagnosis_ranks_json(struct fo_json *j, const struct fo_diagnosis *d)
 		one_wait(j, d, &d->wait[i]);
 	fo_json_close(j);
 	fo_json_object(j, "skew");
-	fo_json_int(j, "slowest", d->ranks ? d->rank[d->worst].rank : -1);
-	fo_json_int(j, "median", d->ranks ? d->rank[d->middle].rank : -1);
-	fo_json_int(j, "fastest", d->ranks ? d->rank[d->best].rank : -1);
+	fo_json_real(j, "slowest", rank_of(d, d->worst));
+	fo_json_real(j, "median", rank_of(d, d->middle));
+	fo_json_real(j, "fastest", rank_of(d, d->best));
 	fo_json_real(j, "step_skew", d->ranks > 1 ? d->step_skew : NAN);
 	fo_json_close(j);
 	if (d->waits && d->culprit.at >= 0) {
