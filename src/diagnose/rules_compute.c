@@ -38,14 +38,17 @@ static bool attention_efficiency(const struct fo_rule_context *c, struct fo_find
 static bool attention_unknown(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const struct fo_attention_rate *a = &c->s->d->attention;
-	if (!isnan(a->efficiency) || fo_share(c, a->time_ns) <= FO_SHARE_SERIOUS)
+	if (!isnan(a->efficiency) || c->s->d->bridge.known || fo_share(c, a->time_ns) <= FO_SHARE_SERIOUS)
 		return false;
 	promise_nothing(f);
 	snprintf(f->title, sizeof(f->title), "attention takes %.1f %% of the step; how fast it is this trace does not say",
 		 100 * fo_share(c, a->time_ns));
-	snprintf(f->why, sizeof(f->why), "Its shapes are not recorded. --model M --seq S --tokens-per-step N with --device D tell what it computes and at "
-		 "which share of the peak; so does %s.", c->s->t->format == FO_TRACE_NSYS ? "a trace of the PyTorch profiler with record_shapes=True"
-											  : "record_shapes=True");
+	if (c->s->t->defect.has_shapes || c->s->d->with.model)
+		snprintf(f->why, sizeof(f->why), "Its share of the peak is not known: %s.", c->s->d->bridge.why_not);
+	else
+		snprintf(f->why, sizeof(f->why), "Its shapes are not recorded. --model M --seq S --tokens-per-step N with --device D tell what it computes "
+			 "and at which share of the peak; so does %s.", c->s->t->format == FO_TRACE_NSYS
+			 ? "a trace of the PyTorch profiler with record_shapes=True" : "record_shapes=True");
 	fo_evidence_kernels(f, c->s, ATTENTION);
 	return true;
 }

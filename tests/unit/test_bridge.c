@@ -441,6 +441,46 @@ static void test_shapes_rate(void **state)
 	hand_done(&h, &d);
 }
 
+/* 16384 queries and keys, 32 heads of 128: 4.4e12 FLOP in 20 ms are 220 TFLOP/s, 22 % of an H100's 989. */
+static void attention(struct hand *h, bool shapes, double takes)
+{
+	hand_begin(h, 0, 1);
+	hand_device(h, "NVIDIA H100 80GB HBM3", 132, 9, 0, 79.1);
+	const char *four = "[[1, 32, 16384, 128], [1, 32, 16384, 128], [1, 32, 16384, 128]]";
+	struct fo_host_op *o = hand_op(h, FO_HOST_OP, "aten::_scaled_dot_product_flash_attention", 0, 10);
+	o->shapes = shapes ? hand_text(h, four) : -1;
+	hand_kernel(h, "pytorch_flash::flash_fwd_kernel", 1, 5, 5 + takes);
+	o = hand_op(h, FO_HOST_OP, "aten::mm", 20, 30);
+	o->shapes = shapes ? hand_text(h, "[[8192, 8192], [8192, 8192]]") : -1;
+	hand_kernel(h, product, 21, 5 + takes, 5 + takes + 2000);
+	hand_finish(h);
+}
+
+static void test_attention(void **state)
+{
+	(void)state;
+	struct hand h;
+	struct fo_diagnosis d;
+	struct fo_trace_set set;
+	struct fo_diagnose_options o = { .price_per_hour = NAN };
+	attention(&h, true, 20000);
+	hand_diagnose(&h, &d, &set, &o);
+	const struct fo_finding *f = hand_finding(&d, "attention-efficiency");
+	assert_true(fabs(d.attention.efficiency - 4.0 * 32 * 16384 * 16384 * 128 / 0.02 / 989e12) < 1e-3);
+	assert_true(f && !f->serious && f->settings > 0 && f->gain_low == 1 && f->gain_high > 1.5);
+	assert_non_null(hand_finding(&d, "forward-only"));
+	hand_done(&h, &d);
+	attention(&h, true, 8000); /* 55 %: within what is published */
+	hand_diagnose(&h, &d, &set, &o);
+	assert_null(hand_finding(&d, "attention-efficiency"));
+	hand_done(&h, &d);
+	attention(&h, false, 20000);
+	hand_diagnose(&h, &d, &set, &o);
+	f = hand_finding(&d, "attention-unknown");
+	assert_true(f && isnan(f->gain) && strstr(f->why, "record_shapes=True"));
+	hand_done(&h, &d);
+}
+
 int main(void)
 {
 	char data[512];
@@ -449,7 +489,7 @@ int main(void)
 	setenv("FLATOUT_DATA", data, 1);
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_gain), cmocka_unit_test(test_device),	     cmocka_unit_test(test_shapes),
-		cmocka_unit_test(test_fill), cmocka_unit_test(test_types), cmocka_unit_test(test_shapes_rate), cmocka_unit_test(test_random_bridges), cmocka_unit_test(test_bridge_by_hand),
+		cmocka_unit_test(test_fill), cmocka_unit_test(test_types), cmocka_unit_test(test_shapes_rate), cmocka_unit_test(test_attention), cmocka_unit_test(test_random_bridges), cmocka_unit_test(test_bridge_by_hand),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
