@@ -36,6 +36,8 @@ static char *gain(struct fo_arena *a, const struct fo_finding *f)
 {
 	if (!isfinite(f->gain))
 		return fo_arena_strdup(a, "");
+	if (f->up_to)
+		return fo_arena_printf(a, "up to x %.2f; how much cannot be told from this trace", f->gain_high);
 	const char *best = isfinite(f->ceiling) ? fo_arena_printf(a, "; at best x %.2f", f->ceiling) : "";
 	return fo_arena_printf(a, "x %.2f (%.2f to %.2f%s)", f->gain, f->gain_low, f->gain_high, best);
 }
@@ -53,7 +55,8 @@ void fo_cli_diagnose_answer(FILE *f, const struct fo_diagnosis *d)
 		fo_cli_put(f, "Bottleneck:  ", "             ", "%s%s%s", seen(text, first->title), isfinite(first->gain) ? ". Worth " : "",
 			   gain(&a, first));
 	else
-		fo_cli_put(f, "Bottleneck:  ", "             ", "none that these traces show");
+		fo_cli_put(f, "Bottleneck:  ", "             ", "%s%s", *d->cannot ? "cannot be diagnosed: " : "none that these traces show",
+			   seen(text, d->cannot));
 	if (second)
 		fo_cli_put(f, "Runner-up:   ", "             ", "%s%s%s", seen(text, second->title), isfinite(second->gain) ? ". Worth " : "",
 			   gain(&a, second));

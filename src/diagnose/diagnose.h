@@ -249,15 +249,18 @@ enum fo_finding_kind {
 };
 extern const char *const fo_finding_kind_name[];
 
+enum { FO_EVIDENCE_OF = 96 };
 struct fo_evidence {
 	int rank;
-	int16_t device;
+	int16_t device; /* -1: of none */
 	int64_t begin_ns, duration_ns;
 	char name[160];
+	char of[FO_EVIDENCE_OF]; /* a kernel's operator and module: "aten::mul in LlamaRMSNorm_3"; "": not in the trace */
 };
 struct fo_setting {
 	char framework[24]; /* "PyTorch", "TorchTitan", "Megatron-LM", "NCCL" */
 	char key[96], now[64], proposed[96]; /* now: "" where the trace does not tell */
+	char paste[128];                     /* code, flag or command line as it is typed; "": there is no one line */
 };
 enum { FO_EVIDENCE_MAX = 5, FO_SETTINGS_MAX = 6 };
 struct fo_finding {
@@ -269,6 +272,8 @@ struct fo_finding {
 	int64_t loss_ns;       /* of the median step: what would go away at best */
 	double ceiling;        /* step time before / after, if all of it went: x 1.50 */
 	double gain, gain_low, gain_high; /* discounted estimate with its interval, as ceiling; all four NaN: it promises nothing */
+	bool up_to;            /* the interval is so wide that its middle means nothing: "up to x gain_high; how much cannot be told from
+				* this trace" is all that may be said of its worth */
 	double dollars;        /* per hour of the job at `gain`; NaN without a price */
 	struct fo_setting setting[FO_SETTINGS_MAX];
 	int settings;
@@ -306,6 +311,7 @@ struct fo_diagnosis {
 	struct fo_attention_rate attention;
 	bool forward_only; /* operators are recorded, and neither a backward pass nor an optimizer is among them: FLOP are of the forward pass */
 	char framework[24]; /* of the settings: "PyTorch", "TorchTitan", ...; "" where nothing was found */
+	char cannot[160];   /* why no bottleneck can be named: "no GPU work in this trace"; "": it can, and none found means none */
 	struct fo_product *product; /* by time, greatest first */
 	int64_t products;
 	struct fo_finding *finding; /* validity first, then by gain */

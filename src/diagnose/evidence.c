@@ -78,29 +78,51 @@ char *fo_ns_text(char buf[24], int64_t ns)
 	return buf;
 }
 
-/* Keeps the longest; of events with one name at most two, so that a step of a thousand equal kernels shows more than one of them. */
-void fo_evidence_add(struct fo_finding *f, int rank, int16_t device, int64_t begin_ns, int64_t duration_ns, const char *name)
+/* Names of C++ differ in template arguments and are one kernel for all that. */
+static bool alike(const struct fo_evidence *a, const struct fo_evidence *b)
+{
+	size_t n = strcspn(a->name, "<");
+	return strncmp(a->name, b->name, n) == 0 && (b->name[n] == '\0' || b->name[n] == '<') && strcmp(a->of, b->of) == 0;
+}
+
+static void take_out(struct fo_finding *f, int at)
+{
+	memmove(&f->evidence[at], &f->evidence[at + 1], (size_t)(--f->evidences - at) * sizeof(*f->evidence));
+}
+
+/* The shorter of two alike, the shortest of all such; -1: all differ. */
+static int repeated(const struct fo_finding *f)
+{
+	for (int i = f->evidences - 1; i > 0; i--)
+		for (int k = 0; k < i; k++)
+			if (alike(&f->evidence[k], &f->evidence[i]))
+				return i;
+	return -1;
+}
+
+/* Keeps the longest; of those alike at most two, and of them the second only until another kind needs its place. */
+void fo_evidence_add(struct fo_finding *f, int rank, int16_t device, int64_t begin_ns, int64_t duration_ns, const char *name, const char *of)
 {
 	struct fo_evidence e = { .rank = rank, .device = device, .begin_ns = begin_ns, .duration_ns = duration_ns };
 	fo_str_visible(e.name, sizeof(e.name), name);
+	fo_str_visible(e.of, sizeof(e.of), of ? of : "");
 	int same = 0, shortest = -1;
 	for (int i = 0; i < f->evidences; i++)
-		if (strcmp(f->evidence[i].name, e.name) == 0) {
+		if (alike(&f->evidence[i], &e)) {
 			same++;
 			shortest = i; /* sorted: the last of them */
 		}
-	int at = f->evidences;
-	if (same >= 2) {
+	if (same >= 2 || (same == 1 && f->evidences == FO_EVIDENCE_MAX)) {
 		if (f->evidence[shortest].duration_ns >= duration_ns)
 			return;
-		at = shortest;
-	} else if (at == FO_EVIDENCE_MAX) {
-		if (f->evidence[at - 1].duration_ns >= duration_ns)
+		take_out(f, shortest);
+	} else if (f->evidences == FO_EVIDENCE_MAX) {
+		int victim = repeated(f);
+		if (victim < 0 && f->evidence[FO_EVIDENCE_MAX - 1].duration_ns >= duration_ns)
 			return;
-		at--;
-	} else {
-		f->evidences++;
+		take_out(f, victim < 0 ? FO_EVIDENCE_MAX - 1 : victim);
 	}
+	int at = f->evidences++;
 	while (at > 0 && f->evidence[at - 1].duration_ns < duration_ns) {
 		f->evidence[at] = f->evidence[at - 1];
 		at--;
@@ -108,9 +130,26 @@ void fo_evidence_add(struct fo_finding *f, int rank, int16_t device, int64_t beg
 	f->evidence[at] = e;
 }
 
+/* "aten::mul in LlamaRMSNorm_3": the innermost operator and the innermost module around the launch, as far as the trace has them. */
+static const char *around(char *buf, size_t size, const struct fo_subject *s, const struct fo_gpu_op *o)
+{
+	const char *op = NULL, *module = NULL;
+	for (int32_t i = o->op; i >= 0 && !module; i = s->t->op[i].parent) {
+		if (s->t->op[i].kind == FO_HOST_MODULE)
+			module = fo_trace_text(s->t, s->t->op[i].name);
+		else if (!op && s->t->op[i].kind == FO_HOST_OP)
+			op = fo_trace_text(s->t, s->t->op[i].name);
+	}
+	if (module && strncmp(module, "nn.Module: ", 11) == 0)
+		module += 11;
+	snprintf(buf, size, "%s%s%s", op ? op : "", op && module ? " in " : "", module ? module : "");
+	return buf;
+}
+
 static void add_gpu(struct fo_finding *f, const struct fo_subject *s, const struct fo_gpu_op *o)
 {
-	fo_evidence_add(f, s->rank->rank, s->id, o->begin_ns, o->end_ns - o->begin_ns, fo_trace_text(s->t, o->name));
+	char of[FO_EVIDENCE_OF];
+	fo_evidence_add(f, s->rank->rank, s->id, o->begin_ns, o->end_ns - o->begin_ns, fo_trace_text(s->t, o->name), around(of, sizeof(of), s, o));
 }
 
 void fo_evidence_kernels(struct fo_finding *f, const struct fo_subject *s, uint64_t classes)
@@ -138,7 +177,7 @@ void fo_evidence_recomputed(struct fo_finding *f, const struct fo_subject *s)
 
 static void add_host(struct fo_finding *f, const struct fo_subject *s, const struct fo_host_op *o)
 {
-	fo_evidence_add(f, s->rank->rank, s->id, o->begin_ns, o->end_ns - o->begin_ns, fo_trace_text(s->t, o->name));
+	fo_evidence_add(f, s->rank->rank, s->id, o->begin_ns, o->end_ns - o->begin_ns, fo_trace_text(s->t, o->name), NULL);
 }
 
 void fo_evidence_host(struct fo_finding *f, const struct fo_subject *s, enum fo_host_kind kind)
@@ -214,6 +253,6 @@ void fo_evidence_gaps(struct fo_finding *f, const struct fo_subject *s, const st
 			snprintf(name, sizeof(name), "idle before %s", fo_trace_text(s->t, s->t->gpu[gap[i].op].name));
 		else
 			snprintf(name, sizeof(name), "idle at the end of the step");
-		fo_evidence_add(f, s->rank->rank, s->id, gap[i].begin_ns, length, name);
+		fo_evidence_add(f, s->rank->rank, s->id, gap[i].begin_ns, length, name, NULL);
 	}
 }

@@ -128,11 +128,30 @@ static void scan_host(struct fo_facts *f, const struct fo_trace *t, struct names
 	free(launches);
 }
 
+/* An operator that normalises by itself: aten::native_layer_norm, aten::miopen_batch_norm, NativeBatchNormBackward0, FusedRMSNorm.
+ * A module's frame says only what its kernels are for. */
+static bool is_norm_operator(const struct fo_trace *t, const struct fo_host_op *o)
+{
+	const char *name = fo_trace_text(t, o->name);
+	if (o->kind == FO_HOST_MODULE)
+		return false;
+	return (strncmp(name, "aten::", 6) == 0 && has(name, "_norm")) || has(name, "NormBackward") ||
+	       ((has(name, "norm") || has(name, "Norm")) && (has(name, "fused") || has(name, "Fused")));
+}
+
+static bool in_norm_operator(const struct fo_trace *t, const struct fo_gpu_op *g)
+{
+	for (int32_t i = g->op; i >= 0; i = t->op[i].parent)
+		if (is_norm_operator(t, &t->op[i]))
+			return true;
+	return false;
+}
+
 static bool is_product(uint8_t class) { return class == FO_K_GEMM || class == FO_K_CONV; }
 
 static void scan_gpu(struct fo_facts *f, const struct fo_trace *t, int16_t device, struct names *n, bool *single_name)
 {
-	int64_t single_ns = 0, softmax_ns = 0, attention_ns = 0, written_norm = 0;
+	int64_t single_ns = 0, softmax_ns = 0, attention_ns = 0, written_norm_ns = 0, norm_ns = 0, pageable_ns = 0, upload_ns = 0;
 	for (int64_t i = 0; i < t->gpu_count; i++) {
 		const struct fo_gpu_op *o = &t->gpu[i];
 		int64_t dur = o->end_ns - o->begin_ns;
@@ -145,19 +164,29 @@ static void scan_gpu(struct fo_facts *f, const struct fo_trace *t, int16_t devic
 			single_name[o->name] = is_product(o->class_by_name) && is_single(name);
 		}
 		f->graphs |= (o->flags & FO_GPU_GRAPH) != 0;
-		f->pageable |= (o->flags & FO_GPU_PAGEABLE) != 0;
 		if (o->device != device)
 			continue;
 		f->moe |= o->class == FO_K_MOE;
 		softmax_ns += o->class == FO_K_SOFTMAX ? dur : 0;
 		attention_ns += o->class == FO_K_ATTENTION_FORWARD || o->class == FO_K_ATTENTION_BACKWARD ? dur : 0;
-		written_norm += o->class == FO_K_NORM && o->class_by_name != FO_K_NORM && o->class_by_name != FO_K_FUSED;
+		if (o->kind == FO_GPU_MEMCPY && o->copy == FO_COPY_H2D) {
+			upload_ns += dur;
+			pageable_ns += o->flags & FO_GPU_PAGEABLE ? dur : 0;
+		}
+		if (o->class == FO_K_NORM) {
+			norm_ns += dur;
+			if (o->class_by_name != FO_K_NORM && o->class_by_name != FO_K_FUSED && !in_norm_operator(t, o))
+				written_norm_ns += dur;
+		}
 		if (is_product(o->class_by_name)) {
 			f->product_ns += dur;
 			single_ns += o->name >= 0 && single_name[o->name] ? dur : 0;
 		}
 	}
-	f->norm_written_out = written_norm > 0;
+	f->norm_written_share = norm_ns ? (double)written_norm_ns / (double)norm_ns : 0;
+	f->norm_written_out = f->norm_written_share > 0.5; /* a few scalings beside a fused norm are not a norm written out */
+	/* Of the copies that a loader feeds; where most are pinned already, what is left is not the loader's. */
+	f->pageable = pageable_ns > 0 && 2 * pageable_ns > upload_ns;
 	f->attention_written_out = softmax_ns > 0 && attention_ns == 0;
 	f->fp32_product_share = f->product_ns ? (double)single_ns / (double)f->product_ns : 0;
 }
@@ -209,6 +238,36 @@ static int capability_by_kernels(const struct fo_trace *t)
 	return best;
 }
 
+/* 15 March 2023, the release of PyTorch 2.0. */
+#define PYTORCH_2_UNIX_NS INT64_C(1678838400000000000)
+
+enum fo_culprit_cause fo_culprit_cause(const struct fo_diagnosis *d)
+{
+	const struct fo_culprit *x = &d->culprit;
+	static const struct {
+		const char *row;
+		enum fo_culprit_cause cause;
+	} known[] = {
+		{ "host_data", FO_CULPRIT_LOADS },   { "host_sync", FO_CULPRIT_WAITS },      { "host_launch_bound", FO_CULPRIT_LAUNCHES },
+		{ "host_other", FO_CULPRIT_HOST },   { "launch_latency", FO_CULPRIT_LAUNCHES }, { "kernel_gap", FO_CULPRIT_MOVES },
+		{ "dependency", FO_CULPRIT_MOVES },  { "unknown", FO_CULPRIT_MOVES },	       { "exposed_mem", FO_CULPRIT_MOVES },
+		{ "exposed_transfer", FO_CULPRIT_MOVES },
+	};
+	if (x->at < 0 || x->at >= d->waits || !x->row)
+		return FO_CULPRIT_NONE;
+	if (strcmp(x->row, "late_begin") == 0) {
+		for (int i = 0; i < d->ranks; i++)
+			for (int64_t k = 0; d->rank[i].rank == d->wait[x->at].rank && k < d->rank[i].devices; k++)
+				if (d->rank[i].device[k].device == d->wait[x->at].device && d->rank[i].device[k].steps > 1)
+					return FO_CULPRIT_HOST;
+		return FO_CULPRIT_ONCE;
+	}
+	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
+		if (strcmp(x->row, known[i].row) == 0)
+			return known[i].cause;
+	return FO_CULPRIT_COMPUTES; /* a class of kernels */
+}
+
 void fo_facts_of(const struct fo_trace *t, int16_t device, struct fo_facts *out)
 {
 	*out = (struct fo_facts){ .framework = "PyTorch" };
@@ -220,6 +279,9 @@ void fo_facts_of(const struct fo_trace *t, int16_t device, struct fo_facts *out)
 	scan_gpu(out, t, device, &n, single_name);
 	free(n.seen);
 	free(single_name);
+	int64_t recorded; /* in old traces times are Unix times themselves */
+	if (!__builtin_add_overflow(t->origin_unix_ns, t->begin_ns, &recorded))
+		out->before_pytorch_2 = recorded > PYTORCH_2_UNIX_NS / 2 && recorded < PYTORCH_2_UNIX_NS;
 	out->optimizer_loop &= !out->optimizer_foreach && !out->optimizer_fused;
 	if (device < 0 || device >= t->device_count)
 		return;

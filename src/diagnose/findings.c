@@ -26,6 +26,12 @@ const char *const fo_finding_kind_name[FO_FIND_COUNT] = {
 /* Share of the step that the estimate saves. */
 static double saved(const struct fo_finding *f) { return f->gain > 1 ? 1 - 1 / f->gain : 0; }
 
+/* What findings are ordered by: what promises nothing stands with half of what it costs, where an estimate from nothing to all is. */
+static double weight(const struct fo_finding *f, int64_t span_ns)
+{
+	return isnan(f->gain) ? (double)f->loss_ns / (2 * (double)span_ns) : saved(f);
+}
+
 /* Below this even the best case of the estimate is within what one step differs from the next. */
 #define FO_GAIN_NONE 1.02
 
@@ -33,12 +39,19 @@ static double saved(const struct fo_finding *f) { return f->gain > 1 ? 1 - 1 / f
 static void hold_back(struct fo_finding *f, const struct fo_rule_context *c)
 {
 	char a[24];
-	if (f->gain_high >= FO_GAIN_NONE || !(f->ceiling >= FO_GAIN_NONE) || c->floor_ns <= 0)
+	if (isnan(f->gain) || f->gain_high >= FO_GAIN_NONE || f->ceiling < FO_GAIN_NONE || c->floor_ns <= 0)
 		return;
 	f->serious = false;
 	size_t n = strlen(f->why);
-	snprintf(f->why + n, sizeof(f->why) - n, " Alone it gains nothing yet: the launching thread's own work takes %s of each step.",
+	snprintf(f->why + n, sizeof(f->why) - n, " Alone it gains nothing yet: the launching thread needs %s of each step for its own work.",
 		 fo_ns_text(a, c->floor_ns < c->s->l.span_ns ? c->floor_ns : c->s->l.span_ns));
+}
+
+static void put(struct fo_diagnosis *d, const struct fo_finding *f)
+{
+	size_t cap = (size_t)d->findings; /* a dozen at most */
+	fo_array_room(&d->finding, &cap, (size_t)d->findings, sizeof(*d->finding));
+	d->finding[d->findings++] = *f;
 }
 
 static void run_rules(struct fo_diagnosis *d, const struct fo_rule_context *c, const struct fo_rule_row *row)
@@ -49,33 +62,33 @@ static void run_rules(struct fo_diagnosis *d, const struct fo_rule_context *c, c
 			continue;
 		if (row->kind == FO_FIND_VALIDITY) {
 			f.serious = false;
-			f.ceiling = f.gain = f.gain_low = f.gain_high = NAN; /* it promises nothing */
+			fo_gain_none(&f);
+		} else if (c->no_training_step) {
+			fo_gain_none(&f);
 		} else {
 			hold_back(&f, c);
 			fo_settings_add(&f, row->id, c->facts, &d->pipeline);
-			if (d->with.price_per_hour > 0)
+			if (d->with.price_per_hour > 0 && !isnan(f.gain))
 				f.dollars = d->with.price_per_hour * d->bridge.devices * saved(&f);
 		}
-		size_t cap = (size_t)d->findings;
-		fo_array_room(&d->finding, &cap, (size_t)d->findings, sizeof(*d->finding));
-		d->finding[d->findings++] = f;
+		put(d, &f);
 	}
 }
 
 /* Validity as it was found; then what is serious, most saved first; then the rest. */
 static int order(const struct fo_finding *f) { return f->kind == FO_FIND_VALIDITY ? 0 : f->serious ? 1 : 2; }
 
-static bool before(const struct fo_finding *a, const struct fo_finding *b)
+static bool before(const struct fo_finding *a, const struct fo_finding *b, int64_t span_ns)
 {
 	if (order(a) != order(b) || order(a) == 0)
 		return order(a) < order(b);
-	return saved(a) > saved(b);
+	return weight(a, span_ns) > weight(b, span_ns);
 }
 
-static void sort(struct fo_diagnosis *d)
+static void sort(struct fo_diagnosis *d, int64_t span_ns)
 {
 	for (int64_t i = 1; i < d->findings; i++) /* a dozen at most, and stable */
-		for (int64_t k = i; k > 0 && before(&d->finding[k], &d->finding[k - 1]); k--) {
+		for (int64_t k = i; k > 0 && before(&d->finding[k], &d->finding[k - 1], span_ns); k--) {
 			struct fo_finding t = d->finding[k];
 			d->finding[k] = d->finding[k - 1];
 			d->finding[k - 1] = t;
@@ -86,8 +99,8 @@ static void sort(struct fo_diagnosis *d)
 static void add_healthy(struct fo_diagnosis *d, const struct fo_rule_context *c)
 {
 	const struct fo_ledger *l = &c->s->l;
-	struct fo_finding f = { .id = "compute-bound", .kind = FO_FIND_COMPUTE, .dollars = NAN, .ceiling = NAN, .gain = NAN,
-				.gain_low = NAN, .gain_high = NAN };
+	struct fo_finding f = { .id = "compute-bound", .kind = FO_FIND_COMPUTE, .dollars = NAN };
+	fo_gain_none(&f);
 	for (int64_t i = 0; i < d->findings; i++)
 		if (d->finding[i].serious)
 			return;
@@ -104,11 +117,9 @@ static void add_healthy(struct fo_diagnosis *d, const struct fo_rule_context *c)
 	int64_t at = 0;
 	while (at < d->findings && d->finding[at].kind == FO_FIND_VALIDITY)
 		at++;
-	size_t cap = (size_t)d->findings;
-	fo_array_room(&d->finding, &cap, (size_t)d->findings, sizeof(*d->finding));
-	memmove(&d->finding[at + 1], &d->finding[at], (size_t)(d->findings - at) * sizeof(*d->finding));
+	put(d, &f);
+	memmove(&d->finding[at + 1], &d->finding[at], (size_t)(d->findings - 1 - at) * sizeof(*d->finding));
 	d->finding[at] = f;
-	d->findings++;
 }
 
 /* Two that save as much but for a tenth are a tie, and then why the GPU idles comes first: what it computes only shows once it does. */
@@ -139,7 +150,7 @@ static void name_bottleneck(struct fo_diagnosis *d)
 		if (!first && (f->serious || f->is_bottleneck)) {
 			f->is_bottleneck = true;
 			first = f;
-		} else if (first && f->gain >= FO_GAIN_NONE) {
+		} else if (first && (f->gain >= FO_GAIN_NONE || (f->serious && isnan(f->gain)))) {
 			f->is_runner_up = true;
 			return;
 		}
@@ -193,14 +204,30 @@ static int64_t launch_wait(const struct fo_subject *s)
 	return sum / s->steps;
 }
 
+static void without_gpu_work(struct fo_diagnosis *d)
+{
+	struct fo_finding f[2];
+	if (d->ranks == 0)
+		return;
+	int n = fo_without_gpu_work(d, f);
+	for (int i = 0; i < n; i++)
+		put(d, &f[i]);
+	snprintf(d->cannot, sizeof(d->cannot), "%s", f[n - 1].title);
+	fo_unknowns_without_gpu(d);
+}
+
 fo_status fo_diagnose_findings(struct fo_diagnosis *d)
 {
 	struct fo_subject s;
 	struct fo_facts facts;
 	struct fo_idle_gap *gap;
-	if (!fo_subject_of(d, &s) || s.l.span_ns < 1)
+	if (!fo_subject_of(d, &s) || s.l.span_ns < 1) {
+		without_gpu_work(d);
 		return FO_OK;
+	}
 	fo_facts_of(s.t, s.id, &facts);
+	facts.culprit = fo_culprit_cause(d);
+	facts.norm_written_out &= (double)s.l.class_ns[FO_K_NORM] > FO_SHARE_ADVICE * (double)s.l.span_ns;
 	snprintf(d->framework, sizeof(d->framework), "%s", facts.framework);
 	struct fo_rule_context c = { .s = &s, .facts = &facts };
 	c.gaps = fo_idle_gaps(&s, &gap);
@@ -215,15 +242,19 @@ fo_status fo_diagnose_findings(struct fo_diagnosis *d)
 	if (c.launch_ns > 0)
 		c.floor_ns = c.launch_ns + s.l.idle_ns[FO_IDLE_HOST_OTHER] +
 			     (facts.loader_inline ? (int64_t)(c.host_data_share * c.host_step_ns) : 0);
+	fo_too_little_work(&c, d->cannot, sizeof(d->cannot));
+	c.no_training_step = fo_no_training_step(&c);
 	run_rules(d, &c, fo_rules_validity);
-	run_rules(d, &c, fo_rules_host);
-	run_rules(d, &c, fo_rules_comm);
-	run_rules(d, &c, fo_rules_gpu);
-	run_rules(d, &c, fo_rules_compute);
-	sort(d);
-	break_tie(d);
-	add_healthy(d, &c);
-	name_bottleneck(d);
+	if (!d->cannot[0]) {
+		run_rules(d, &c, fo_rules_host);
+		run_rules(d, &c, fo_rules_comm);
+		run_rules(d, &c, fo_rules_gpu);
+		run_rules(d, &c, fo_rules_compute);
+		sort(d, s.l.span_ns);
+		break_tie(d);
+		add_healthy(d, &c);
+		name_bottleneck(d);
+	}
 	fo_diagnose_unknowns(d, &s, &facts);
 	free(gap);
 	return FO_OK;

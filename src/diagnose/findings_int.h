@@ -44,7 +44,7 @@ int64_t fo_idle_gaps(const struct fo_subject *s, struct fo_idle_gap **out);
 
 /* ---- evidence ---- */
 
-/* Each fills f->evidence with at most FO_EVIDENCE_MAX events, the longest first. */
+/* Each fills f->evidence with at most FO_EVIDENCE_MAX events, the longest first, those of different kernels or operators preferred. */
 void fo_evidence_kernels(struct fo_finding *f, const struct fo_subject *s, uint64_t classes); /* bits 1 << fo_kernel_class */
 void fo_evidence_copies(struct fo_finding *f, const struct fo_subject *s);
 void fo_evidence_recomputed(struct fo_finding *f, const struct fo_subject *s);
@@ -56,9 +56,23 @@ void fo_evidence_gaps(struct fo_finding *f, const struct fo_subject *s, const st
 		      int64_t least, int64_t most);
 /* Host operators of any kind whose name contains this, anywhere in the trace. */
 void fo_evidence_named(struct fo_finding *f, const struct fo_subject *s, const char *part);
-void fo_evidence_add(struct fo_finding *f, int rank, int16_t device, int64_t begin_ns, int64_t duration_ns, const char *name);
+void fo_evidence_add(struct fo_finding *f, int rank, int16_t device, int64_t begin_ns, int64_t duration_ns, const char *name,
+		     const char *of); /* of: NULL or the operator and module */
 
 /* ---- what a trace shows of the program ---- */
+
+/* Why the rank that others wait for is late, as far as its ledger beyond the others' tells. */
+enum fo_culprit_cause {
+	FO_CULPRIT_NONE,     /* nobody waits, or nothing tells */
+	FO_CULPRIT_ONCE,     /* it began later, in a trace of one step */
+	FO_CULPRIT_LOADS,
+	FO_CULPRIT_LAUNCHES,
+	FO_CULPRIT_WAITS,    /* for its GPU, or allocates */
+	FO_CULPRIT_HOST,     /* what the trace does not show, or steps that begin later */
+	FO_CULPRIT_COMPUTES, /* longer than the others */
+	FO_CULPRIT_MOVES,    /* copies, transfers, gaps: no cure known */
+};
+enum fo_culprit_cause fo_culprit_cause(const struct fo_diagnosis *d);
 
 struct fo_facts {
 	const char *framework; /* "PyTorch", "TorchTitan", "Megatron-LM", "DeepSpeed" */
@@ -69,6 +83,9 @@ struct fo_facts {
 	bool pageable, blocking_copies, sync_calls, alloc_calls;
 	bool nvidia, amd, nccl;
 	bool norm_written_out, attention_written_out;
+	double norm_written_share;  /* of the normalisations' time: kernels of elementwise operators, not of a norm's */
+	bool before_pytorch_2;      /* the trace was recorded before its release */
+	enum fo_culprit_cause culprit;
 	int capability;             /* 10 x major + minor; 0 unknown */
 	double fp32_product_share;  /* of the products' and convolutions' time: kernels of 32 bit without matrix units */
 	int64_t product_ns;         /* their time, durations added up */
@@ -95,6 +112,8 @@ struct fo_gain {
 	int64_t best_floor_ns;         /* the same in the best case, where the cure shortens that work too; 0: as floor_ns */
 };
 void fo_gain_solve(const struct fo_gain *g, struct fo_finding *f);
+/* What it costs is seen, what a change would bring is not: no ceiling, no estimate; loss_ns stays. */
+void fo_gain_none(struct fo_finding *f);
 
 /* ---- rules ---- */
 
@@ -115,6 +134,7 @@ struct fo_rule_context {
 	double host_step_ns;    /* their mean length; 0 unknown */
 	int64_t floor_ns;       /* the launching thread's own work in a step, its data loading and Python included; 0 unknown */
 	int64_t launch_ns;      /* of it: inside operators and calls */
+	bool no_training_step;  /* the window is something else: what a step would gain is not to be had from it */
 	int64_t other_short_ns; /* idle[HOST_OTHER] in gaps that are not longer than FO_GAP_SHORT_NS: Python between operators */
 };
 /* What an operator's way through Python and the framework costs is 10 to 100 us, and several may fall together; what holds the launching
@@ -140,9 +160,17 @@ struct fo_rule_row {
 extern const struct fo_rule_row fo_rules_validity[], fo_rules_host[], fo_rules_gpu[], fo_rules_comm[],
 	fo_rules_compute[]; /* end with id NULL */
 
+/* Too little GPU work for any verdict: says why in out, "" otherwise. */
+void fo_too_little_work(const struct fo_rule_context *c, char *out, size_t size);
+/* The whole trace without marked steps, nearly all of it copies to the device and idling: weights being loaded. */
+bool fo_no_training_step(const struct fo_rule_context *c);
+/* For a diagnosis without a subject: the findings that say so. */
+int fo_without_gpu_work(const struct fo_diagnosis *d, struct fo_finding out[2]);
+
 /* "12.3 ms", "45 us". */
 char *fo_ns_text(char buf[24], int64_t ns);
 
+void fo_unknowns_without_gpu(struct fo_diagnosis *d);
 void fo_diagnose_unknowns(struct fo_diagnosis *d, const struct fo_subject *s, const struct fo_facts *facts);
 
 #endif

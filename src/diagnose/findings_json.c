@@ -12,6 +12,7 @@ static void evidence(struct fo_json *j, const struct fo_finding *f)
 		const struct fo_evidence *e = &f->evidence[i];
 		fo_json_object(j, NULL);
 		fo_json_text(j, "name", e->name);
+		fo_json_text(j, "operator", e->of[0] ? e->of : NULL);
 		if (e->rank >= 0)
 			fo_json_int(j, "rank", e->rank);
 		else
@@ -34,6 +35,7 @@ static void settings(struct fo_json *j, const struct fo_finding *f)
 		fo_json_text(j, "key", s->key);
 		fo_json_text(j, "now", s->now[0] ? s->now : NULL);
 		fo_json_text(j, "proposed", s->proposed);
+		fo_json_text(j, "paste", s->paste[0] ? s->paste : NULL);
 		fo_json_close(j);
 	}
 	fo_json_close(j);
@@ -54,6 +56,7 @@ static void finding(struct fo_json *j, const struct fo_finding *f)
 	fo_json_real(j, "gain", f->gain);
 	fo_json_real(j, "gain_low", f->gain_low);
 	fo_json_real(j, "gain_high", f->gain_high);
+	fo_json_bool(j, "up_to", f->up_to);
 	fo_json_real(j, "dollars_per_hour", f->dollars);
 	settings(j, f);
 	evidence(j, f);
@@ -154,6 +157,7 @@ void fo_diagnosis_findings_json(struct fo_json *j, const struct fo_diagnosis *d)
 	fo_json_text(j, "sentence", d->utilisation.sentence);
 	fo_json_close(j);
 	fo_json_text(j, "framework", d->framework[0] ? d->framework : NULL);
+	fo_json_text(j, "cannot_be_diagnosed", d->cannot[0] ? d->cannot : NULL);
 	fo_json_array(j, "unknowns");
 	for (int64_t i = 0; i < d->unknowns; i++) {
 		fo_json_object(j, NULL);

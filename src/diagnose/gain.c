@@ -1,6 +1,17 @@
 #include "diagnose/findings_int.h"
 
+#include <math.h>
+
+void fo_gain_none(struct fo_finding *f)
+{
+	f->ceiling = f->gain = f->gain_low = f->gain_high = NAN;
+	f->up_to = false;
+}
+
 static int64_t bounded(int64_t v, int64_t low, int64_t high) { return v < low ? low : v > high ? high : v; }
+
+/* Above this ratio of its ends an interval's middle is nobody's estimate; a convention. */
+#define FO_GAIN_SPREAD 3
 
 void fo_gain_solve(const struct fo_gain *g, struct fo_finding *f)
 {
@@ -15,5 +26,6 @@ void fo_gain_solve(const struct fo_gain *g, struct fo_finding *f)
 	f->ceiling = (double)step / (double)(step - removable);
 	f->gain_high = (double)step / (double)best;
 	f->gain_low = (double)step / (double)worst;
+	f->up_to = f->gain_high > FO_GAIN_SPREAD * f->gain_low;
 	f->gain = 2 * (double)step / ((double)best + (double)worst);
 }

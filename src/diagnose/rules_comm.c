@@ -51,21 +51,33 @@ static struct waiting waiting_of(const struct fo_subject *s)
 	return w;
 }
 
-static void name_culprit(const struct fo_diagnosis *d, char *out, size_t size)
+/* Who is late, of what it has more, and what follows from that: the cure is that of the cause. */
+static void name_culprit(const struct fo_rule_context *c, char *out, size_t size)
 {
+	const struct fo_diagnosis *d = c->s->d;
 	const struct fo_culprit *x = &d->culprit;
+	static const char *const cure[] = {
+		[FO_CULPRIT_NONE] = "",
+		[FO_CULPRIT_ONCE] = " The trace has one step only, so it is not known to recur: record several steps.",
+		[FO_CULPRIT_LOADS] = " Look at its data loader.",
+		[FO_CULPRIT_LAUNCHES] = " Look at its host.",
+		[FO_CULPRIT_WAITS] = " Look at what its host waits for.",
+		[FO_CULPRIT_HOST] = " Look at what its host does between steps.",
+		[FO_CULPRIT_COMPUTES] = " Its work is larger, or its GPU slower.",
+		[FO_CULPRIT_MOVES] = "",
+	};
 	char a[24];
 	out[0] = '\0';
 	if (x->at < 0 || x->at >= d->waits)
 		return;
 	const struct fo_rank_wait *w = &d->wait[x->at];
-	int n = snprintf(out, size, " %.0f %% of all waiting is for rank %d, last in %lld of %lld collectives", 100 * x->share, w->rank,
+	int n = snprintf(out, size, " %.0f %% of all waiting is for rank %d. It was last in %lld of %lld collectives.", 100 * x->share, w->rank,
 			 (long long)w->last, (long long)w->matched);
-	if (x->row && n > 0 && (size_t)n < size)
-		n += snprintf(out + n, size - (size_t)n, "; what it has more of than the median is %s, %s a step", fo_row_words(x->row),
-			      fo_ns_text(a, x->excess_ns));
-	if (n > 0 && (size_t)n < size)
-		snprintf(out + n, size - (size_t)n, ".");
+	if (x->row && strcmp(x->row, "late_begin") == 0)
+		snprintf(out + n, size - (size_t)n, " Its step began %s after the others'.%s", fo_ns_text(a, x->excess_ns), cure[c->facts->culprit]);
+	else if (x->row)
+		snprintf(out + n, size - (size_t)n, " It has %s a step more than the median in: %s.%s", fo_ns_text(a, x->excess_ns),
+			 fo_row_words(x->row), cure[c->facts->culprit]);
 }
 
 static bool comm_wait(const struct fo_rule_context *c, struct fo_finding *f)
@@ -74,17 +86,17 @@ static bool comm_wait(const struct fo_rule_context *c, struct fo_finding *f)
 	struct waiting w = waiting_of(c->s);
 	if (w.greatest <= FO_SHARE_ADVICE)
 		return false;
-	char text[256], a[24];
+	char text[320], a[24];
 	f->serious = w.greatest > FO_SHARE_SERIOUS;
 	/* If all arrived when the average rank does, what the ranks wait on average would go; if only the one that is late most often
 	 * were as the others, its part of that. */
 	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns, .removable_ns = w.mean_ns,
 					 .least = d->culprit.at >= 0 ? d->culprit.share : 0, .most = 1 }, f);
-	name_culprit(d, text, sizeof(text));
+	name_culprit(c, text, sizeof(text));
 	snprintf(f->title, sizeof(f->title), "ranks wait for a late one: up to %.1f %% of a step, %.1f %% on average", 100 * w.greatest,
 		 100 * w.mean);
-	snprintf(f->why, sizeof(f->why), "On rank %d communication kernels ran %s with nothing beside them only because another rank had not "
-		 "arrived: a faster network would not change it.%s", w.most.rank->rank, fo_ns_text(a, w.most.l.exposed_wait_ns), text);
+	snprintf(f->why, sizeof(f->why), "On rank %d communication kernels ran alone for %s of a step because another rank had not arrived. A faster "
+		 "network would not change it.%s", w.most.rank->rank, fo_ns_text(a, w.most.l.exposed_wait_ns), text);
 	fo_evidence_kernels(f, &w.most, (uint64_t)1 << FO_K_COMMUNICATION);
 	return true;
 }
@@ -112,8 +124,8 @@ static bool comm_transfer(const struct fo_rule_context *c, struct fo_finding *f)
 					 .reappear_ns = (int64_t)(CONTENTION_SHARE * (double)removable) / 2, .floor_ns = c->floor_ns }, f);
 	snprintf(f->title, sizeof(f->title), "communication that nothing hides: %.1f %% of the step is transfer",
 		 100 * fo_share(c, l->exposed_transfer_ns));
-	snprintf(f->why, sizeof(f->why), "Of %s of communication %s lie under no compute, %s of them transfer while all ranks are there. "
-		 "Overlap it (prefetch, larger or fewer collectives), send less, or look at the links.", fo_ns_text(a, l->comm_ns),
+	snprintf(f->why, sizeof(f->why), "Communication takes %s of a step. %s of it lie under no compute, and in %s of those data moves while all "
+		 "ranks are there. Overlap it (prefetch, larger or fewer collectives), send less, or look at the links.", fo_ns_text(a, l->comm_ns),
 		 fo_ns_text(b, l->exposed_comm_ns), fo_ns_text(t, l->exposed_transfer_ns));
 	fo_evidence_kernels(f, c->s, (uint64_t)1 << FO_K_COMMUNICATION);
 	return true;
@@ -131,11 +143,11 @@ static bool comm_unknown(const struct fo_rule_context *c, struct fo_finding *f)
 	snprintf(f->title, sizeof(f->title), "communication that nothing hides: %.1f %% of the step",
 		 100 * fo_share(c, l->exposed_comm_unknown_ns));
 	bool all = c->s->d->ranks > 1 && c->s->d->ranks >= c->s->t->world_size && c->s->t->rank_from != FO_RANK_ORDER;
-	snprintf(f->why, sizeof(f->why), "Of %s of communication %s lie under no compute. Whether this rank waited there for a late one or data "
-		 "moved, %s Waiting would call for an even load, transfer for overlap or faster links.", fo_ns_text(a, l->comm_ns),
-		 fo_ns_text(b, l->exposed_comm_unknown_ns),
-		 all ? "traces do not say of what is not on all ranks, point to point or of unequal parts." :
-		       "one rank's trace does not say: give the traces of the other ranks too, from the same steps.");
+	snprintf(f->why, sizeof(f->why), "Communication takes %s of a step, and %s of it lie under no compute. %s Waiting calls for an even load, "
+		 "transfer for overlap or faster links.", fo_ns_text(a, l->comm_ns), fo_ns_text(b, l->exposed_comm_unknown_ns),
+		 all ? "Traces do not say whether a rank waited or data moved where not all ranks take part, nor point to point or with unequal parts."
+		     : "One rank's trace does not say whether this rank waited there for a late one or data moved. Give the traces of the "
+		       "other ranks too, from the same steps.");
 	fo_evidence_kernels(f, c->s, (uint64_t)1 << FO_K_COMMUNICATION);
 	return true;
 }
@@ -161,7 +173,7 @@ static bool copies(const struct fo_rule_context *c, struct fo_finding *f)
 					      fo_ns_text(a, l->copy_ns[i]));
 	snprintf(f->title, sizeof(f->title), "copies that nothing hides: %.1f %% of the step", 100 * fo_share(c, l->exposed_mem_ns));
 	snprintf(f->why, sizeof(f->why), "The device only copied: %s.%s", parts,
-		 l->exposed_pageable_ns > 0 ? " Some from or to pageable host memory, which goes through a second buffer and makes the host wait."
+		 l->exposed_pageable_ns > 0 ? " Some of it goes from or to pageable host memory. Such copies pass a second buffer and make the host wait."
 					    : "");
 	fo_evidence_copies(f, c->s);
 	return true;
@@ -179,7 +191,7 @@ static bool backend(const struct fo_rule_context *c, struct fo_finding *f)
 	fo_evidence_named(f, c->s, "mpi:");
 	f->ceiling = f->gain = f->gain_low = f->gain_high = NAN; /* what it costs the trace does not show */
 	snprintf(f->title, sizeof(f->title), "collectives go through the host: backend '%s'", fo_str_visible(shown, sizeof(shown), name));
-	snprintf(f->why, sizeof(f->why), "With GPUs that backend copies to host memory and back for each collective; NCCL (RCCL) moves data between "
+	snprintf(f->why, sizeof(f->why), "With GPUs that backend copies to host memory and back for each collective. NCCL (RCCL) moves data between "
 		 "GPUs.");
 	return true;
 }

@@ -31,7 +31,7 @@ static bool attention_eager(const struct fo_rule_context *c, struct fo_finding *
 	f->serious = fo_share(c, ns) > FO_SHARE_SERIOUS;
 	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = ns, .least = FO_GAIN_HALF, .most = 1, .floor_ns = c->floor_ns }, f);
 	snprintf(f->title, sizeof(f->title), "attention is written out: its softmax alone takes %.1f %% of the step", 100 * fo_share(c, ns));
-	snprintf(f->why, sizeof(f->why), "No fused attention kernel runs, but softmax kernels do: scores of every pair of tokens go to memory and "
+	snprintf(f->why, sizeof(f->why), "No fused attention kernel runs, but softmax kernels do. The scores of every pair of tokens go to memory and "
 		 "back several times. A fused kernel keeps them on chip.");
 	fo_evidence_kernels(f, c->s, (uint64_t)1 << FO_K_SOFTMAX);
 	return true;
@@ -48,7 +48,7 @@ static bool optimizer(const struct fo_rule_context *c, struct fo_finding *f)
 	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = ns, .least = FO_GAIN_HALF * FUSED_OPTIMIZER_MOST,
 					 .most = FUSED_OPTIMIZER_MOST, .floor_ns = c->floor_ns }, f);
 	snprintf(f->title, sizeof(f->title), "the optimizer is not fused: %.1f %% of the step", 100 * fo_share(c, ns));
-	snprintf(f->why, sizeof(f->why), "%lld kernels walk over the weights, one for each operation of the update; a fused one reads and writes "
+	snprintf(f->why, sizeof(f->why), "%lld kernels walk over the weights, one for each operation of the update. A fused one reads and writes "
 		 "each weight once.", (long long)l->class_ops[FO_K_OPTIMIZER]);
 	fo_evidence_kernels(f, c->s, (uint64_t)1 << FO_K_OPTIMIZER);
 	return true;
@@ -89,13 +89,15 @@ static bool memory_bound(const struct fo_rule_context *c, struct fo_finding *f)
 	int64_t stays = c->floor_ns - (int64_t)(fo_fusable(l) * (double)c->launch_ns);
 	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = ns, .least = c->facts->compiled ? 0 : FUSION_LEAST,
 					 .most = FUSION_MOST, .floor_ns = c->floor_ns, .best_floor_ns = stays }, f);
-	char text[200];
+	char text[200], norms[160] = "";
 	greatest_classes(l, classes, text, sizeof(text));
+	if (c->facts->norm_written_out && !c->facts->compiled)
+		snprintf(norms, sizeof(norms), " Normalisation is written out: elementwise operators take %.0f %% of its time%s.",
+			 100 * c->facts->norm_written_share, c->facts->norm_written_share < 0.995 ? ", fused kernels the rest" : "");
 	snprintf(f->title, sizeof(f->title), "kernels that only move bytes: %.0f %% of compute, %.1f %% of the step",
 		 100 * (double)ns / (double)l->comp_ns, 100 * fo_share(c, ns));
-	snprintf(f->why, sizeof(f->why), "Of the step: %s. Memory bandwidth bounds them, not arithmetic; fused with their neighbours they read and "
-		 "write once instead of once each.%s", text,
-		 c->facts->norm_written_out && !c->facts->compiled ? " Norms are written out as several elementwise kernels." : "");
+	snprintf(f->why, sizeof(f->why), "Of the step: %s. Memory bandwidth limits them, not arithmetic. Fused with their neighbours they read and "
+		 "write memory once instead of once each.%s", text, norms);
 	fo_evidence_kernels(f, c->s, classes);
 	return true;
 }
@@ -163,12 +165,12 @@ static bool gemm_efficiency(const struct fo_rule_context *c, struct fo_finding *
 	const struct fo_product *p = by_shape ? &d->product[0] : NULL;
 	if (p)
 		snprintf(f->why, sizeof(f->why), "Most time goes to %lld x %lld x %lld in %s: %.3g of %.3g TFLOP/s attainable (%s by its intensity%s). "
-			 "Shapes that fill tiles and waves, another layout, or another library's kernel.", (long long)p->m, (long long)p->n,
+			 "Try shapes that fill tiles and waves, another layout, or another library's kernel.", (long long)p->m, (long long)p->n,
 			 (long long)p->k, p->dtype, p->flop_s / 1e12, p->attainable_flop_s / 1e12,
 			 p->memory_bound ? "memory-bound" : "compute-bound", p->fill < 0.8 ? "; much of its tiles or waves is empty" : "");
 	else
-		snprintf(f->why, sizeof(f->why), "The model's FLOP in their time, against 0.8 of the dense peak (the best measured products). Which "
-			 "shapes are slow only recorded shapes tell.");
+		snprintf(f->why, sizeof(f->why), "Their time is compared with the model's FLOP at 0.8 of the dense peak, which the best measured "
+			 "products reach. Record shapes to see which are slow.");
 	fo_evidence_kernels(f, c->s, 1u << FO_K_GEMM | 1u << FO_K_GEMM_FP8);
 	return true;
 }
@@ -193,8 +195,8 @@ static bool contention(const struct fo_rule_context *c, struct fo_finding *f)
 	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns, .removable_ns = ns, .least = 0, .most = FO_GAIN_HALF, .floor_ns = c->floor_ns },
 		      f);
 	snprintf(f->title, sizeof(f->title), "products are slower beside communication: up to %.2f times", worst);
-	snprintf(f->why, sizeof(f->why), "Products of one shape take longer while a communication kernel is live: it holds some of the units and of "
-		 "the memory's bandwidth. Hidden communication is not free.");
+	snprintf(f->why, sizeof(f->why), "Products of one shape take longer while a communication kernel runs. It holds some of the units and of the "
+		 "memory's bandwidth. Hidden communication is not free.");
 	fo_evidence_kernels(f, c->s, 1u << FO_K_GEMM | 1u << FO_K_GEMM_FP8);
 	return true;
 }
@@ -216,8 +218,9 @@ static bool throttled(const struct fo_rule_context *c, struct fo_finding *f)
 		return false;
 	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns, .removable_ns = ns, .least = 0, .most = 1, .floor_ns = c->floor_ns }, f);
 	snprintf(f->title, sizeof(f->title), "equal products take unequal time: %.1f %% of the step above their fastest calls", 100 * fo_share(c, ns));
-	snprintf(f->why, sizeof(f->why), "Calls of one shape and type differ by more than a quarter. Clocks that fall (power or heat limit: "
-		 "nvidia-smi -q -d PERFORMANCE, rocm-smi --showclocks), operands in or out of cache, or other work on the device.");
+	snprintf(f->why, sizeof(f->why), "Calls of one shape and type differ by more than a quarter. Clocks may fall at a limit of power or heat (see "
+		 "%s), operands may be in cache or not, or other work runs on the device.",
+		 c->facts->amd ? "rocm-smi --showclocks" : "nvidia-smi -q -d PERFORMANCE");
 	fo_evidence_kernels(f, c->s, 1u << FO_K_GEMM | 1u << FO_K_GEMM_FP8);
 	return true;
 }
@@ -231,7 +234,7 @@ static bool recompute(const struct fo_rule_context *c, struct fo_finding *f)
 	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = l->recompute_ns, .least = FO_GAIN_HALF, .most = 1,
 					 .floor_ns = c->floor_ns }, f);
 	snprintf(f->title, sizeof(f->title), "the forward pass runs twice: recomputation takes %.1f %% of the step", 100 * fo_share(c, l->recompute_ns));
-	snprintf(f->why, sizeof(f->why), "It buys memory. Where memory is left over, recompute less: keep products and attention, repeat what is "
+	snprintf(f->why, sizeof(f->why), "It buys memory. Where memory is left over, recompute less: keep products and attention, and repeat what is "
 		 "cheap. MFU does not count it.");
 	fo_evidence_recomputed(f, c->s);
 	return true;

@@ -44,11 +44,16 @@ static bool data_loading(const struct fo_rule_context *c, struct fo_finding *f)
 	else
 		snprintf(f->title, sizeof(f->title), "data loading takes %.1f %% of the host's step, hidden behind GPU work",
 			 100 * c->host_data_share);
-	snprintf(f->why, sizeof(f->why), "While the data loader worked the GPU idled %s of a step%s. Of the host's own step the loader takes "
-		 "%.1f %%. Taken off that thread it does not vanish: its processors are those of the host's other work, of which %.1f %% of the "
-		 "step shows already and would show more.", fo_ns_text(a, idle),
-		 c->facts->loader_inline ? "; it runs on the thread that launches GPU work (no worker processes)" : "",
-		 100 * c->host_data_share, 100 * fo_share(c, host_exposed(l)));
+	char idles[80] = "", own[80] = "", grows[160] = "";
+	if (idle > 0)
+		snprintf(idles, sizeof(idles), "While the data loader worked, the GPU idled %s of each step. ", fo_ns_text(a, idle));
+	if (c->host_data_share > 0) /* 0: the host's steps are not marked */
+		snprintf(own, sizeof(own), "The loader takes %.1f %% of the host's step. ", 100 * c->host_data_share);
+	if (host_exposed(l) > 0)
+		snprintf(grows, sizeof(grows), " The GPU waits %.1f %% of the step for the host's other work already, and that part may grow.",
+			 100 * fo_share(c, host_exposed(l)));
+	snprintf(f->why, sizeof(f->why), "%s%s%sWorker processes need processor time too.%s", idles, own,
+		 c->facts->loader_inline ? "It runs on the thread that launches GPU work: there are no worker processes. " : "", grows);
 	fo_evidence_host(f, c->s, FO_HOST_DATA);
 	if (f->evidences == 0)
 		fo_evidence_named(f, c->s, "DataLoader");
@@ -106,6 +111,20 @@ static int32_t long_operator(const struct fo_rule_context *c, int64_t idle, int6
 	return best >= 0 && 4 * seen[best].ns > idle ? seen[best].op : -1;
 }
 
+/* What the launching thread did while the GPU waited, as far as the trace has it: by the greatest part. */
+static const char *launching_text(const struct fo_rule_context *c)
+{
+	const struct fo_ledger *l = &c->s->l;
+	int64_t busy = l->idle_ns[FO_IDLE_HOST_LAUNCH_BOUND], latency = l->idle_ns[FO_IDLE_LAUNCH_LATENCY];
+	if (latency >= busy && latency >= c->other_short_ns)
+		return "Most of the idling lies between a launch and the begin of its kernel.";
+	if (!c->s->t->defect.has_host_ops)
+		return "Launches come late. No operator is recorded, so the trace does not show what the host did before them.";
+	if (c->other_short_ns > busy)
+		return "Most of the idling lies between two operators: the launching thread was in Python.";
+	return "The launching thread is busy with operators and calls, and does not keep the GPU fed.";
+}
+
 static bool launch_bound(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const struct fo_ledger *l = &c->s->l;
@@ -120,15 +139,14 @@ static bool launch_bound(const struct fo_rule_context *c, struct fo_finding *f)
 	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = idle, .least = op >= 0 ? 0 : fo_fusable(l) / 2, .most = 1 }, f);
 	snprintf(f->title, sizeof(f->title), "the host launches too slowly: the GPU idles %.1f %% of the step for it", 100 * fo_share(c, idle));
 	if (op >= 0)
-		snprintf(f->why, sizeof(f->why), "%s of it lie inside '%s' on the processor, not between launches: move that work to the GPU, to "
-			 "another thread, or out of the step. The rest: %lld operations of %s on average, launched one by one.",
+		snprintf(f->why, sizeof(f->why), "%s of it lie inside '%s', which runs on the processor. Move that work to the GPU, to another "
+			 "thread, or out of the step. The rest lies between %lld operations of %s on average.",
 			 fo_ns_text(a, inside), fo_str_visible(name, sizeof(name), fo_trace_text(c->s->t, c->s->t->op[op].name)),
 			 (long long)l->ops, fo_ns_text(b, median_kernel(l)));
 	else
-		snprintf(f->why, sizeof(f->why), "%lld operations in %s of GPU work, %s each on average: the launching thread is busy with "
-			 "operators, calls and Python all the time and still does not keep the GPU fed. Fewer or larger launches: compiled "
-			 "kernels, CUDA graphs, more work per step.", (long long)l->ops, fo_ns_text(a, l->busy_ns),
-			 fo_ns_text(b, median_kernel(l)));
+		snprintf(f->why, sizeof(f->why), "%s The step has %lld operations in %s of GPU work, %s each on average. Fewer or larger "
+			 "launches help: compiled kernels, CUDA graphs, more work per step.", launching_text(c), (long long)l->ops,
+			 fo_ns_text(a, l->busy_ns), fo_ns_text(b, median_kernel(l)));
 	fo_evidence_gaps(f, c->s, c->gap, c->gaps,
 			 1u << FO_IDLE_HOST_LAUNCH_BOUND | 1u << FO_IDLE_LAUNCH_LATENCY | 1u << FO_IDLE_HOST_OTHER, 0, INT64_MAX);
 	return true;
@@ -144,8 +162,8 @@ static bool synchronised(const struct fo_rule_context *c, struct fo_finding *f)
 	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = idle, .least = FO_GAIN_HALF, .most = 1, .floor_ns = c->floor_ns },
 		      f);
 	snprintf(f->title, sizeof(f->title), "the host waits for the GPU inside the step: %.1f %% idle behind it", 100 * fo_share(c, idle));
-	snprintf(f->why, sizeof(f->why), "Calls that wait (synchronisation, blocking copies, allocation, .item()) let the queue run dry: the GPU "
-		 "finishes, and only then the next launch begins.%s", c->facts->alloc_calls ? " Some of them allocate or free memory." : "");
+	snprintf(f->why, sizeof(f->why), "The host waits inside a call: synchronisation, a blocking copy, allocation, .item(). Meanwhile it launches "
+		 "nothing, so the GPU runs out of work.%s", c->facts->alloc_calls ? " Some of them allocate or free memory." : "");
 	fo_evidence_host(f, c->s, FO_HOST_SYNC);
 	if (f->evidences == 0)
 		fo_evidence_gaps(f, c->s, c->gap, c->gaps, 1u << FO_IDLE_HOST_SYNC, 0, INT64_MAX);
@@ -163,9 +181,9 @@ static bool host_other(const struct fo_rule_context *c, struct fo_finding *f)
 	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = idle, .least = FO_GAIN_HALF, .most = 1,
 					 .floor_ns = stays > 0 ? stays : 0 }, f);
 	snprintf(f->title, sizeof(f->title), "the host does something else: the GPU idles %.1f %% of the step", 100 * fo_share(c, idle));
-	snprintf(f->why, sizeof(f->why), "For more than a millisecond each time the launching thread was in no operator and no call that the trace "
-		 "shows: garbage collection, logging, a checkpoint, a data loader without annotation, other Python.%s",
-		 c->s->t->defect.has_host_ops ? "" : " The trace has no host operators, so it cannot tell these apart.");
+	snprintf(f->why, sizeof(f->why), "%sFor more than a millisecond each time the launching thread was in nothing that the trace shows. It may be "
+		 "garbage collection, logging, a checkpoint, a data loader without annotation, or other Python.",
+		 c->s->t->defect.has_host_ops ? "" : "The trace has no host operators. ");
 	fo_evidence_gaps(f, c->s, c->gap, c->gaps, 1u << FO_IDLE_HOST_OTHER, FO_GAP_SHORT_NS, INT64_MAX);
 	return true;
 }
@@ -181,8 +199,8 @@ static bool kernel_gaps(const struct fo_rule_context *c, struct fo_finding *f)
 	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = idle, .least = fo_fusable(l) / 2, .most = fo_fusable(l),
 					 .floor_ns = c->floor_ns }, f);
 	snprintf(f->title, sizeof(f->title), "many small kernels: %.1f %% of the step lies between them", 100 * fo_share(c, idle));
-	snprintf(f->why, sizeof(f->why), "%lld operations of %s on average, all launched in time: what is left between two kernels is the "
-		 "hardware's own turn-around, a few microseconds each time. Fewer kernels leave fewer gaps.", (long long)l->ops,
+	snprintf(f->why, sizeof(f->why), "%lld operations of %s on average were all launched in time. Between two of them the hardware needs a few "
+		 "microseconds. Fewer kernels leave fewer gaps.", (long long)l->ops,
 		 fo_ns_text(a, median_kernel(l)));
 	fo_evidence_gaps(f, c->s, c->gap, c->gaps, 1u << FO_IDLE_KERNEL_GAP, 0, INT64_MAX);
 	return true;
@@ -197,7 +215,7 @@ static bool dependency(const struct fo_rule_context *c, struct fo_finding *f)
 	f->serious = serious(c, idle);
 	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = idle, .least = 0, .most = 1, .floor_ns = c->floor_ns }, f);
 	snprintf(f->title, sizeof(f->title), "launched work waits for something else: %.1f %% of the step", 100 * fo_share(c, idle));
-	snprintf(f->why, sizeof(f->why), "The next operation was in the queue before the gap began, and the gap is longer than hardware needs: it "
+	snprintf(f->why, sizeof(f->why), "The next operation was in the queue before the gap began, and the gap is longer than the hardware needs. It "
 		 "waited for an event, another stream or device, or for memory of the host.%s",
 		 c->s->t->defect.has_gpu_waits ? "" : " The trace does not record which.");
 	fo_evidence_gaps(f, c->s, c->gap, c->gaps, 1u << FO_IDLE_DEPENDENCY, 0, INT64_MAX);
@@ -212,11 +230,12 @@ static bool unknown(const struct fo_rule_context *c, struct fo_finding *f)
 	if (!worth_it(c, idle))
 		return false;
 	f->serious = serious(c, idle);
-	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = idle, .least = 0, .most = 1 }, f);
+	f->loss_ns = idle;
+	fo_gain_none(f); /* without a cause there is no cure */
 	snprintf(f->title, sizeof(f->title), "the GPU idles %.1f %% of the step, and the trace cannot say why", 100 * fo_share(c, idle));
 	snprintf(f->why, sizeof(f->why), "%s",
 		 !x->has_launches ? "The trace has no launch records, so it does not show whether the host was late."
-		 : c->facts->graphs ? "Kernels of a replayed graph share one launch: whether the host was late or the graph waited is not recorded."
+		 : c->facts->graphs ? "Kernels of a replayed graph share one launch. Whether the host was late or the graph waited is not recorded."
 				    : "What ended the gaps has no launch record of its own (launched before the profiler started, or shared).");
 	fo_evidence_gaps(f, c->s, c->gap, c->gaps, 1u << FO_IDLE_UNKNOWN, 0, INT64_MAX);
 	return true;

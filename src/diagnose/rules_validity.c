@@ -11,7 +11,7 @@
 static void window_event(const struct fo_rule_context *c, struct fo_finding *f, const char *name)
 {
 	const struct fo_subject *s = c->s;
-	fo_evidence_add(f, s->rank->rank, s->id, s->begin_ns, s->end_ns - s->begin_ns, name);
+	fo_evidence_add(f, s->rank->rank, s->id, s->begin_ns, s->end_ns - s->begin_ns, name, NULL);
 }
 
 /* A median needs three; the first step after a profiler starts is the one that its start disturbs. */
@@ -22,7 +22,11 @@ static bool steps(const struct fo_rule_context *c, struct fo_finding *f)
 	const struct fo_device_ledger *v = c->s->device;
 	if (c->s->d->with.ledger.whole_trace || c->s->d->with.ledger.exclude_unlinked)
 		return false; /* asked for */
-	if (v->from == FO_WINDOW_WHOLE) {
+	if (v->from == FO_WINDOW_WHOLE && c->s->t->step_count > 0) {
+		snprintf(f->title, sizeof(f->title), "too few steps are marked: the whole trace is taken as one");
+		snprintf(f->why, sizeof(f->why), "A step is marked, but where it ends on the GPU is not in the trace: a step ends where the GPU begins "
+			 "the next one. Record several steps in a row (active=5 in the profiler's schedule).");
+	} else if (v->from == FO_WINDOW_WHOLE) {
 		snprintf(f->title, sizeof(f->title), "no steps: the whole trace is taken as one");
 		snprintf(f->why, sizeof(f->why), "Nothing in the trace marks steps, so that what happens once (the start, a checkpoint) weighs as "
 			 "much as what happens in each step.");
@@ -75,23 +79,125 @@ static bool unsteady(const struct fo_rule_context *c, struct fo_finding *f)
 	snprintf(f->why, sizeof(f->why), "The step spoken of is the %s, %s. A longer one may hold a checkpoint, an evaluation, garbage "
 		 "collection or other requests: see what its ledger has more.", c->s->steps > 1 ? "mean of all, for the median would hide what the long ones wait for" : "median",
 		 fo_ns_text(m, c->s->l.span_ns));
-	fo_evidence_add(f, c->s->rank->rank, c->s->id, v->step[at].l.begin_ns, v->step[at].l.span_ns, "the longest step");
+	fo_evidence_add(f, c->s->rank->rank, c->s->id, v->step[at].l.begin_ns, v->step[at].l.span_ns, "the longest step", NULL);
+	return true;
+}
+
+static bool lost_of(const struct fo_trace *t, int rank, int16_t device, struct fo_finding *f)
+{
+	const struct fo_trace_defects *x = &t->defect;
+	if (!x->truncated && x->malformed == 0 && x->dropped_by_profiler <= 0)
+		return false;
+	if (x->truncated)
+		snprintf(f->title, sizeof(f->title), "the file ends inside an event: %lld events read, the rest is lost", (long long)x->events);
+	else
+		snprintf(f->title, sizeof(f->title), "events are missing from the trace");
+	snprintf(f->why, sizeof(f->why), "Of %lld events %lld could not be read.", (long long)x->events, (long long)x->malformed);
+	size_t n = strlen(f->why);
+	if (x->dropped_by_profiler > 0)
+		n += (size_t)snprintf(f->why + n, sizeof(f->why) - n, " The profiler itself lost %lld.", (long long)x->dropped_by_profiler);
+	snprintf(f->why + n, sizeof(f->why) - n, " What is missing counts as idle.%s", x->truncated ? " Copy or record the file again." : "");
+	fo_evidence_add(f, rank, device, t->begin_ns, t->end_ns - t->begin_ns, t->path ? t->path : "the trace", NULL);
 	return true;
 }
 
 static bool lost(const struct fo_rule_context *c, struct fo_finding *f)
 {
-	const struct fo_trace_defects *x = &c->s->t->defect;
-	if (!x->truncated && x->malformed == 0 && x->dropped_by_profiler <= 0)
+	return lost_of(c->s->t, c->s->rank->rank, c->s->id, f);
+}
+
+/* ---- nothing to diagnose ---- */
+
+/* Fewer operations than fingers on a hand, and less work than a millisecond, is a test of the profiler. Under a hundredth of the host's
+ * step what the GPU did says nothing of that step, unless its own step is as long and so shows why it idled. */
+enum { OPS_ENOUGH = 5 };
+#define WORK_ENOUGH_NS INT64_C(1000000)
+#define WORK_SHARE_ENOUGH 0.01
+
+void fo_too_little_work(const struct fo_rule_context *c, char *out, size_t size)
+{
+	const struct fo_ledger *all = &c->s->device->total;
+	const struct fo_trace *t = c->s->t;
+	bool whole = c->s->device->from == FO_WINDOW_WHOLE; /* else the trace is many steps, and theirs of the host are not marked */
+	double around = c->host_step_ns > 0 ? c->host_step_ns : whole ? (double)(t->end_ns - t->begin_ns) : 0;
+	char a[24], b[24];
+	out[0] = '\0';
+	if (all->ops < OPS_ENOUGH && all->busy_ns < WORK_ENOUGH_NS)
+		snprintf(out, size, "too little GPU work to diagnose: %lld operation%s, %s", (long long)all->ops, all->ops == 1 ? "" : "s",
+			 fo_ns_text(a, all->busy_ns));
+	else if ((double)c->s->l.busy_ns < WORK_SHARE_ENOUGH * around && 2 * (double)c->s->l.span_ns < around)
+		snprintf(out, size, "too little GPU work to diagnose: %s in %s of the host's", fo_ns_text(a, c->s->l.busy_ns),
+			 fo_ns_text(b, (int64_t)around));
+}
+
+/* Of the host's own steps; "" where none are marked or nothing was loaded. */
+static void loader_text(const struct fo_rank_ledger *r, char *out, size_t size)
+{
+	int64_t span = 0, data = 0;
+	char a[24];
+	out[0] = '\0';
+	for (int64_t i = 0; i < r->hosts; i++) {
+		span += r->host[i].end_ns - r->host[i].begin_ns;
+		data += r->host[i].part_ns[FO_HOST_PART_DATA];
+	}
+	if (data > 0 && span > 0)
+		snprintf(out, size, " The host's step takes %s; data loading is %.1f %% of it.", fo_ns_text(a, span / r->hosts),
+			 100 * (double)data / (double)span);
+}
+
+static bool too_little(const struct fo_rule_context *c, struct fo_finding *f)
+{
+	char loads[160];
+	if (!c->s->d->cannot[0])
 		return false;
-	snprintf(f->title, sizeof(f->title), "events are missing from the trace%s", x->truncated ? ": the file ends inside its events" : "");
-	snprintf(f->why, sizeof(f->why), "Of %lld events %lld could not be read%s%lld lost by the profiler itself. What is missing counts as idle.",
-		 (long long)x->events, (long long)x->malformed, x->dropped_by_profiler > 0 ? "; " : "; at least ",
-		 (long long)(x->dropped_by_profiler > 0 ? x->dropped_by_profiler : 0));
-	char name[160];
-	snprintf(name, sizeof(name), "%s", c->s->t->path ? c->s->t->path : "the trace");
-	fo_evidence_add(f, c->s->rank->rank, c->s->id, c->s->t->begin_ns, c->s->t->end_ns - c->s->t->begin_ns, name);
+	loader_text(c->s->rank, loads, sizeof(loads));
+	snprintf(f->title, sizeof(f->title), "%s", c->s->d->cannot);
+	snprintf(f->why, sizeof(f->why), "What so little work waits for is no bottleneck.%s Record whole steps, after a warm-up%s.", loads,
+		 c->s->t->format == FO_TRACE_NSYS ? "" : ": torch.profiler.schedule(wait=1, warmup=2, active=5)");
+	fo_evidence_kernels(f, c->s, ~(uint64_t)0);
 	return true;
+}
+
+/* Weights go to the device once, before training. */
+bool fo_no_training_step(const struct fo_rule_context *c)
+{
+	const struct fo_ledger *l = &c->s->l;
+	return c->s->device->from == FO_WINDOW_WHOLE && fo_share(c, l->comp_ns) < FO_SHARE_ADVICE && l->copy_ns[FO_COPY_H2D] > l->comp_ns;
+}
+
+static bool no_training(const struct fo_rule_context *c, struct fo_finding *f)
+{
+	char a[24];
+	if (!c->no_training_step)
+		return false;
+	snprintf(f->title, sizeof(f->title), "this window is not a training step: compute takes %.1f %% of it",
+		 100 * fo_share(c, c->s->l.comp_ns));
+	snprintf(f->why, sizeof(f->why), "No step is marked, and copies from the host take %s, more than all kernels: it looks like weights being "
+		 "loaded. What a step would gain cannot be told from it. Record some steps in the middle of training.",
+		 fo_ns_text(a, c->s->l.copy_ns[FO_COPY_H2D]));
+	window_event(c, f, "the whole trace");
+	return true;
+}
+
+int fo_without_gpu_work(const struct fo_diagnosis *d, struct fo_finding out[2])
+{
+	const struct fo_rank_ledger *r = &d->rank[0];
+	const struct fo_trace *t = r->trace;
+	char loads[160];
+	int n = 0;
+	out[0] = (struct fo_finding){ .id = "lost-events", .kind = FO_FIND_VALIDITY, .dollars = NAN };
+	n += lost_of(t, r->rank, -1, &out[0]);
+	out[n] = (struct fo_finding){ .id = "no-gpu-work", .kind = FO_FIND_VALIDITY, .dollars = NAN };
+	struct fo_finding *f = &out[n++];
+	loader_text(r, loads, sizeof(loads));
+	snprintf(f->title, sizeof(f->title), "no GPU work in this trace");
+	snprintf(f->why, sizeof(f->why), "There is nothing to say what a GPU did. Record with %s.%s",
+		 t->format == FO_TRACE_NSYS ? "nsys profile --trace=cuda,nvtx"
+					    : "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])", loads);
+	fo_evidence_add(f, r->rank, -1, t->begin_ns, t->end_ns - t->begin_ns, t->path ? t->path : "the trace", NULL);
+	for (int i = 0; i < n; i++)
+		fo_gain_none(&out[i]);
+	return n;
 }
 
 /* One in a hundred: below it not even all of them together move a share by a point. */
@@ -107,7 +213,7 @@ static bool unlinked(const struct fo_rule_context *c, struct fo_finding *f)
 	for (int64_t i = 0; i < t->gpu_count; i++)
 		if (t->gpu[i].launch < 0 && t->gpu[i].device == c->s->id)
 			fo_evidence_add(f, c->s->rank->rank, c->s->id, t->gpu[i].begin_ns, t->gpu[i].end_ns - t->gpu[i].begin_ns,
-					fo_trace_text(t, t->gpu[i].name));
+					fo_trace_text(t, t->gpu[i].name), NULL);
 	return true;
 }
 
@@ -122,7 +228,7 @@ static bool clipped(const struct fo_rule_context *c, struct fo_finding *f)
 	for (int64_t i = 0; i < t->gpu_count; i++)
 		if (t->gpu[i].flags & FO_GPU_CLIPPED)
 			fo_evidence_add(f, c->s->rank->rank, t->gpu[i].device, t->gpu[i].begin_ns, t->gpu[i].end_ns - t->gpu[i].begin_ns,
-					fo_trace_text(t, t->gpu[i].name));
+					fo_trace_text(t, t->gpu[i].name), NULL);
 	return true;
 }
 
@@ -172,11 +278,13 @@ static bool forward_only(const struct fo_rule_context *c, struct fo_finding *f)
 }
 
 const struct fo_rule_row fo_rules_validity[] = {
+	{ "lost-events", FO_FIND_VALIDITY, lost },
+	{ "too-little-gpu-work", FO_FIND_VALIDITY, too_little },
+	{ "no-training-step", FO_FIND_VALIDITY, no_training },
 	{ "steps", FO_FIND_VALIDITY, steps },
 	{ "forward-only", FO_FIND_VALIDITY, forward_only },
 	{ "empty-steps", FO_FIND_VALIDITY, empty },
 	{ "unsteady-steps", FO_FIND_VALIDITY, unsteady },
-	{ "lost-events", FO_FIND_VALIDITY, lost },
 	{ "unlinked", FO_FIND_VALIDITY, unlinked },
 	{ "impossible-durations", FO_FIND_VALIDITY, clipped },
 	{ "profiler-overhead", FO_FIND_VALIDITY, overhead },

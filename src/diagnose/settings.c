@@ -10,8 +10,8 @@ static const char table[] = {
 	, '\0'
 };
 
-enum { COLUMNS = 8 };
-enum column { FINDING, FRAMEWORK, KEY, NOW, PROPOSED, WHEN };
+enum { COLUMNS = 9 };
+enum column { FINDING, FRAMEWORK, KEY, NOW, PROPOSED, PASTE, WHEN };
 
 /* The columns of a line, each with its length. */
 static void cut(const char *line, const char *field[COLUMNS], int len[COLUMNS])
@@ -55,6 +55,12 @@ static bool holds(const char *when, int len, const struct fo_facts *f, const str
 		{ "moe", f->moe },
 		{ "pipeline", p->stages > 1 },
 		{ "nccl", f->nccl },
+		{ "nvidia", f->nvidia },
+		{ "culprit_loads", f->culprit == FO_CULPRIT_LOADS },
+		{ "culprit_launches", f->culprit == FO_CULPRIT_LAUNCHES && !f->compiled },
+		{ "culprit_waits", f->culprit == FO_CULPRIT_WAITS },
+		{ "culprit_host", f->culprit == FO_CULPRIT_HOST },
+		{ "culprit_computes", f->culprit == FO_CULPRIT_COMPUTES },
 		{ "fp32_bf16_capable", single && bf16 },
 		{ "fp32_bf16_incapable", single && !bf16 },
 		{ "bf16_capable", bf16 },
@@ -70,6 +76,9 @@ static bool holds(const char *when, int len, const struct fo_facts *f, const str
 	assert(!"data/settings.tsv has an unknown test");
 	return false;
 }
+
+/* torch.compile came with PyTorch 2.0, and the fused update of most optimizers with it or later (release notes). */
+static bool needs_pytorch_2(const char *key) { return strncmp(key, "torch.compile", 13) == 0 || strstr(key, "fused="); }
 
 static int add(struct fo_finding *f, const char *finding, const char *framework, const struct fo_facts *facts, const struct fo_pipeline *p)
 {
@@ -90,7 +99,9 @@ static int add(struct fo_finding *f, const char *finding, const char *framework,
 		snprintf(s->framework, sizeof(s->framework), "%s", framework);
 		snprintf(s->key, sizeof(s->key), "%.*s", len[KEY], field[KEY]);
 		snprintf(s->now, sizeof(s->now), "%.*s", len[NOW], field[NOW]);
-		snprintf(s->proposed, sizeof(s->proposed), "%.*s", len[PROPOSED], field[PROPOSED]);
+		snprintf(s->proposed, sizeof(s->proposed), "%.*s%s", len[PROPOSED], field[PROPOSED],
+			 facts->before_pytorch_2 && needs_pytorch_2(s->key) ? "; needs PyTorch 2" : "");
+		snprintf(s->paste, sizeof(s->paste), "%.*s", len[PASTE], field[PASTE]);
 		added++;
 	}
 	return added;
@@ -101,4 +112,5 @@ void fo_settings_add(struct fo_finding *f, const char *finding, const struct fo_
 	if (add(f, finding, facts->framework, facts, p) == 0 && strcmp(facts->framework, "PyTorch") != 0)
 		add(f, finding, "PyTorch", facts, p);
 	add(f, finding, "NCCL", facts, p);
+	add(f, finding, "nvidia-smi", facts, p);
 }

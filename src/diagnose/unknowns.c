@@ -22,9 +22,19 @@ static void of_steps(struct fo_diagnosis *d, const struct fo_subject *s)
 {
 	if (s->device->from != FO_WINDOW_WHOLE || d->with.ledger.whole_trace || d->with.ledger.exclude_unlinked)
 		return;
-	add(d, "where steps begin and end", nsys(s) ? "torch.cuda.nvtx.range_push(\"step\") around each iteration, with nsys profile --trace=cuda,nvtx"
+	if (s->t->step_count > 0) /* the remedy is more of what was done, not the same again */
+		add(d, "where the marked step ends on the GPU: the next one's first kernel tells",
+		    nsys(s) ? "more iterations inside the capture range" : "torch.profiler.schedule(wait=1, warmup=2, active=5)");
+	else
+		add(d, "where steps begin and end", nsys(s) ? "torch.cuda.nvtx.range_push(\"step\") around each iteration, with nsys profile --trace=cuda,nvtx"
 						    : "torch.profiler.profile(schedule=torch.profiler.schedule(wait=1, warmup=2, active=5)) and "
 						      "profiler.step() after each iteration");
+}
+
+void fo_unknowns_without_gpu(struct fo_diagnosis *d)
+{
+	add(d, "everything about the GPU: the trace has no work of it",
+	    d->rank[0].trace->format == FO_TRACE_NSYS ? "nsys profile --trace=cuda,nvtx" : "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]");
 }
 
 static void of_host(struct fo_diagnosis *d, const struct fo_subject *s, const struct fo_facts *facts)

@@ -132,6 +132,8 @@ static void test_data(void **state)
 	/* One device at 2 dollars: what the estimate saves of it. */
 	assert_true(fabs(f->dollars - 2 * (1 - 1 / f->gain)) < 1e-12);
 	assert_true(f->ceiling > 1.42 && f->ceiling < 1.46);
+	assert_non_null(strstr(f->why, "of the host's step"));
+	assert_string_equal(f->setting[0].paste, "DataLoader(dataset, num_workers=4)");
 	/* At worst what the host's other work shows already comes again. */
 	const struct fo_ledger *l = &diag.rank[0].device[0].median.l;
 	int64_t other = l->idle_ns[FO_IDLE_HOST_LAUNCH_BOUND] + l->idle_ns[FO_IDLE_HOST_OTHER] + l->idle_ns[FO_IDLE_LAUNCH_LATENCY];
@@ -205,6 +207,14 @@ static void test_host(void **state)
 	assert_int_equal(f->evidence[0].duration_ns, 4010000);
 	absent("host-sync");
 	done();
+	/* Nothing is said of the host's steps where none are marked. */
+	hand_begin(&hand, 0, 1);
+	for (int i = 0; i < 4; i++)
+		loads(&hand, 1000 * i);
+	hand_finish(&hand);
+	hand_diagnose(&hand, &diag, &set, &plain);
+	assert_null(strstr(there("data-loading", true)->why, "host's step"));
+	done();
 	/* The same in gaps of less than a millisecond is Python between operators: launching. */
 	hand_begin(&hand, 0, 1);
 	hand_steps(&hand, 4, 1000);
@@ -214,8 +224,16 @@ static void test_host(void **state)
 	}
 	hand_finish(&hand);
 	hand_diagnose(&hand, &diag, &set, &plain);
-	there("host-launch", true);
+	assert_non_null(strstr(there("host-launch", true)->why, "was in Python"));
 	absent("host-other");
+	done();
+	/* And where no operator is recorded nothing is said of what the thread was busy with. */
+	hand_begin(&hand, 0, 1);
+	for (int i = 0; i < 40; i++)
+		hand_kernel(&hand, adding, 100 * i + 91, 100 * i + 94, 100 * i + 104);
+	hand_finish(&hand);
+	hand_diagnose(&hand, &diag, &set, &plain);
+	assert_non_null(strstr(there("host-launch", true)->why, "No operator is recorded"));
 	done();
 }
 
@@ -249,7 +267,7 @@ static void test_device_idle(void **state)
 	hand_finish(&hand);
 	hand_diagnose(&hand, &diag, &set, &plain);
 	check_all(&diag);
-	there("idle-unknown", true);
+	assert_true(isnan(there("idle-unknown", true)->gain) && hand_finding(&diag, "idle-unknown")->is_bottleneck);
 	absent("host-launch");
 	absent("dependency");
 	there("unlinked", false);
@@ -280,6 +298,12 @@ static void copies_in(struct hand *h, double at)
 	hand_op(h, FO_HOST_OP, "aten::mm", at + 1, at + 9);
 	hand_copy(h, FO_COPY_H2D, true, at + 2, at + 10, at + 310);
 	hand_kernel(h, product, at + 5, at + 310, at + 1010);
+}
+
+static void copies_pinned(struct hand *h, double at)
+{
+	copies_in(h, at);
+	hand_copy(h, FO_COPY_H2D, false, at + 3, at + 310, at + 800)->stream = 9;
 }
 
 /* What several ranks would have shown: the same ledger with its exposed communication divided. */
@@ -338,6 +362,9 @@ static void test_communication(void **state)
 	assert_true(f->kind == FO_FIND_COPIES && has_setting(f, "DataLoader(pin_memory=)", "False"));
 	assert_non_null(strstr(f->why, "pageable"));
 	assert_true(f->gain_low > 1); /* pinning alone saves half */
+	done();
+	run(copies_pinned, 1000, &plain);
+	assert_false(has_setting(there("copies", true), "DataLoader(pin_memory=)", "False"));
 	done();
 }
 
@@ -590,14 +617,176 @@ static void test_validity(void **state)
 	absent("unsteady-steps");
 	absent("host-step");
 	done();
-	/* No GPU work at all: no finding, no crash. */
+	/* One step is marked: that is said, and the remedy is not what was done. */
 	hand_begin(&hand, 0, 1);
-	hand_op(&hand, FO_HOST_OP, "aten::mm", 0, 10);
+	hand_step(&hand, 1, 0, 999);
+	busy(&hand, 0);
 	hand_finish(&hand);
 	hand_diagnose(&hand, &diag, &set, &plain);
-	assert_int_equal(diag.findings, 0);
-	assert_false(diag.bridge.known);
+	check_all(&diag);
+	assert_non_null(strstr(there("steps", false)->title, "too few steps are marked"));
+	assert_non_null(strstr(diag.unknown[0].flag, "active=5"));
 	done();
+}
+
+/* ---- nothing to diagnose ---- */
+
+static void test_cannot(void **state)
+{
+	(void)state;
+	/* No GPU work at all, and the file is cut. */
+	hand_begin(&hand, 0, 1);
+	hand_step(&hand, 1, 0, 100);
+	hand_step(&hand, 2, 100, 200);
+	hand_op(&hand, FO_HOST_OP, "aten::mm", 0, 10);
+	hand_op(&hand, FO_HOST_DATA, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 20, 80);
+	hand.b.t->defect.truncated = true;
+	hand.b.t->defect.events = 5;
+	hand_finish(&hand);
+	hand_diagnose(&hand, &diag, &set, &plain);
+	check_all(&diag);
+	assert_int_equal(diag.findings, 2);
+	assert_string_equal(diag.finding[0].title, "the file ends inside an event: 5 events read, the rest is lost");
+	assert_string_equal(diag.finding[1].id, "no-gpu-work");
+	assert_non_null(strstr(diag.finding[1].why, "ProfilerActivity.CUDA"));
+	assert_non_null(strstr(diag.finding[1].why, "data loading is 30.0 %"));
+	assert_string_equal(diag.cannot, "no GPU work in this trace");
+	assert_false(diag.serious || diag.bridge.known);
+	done();
+	/* Two microseconds of a step of a second. */
+	hand_begin(&hand, 0, 1);
+	hand_steps(&hand, 4, 1e6);
+	for (int i = 0; i < 4; i++)
+		for (int k = 0; k < 4; k++) {
+			hand_op(&hand, FO_HOST_OP, "aten::mm", 1e6 * i + 100 * k, 1e6 * i + 100 * k + 50);
+			hand_kernel(&hand, product, i == 0 || i == 3 ? 1e6 * i + 100 * k : -1, 100 + k, 101 + k);
+		}
+	hand_finish(&hand);
+	hand_diagnose(&hand, &diag, &set, &plain);
+	check_all(&diag);
+	assert_true(strncmp(diag.cannot, "too little GPU work", 19) == 0);
+	there("too-little-gpu-work", false);
+	absent("compute-bound");
+	assert_false(diag.serious);
+	done();
+	/* One kernel. */
+	hand_begin(&hand, 0, 1);
+	hand_kernel(&hand, product, 1, 10, 10.02);
+	hand_finish(&hand);
+	hand_diagnose(&hand, &diag, &set, &plain);
+	check_all(&diag);
+	assert_string_equal(diag.cannot, "too little GPU work to diagnose: 1 operation, 0.0 us");
+	done();
+	/* Weights are loaded: copies, and hardly a kernel. */
+	hand_begin(&hand, 0, 1);
+	for (int i = 0; i < 10; i++) {
+		hand_copy(&hand, FO_COPY_H2D, true, 1000 * i + 1, 1000 * i + 10, 1000 * i + 800);
+		hand_kernel(&hand, adding, 1000 * i + 801, 1000 * i + 810, 1000 * i + 815);
+	}
+	hand_finish(&hand);
+	hand_diagnose(&hand, &diag, &set, &priced);
+	check_all(&diag);
+	there("no-training-step", false);
+	const struct fo_finding *f = there("copies", true);
+	assert_true(isnan(f->gain) && isnan(f->ceiling) && isnan(f->dollars) && f->settings == 0);
+	assert_string_equal(diag.cannot, "");
+	done();
+}
+
+/* ---- what the texts say ---- */
+
+static void norm(struct hand *h, double at, const char *op)
+{
+	hand_op(h, FO_HOST_MODULE, "nn.Module: LlamaRMSNorm_0", at, at + 20);
+	hand_op(h, FO_HOST_OP, op, at + 1, at + 9);
+	hand_kernel(h, adding, at + 2, at + 10, at + 510);
+	hand_kernel(h, product, at + 30, at + 510, at + 1010);
+}
+static void norm_written(struct hand *h, double at) { norm(h, at, "aten::mul"); }
+static void norm_fused(struct hand *h, double at) { norm(h, at, "aten::native_layer_norm"); }
+
+static void test_norms(void **state)
+{
+	(void)state;
+	run(norm_written, 1000, &plain);
+	const struct fo_finding *f = there("memory-bound", true);
+	assert_non_null(strstr(f->why, "Normalisation is written out: elementwise operators take 100 %"));
+	assert_true(has_setting(f, "torch.nn.functional.rms_norm / layer_norm", "written out"));
+	assert_string_equal(f->evidence[0].of, "aten::mul in LlamaRMSNorm_0");
+	done();
+	run(norm_fused, 1000, &plain);
+	f = there("memory-bound", true);
+	assert_null(strstr(f->why, "written out"));
+	assert_false(has_setting(f, "torch.nn.functional.rms_norm / layer_norm", "written out"));
+	done();
+}
+
+/* Kernels of one template are one; those of other operators are worth more than its longest again. */
+static void test_evidence(void **state)
+{
+	(void)state;
+	struct fo_finding f = { 0 };
+	for (int i = 0; i < 6; i++)
+		fo_evidence_add(&f, 0, 0, i, 100 - i, i % 2 ? "kernel<a>" : "kernel<b>", "aten::mul");
+	assert_int_equal(f.evidences, 2);
+	for (int i = 0; i < 4; i++) {
+		char of[16];
+		snprintf(of, sizeof(of), "aten::op%d", i);
+		fo_evidence_add(&f, 0, 0, 10 + i, 10 - i, "kernel<a>", of);
+	}
+	assert_int_equal(f.evidences, 5);
+	for (int i = 0; i < 5; i++)
+		for (int k = 0; k < i; k++)
+			assert_string_not_equal(f.evidence[i].of, f.evidence[k].of);
+	assert_int_equal(f.evidence[0].duration_ns, 100);
+	fo_evidence_add(&f, 0, 0, 99, 500, "kernel<c>", "aten::mul");
+	assert_true(f.evidences == 5 && f.evidence[0].duration_ns == 500 && f.evidence[1].duration_ns == 10);
+}
+
+static void test_worth(void **state)
+{
+	(void)state;
+	struct fo_finding f = { 0 };
+	fo_gain_solve(&(struct fo_gain){ .step_ns = 1000, .removable_ns = 900, .least = 0, .most = 1 }, &f);
+	assert_true(f.up_to && fabs(f.gain_high - 10) < 1e-9);
+	fo_gain_solve(&(struct fo_gain){ .step_ns = 1000, .removable_ns = 600, .least = 0, .most = 1 }, &f);
+	assert_false(f.up_to);
+}
+
+/* What the late rank has more of decides the cure. */
+static void test_culprit(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *row, *says, *key;
+	} known[] = {
+		{ "late_begin", "Its step began 2.00 ms after", NULL },
+		{ "host_data", "in: data loading", "DataLoader(num_workers=)" },
+		{ "host_launch_bound", "in: host busy launching", "torch.compile(model, mode=)" },
+		{ "host_other", "in: host, not in the trace", "gc.disable(), gc.collect() every N steps" },
+		{ "norm", "in: norms", "batches per rank" },
+		{ "dependency", "in: another stream or event", NULL },
+	};
+	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++) {
+		run(reduces, 1000, &plain);
+		struct fo_rank_wait *w = calloc(1, sizeof(*w));
+		assert_non_null(w);
+		*w = (struct fo_rank_wait){ .rank = 3, .last = 4, .matched = 5 }; /* of no trace that was given: one step at most */
+		free(diag.wait);
+		diag.wait = w;
+		diag.waits = 1;
+		diag.culprit = (struct fo_culprit){ .at = 0, .share = 0.6, .row = known[i].row, .excess_ns = 2000000 };
+		again(1, 0);
+		const struct fo_finding *f = there("comm-wait", true);
+		if (!strstr(f->why, known[i].says))
+			fail_msg("%s: %s", known[i].row, f->why);
+		assert_null(strchr(f->why, '_'));
+		assert_int_equal(f->settings, known[i].key != NULL);
+		if (known[i].key)
+			assert_string_equal(f->setting[0].key, known[i].key);
+		assert_true(i > 0 || strstr(f->why, "record several steps"));
+		done();
+	}
 }
 
 /* ---- the frameworks' settings ---- */
@@ -627,6 +816,25 @@ static void test_frameworks(void **state)
 		assert_true(has_setting(f, known[i].key, ""));
 		for (int k = 0; k < f->settings; k++)
 			assert_true(strcmp(f->setting[k].framework, known[i].framework) == 0 || strcmp(f->setting[k].framework, "NCCL") == 0);
+		done();
+	}
+}
+
+/* What needs PyTorch 2 says so where the trace is older than that. */
+static void test_version(void **state)
+{
+	(void)state;
+	for (int old = 0; old < 2; old++) {
+		hand_begin(&hand, 0, 1);
+		hand_steps(&hand, 4, 1000);
+		for (int i = 0; i < 4; i++)
+			mostly_adds(&hand, 1000 * i);
+		hand_finish(&hand);
+		hand.t->origin_unix_ns = INT64_C(1000000000) * (old ? 1623143089 : 1763143089);
+		hand_diagnose(&hand, &diag, &set, &plain);
+		const struct fo_finding *f = there("memory-bound", true);
+		assert_int_equal(strstr(f->setting[0].proposed, "needs PyTorch 2") != NULL, old);
+		assert_string_equal(f->setting[0].paste, "model = torch.compile(model)");
 		done();
 	}
 }
@@ -779,7 +987,8 @@ int main(void)
 		cmocka_unit_test(test_kernels),	   cmocka_unit_test(test_marks),      cmocka_unit_test(test_products),
 		cmocka_unit_test(test_validity),   cmocka_unit_test(test_frameworks), cmocka_unit_test(test_table),
 		cmocka_unit_test(test_shown_step),
-		cmocka_unit_test(test_real),
+		cmocka_unit_test(test_cannot),	   cmocka_unit_test(test_norms),      cmocka_unit_test(test_evidence),
+		cmocka_unit_test(test_version),	   cmocka_unit_test(test_worth),	   cmocka_unit_test(test_culprit),    cmocka_unit_test(test_real),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
