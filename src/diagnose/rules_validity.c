@@ -108,10 +108,10 @@ static bool lost(const struct fo_rule_context *c, struct fo_finding *f)
 
 /* ---- nothing to diagnose ---- */
 
-/* Fewer operations than fingers on a hand, and less work than a millisecond, is a test of the profiler. Under a hundredth of the host's
+/* Fewer operations than fingers on a hand, and less work than one operator's way through Python (100 us), is a test of the profiler. Under a hundredth of the host's
  * step what the GPU did says nothing of that step, unless its own step is as long and so shows why it idled. */
 enum { OPS_ENOUGH = 5 };
-#define WORK_ENOUGH_NS INT64_C(1000000)
+#define WORK_ENOUGH_NS INT64_C(100000)
 #define WORK_SHARE_ENOUGH 0.01
 
 void fo_too_little_work(const struct fo_rule_context *c, char *out, size_t size)
