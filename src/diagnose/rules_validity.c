@@ -54,7 +54,7 @@ static bool empty(const struct fo_rule_context *c, struct fo_finding *f)
 		 (long long)(v->steps + v->unseen_steps));
 	for (int64_t i = 0; i < v->steps; i++)
 		if (v->step[i].l.ops == 0)
-			fo_evidence_add(f, c->s->rank->rank, c->s->id, v->step[i].l.begin_ns, v->step[i].l.span_ns, "a step without GPU work");
+			fo_evidence_add(f, c->s->rank->rank, c->s->id, v->step[i].l.begin_ns, v->step[i].l.span_ns, "a step without GPU work", NULL);
 	if (!f->evidences)
 		window_event(c, f, "the step that is spoken of");
 	return true;
