@@ -133,6 +133,8 @@ void fo_draw_bars(struct fo_str *out, const struct fo_draw_bars *c)
 
 /* ---- bars of parts ---- */
 
+static size_t tone_of(const struct fo_draw_stacks *c, size_t part) { return c->tone ? c->tone[part] : part; }
+
 static double part_of(const struct fo_draw_stack *s, size_t i)
 {
 	return isfinite(s->part[i]) && s->part[i] > 0 ? s->part[i] : 0;
@@ -158,7 +160,7 @@ static void stack_marks(struct fo_str *out, const struct fo_draw_stacks *c, size
 		if (!(share > 0))
 			continue;
 		int from = (int)lround(at * FO_PLOT_WIDTH), to = (int)lround((at + share) * FO_PLOT_WIDTH);
-		fo_str_printf(out, "<rect class=\"part p%zu\" x=\"%d\" y=\"0\" width=\"%d\" height=\"%d\">", i, from,
+		fo_str_printf(out, "<rect class=\"part p%zu\" x=\"%d\" y=\"0\" width=\"%d\" height=\"%d\">", tone_of(c, i), from,
 			      to - from, TRACK);
 		fo_draw_escaped(out, "<title>", c->part_name[i], ", ");
 		fo_draw_escaped(out, "", fo_draw_number(text, share / length, FO_DRAW_SHARE), "</title></rect>\n");
@@ -179,7 +181,7 @@ static void stack_bar(struct fo_str *out, const struct fo_draw_stacks *c, size_t
 		share = part_of(s, i) / sum * length;
 		if (share < 0.06)
 			continue;
-		fo_str_printf(out, "<b class=\"p%zu%s\" style=\"left:%.2f%%\" aria-hidden=\"true\">%s</b>", i,
+		fo_str_printf(out, "<b class=\"p%zu%s\" style=\"left:%.2f%%\" aria-hidden=\"true\">%s</b>", tone_of(c, i),
 			      share < 0.16 ? " wide" : "", 100 * (at + share / 2),
 			      fo_draw_number(text, share / length, FO_DRAW_SHARE));
 	}
@@ -213,16 +215,16 @@ static void share_cell(struct fo_str *out, const char *label, const struct fo_dr
 /* Few wholes: one row for each part. */
 static void table_by_part(struct fo_str *out, const struct fo_draw_stacks *c, size_t parts)
 {
-	fo_str_puts(out, c->stacks > 2 ? "<table class=\"list\">" : "<table>");
+	fo_str_puts(out, "<table class=\"slim\">");
 	fo_str_puts(out, "<thead><tr><th scope=\"col\">part</th>");
 	for (size_t k = 0; k < c->stacks; k++)
-		fo_draw_escaped(out, "<th scope=\"col\" class=\"r\">", c->stack[k].name, "</th>");
+		fo_draw_escaped(out, "<th scope=\"col\" class=\"r\">", c->head ? c->head[k] : c->stack[k].name, "</th>");
 	fo_str_puts(out, "</tr></thead>\n<tbody>\n");
 	for (size_t i = 0; i < parts; i++) {
 		if (!anyone_has(c, i))
 			continue;
 		fo_str_puts(out, "<tr><td>");
-		fo_draw_swatch(out, i);
+		fo_draw_swatch(out, tone_of(c, i));
 		fo_draw_escaped(out, "", c->part_name[i], "</td>");
 		for (size_t k = 0; k < c->stacks; k++)
 			share_cell(out, c->stack[k].name, &c->stack[k], parts, i);
@@ -238,7 +240,7 @@ static void table_by_whole(struct fo_str *out, const struct fo_draw_stacks *c, s
 	for (size_t i = 0; i < parts; i++)
 		if (anyone_has(c, i)) {
 			fo_str_puts(out, "<th scope=\"col\" class=\"r\">");
-			fo_draw_swatch(out, i);
+			fo_draw_swatch(out, tone_of(c, i));
 			fo_draw_escaped(out, "", c->part_name[i], "</th>");
 		}
 	fo_str_puts(out, "</tr></thead>\n<tbody>\n");
@@ -266,7 +268,7 @@ static void parts_legend(struct fo_str *out, const struct fo_draw_stacks *c, siz
 	for (size_t i = 0; i < parts; i++)
 		if (anyone_has(c, i)) {
 			fo_str_puts(out, "<li>");
-			fo_draw_swatch(out, i);
+			fo_draw_swatch(out, tone_of(c, i));
 			fo_draw_escaped(out, "", c->part_name[i], "</li>\n");
 		}
 	fo_str_puts(out, "</ul>\n");

@@ -36,7 +36,8 @@ void fo_draw_details_end(struct fo_str *out);
 void fo_draw_card_begin(struct fo_str *out, const char *title, const char *tag, bool serious);
 void fo_draw_card_end(struct fo_str *out);
 
-/* Figures side by side: a large value, its name above, a remark below (may be NULL). */
+/* Figures side by side: a large value (words are set smaller), its name above, a remark below (may be NULL). Rows are filled: of 5, 6
+ * and 9 three stand in a row, of other counts above 4 four, and the last row's are wider. */
 struct fo_draw_fact {
 	const char *name, *value, *note;
 };
@@ -49,11 +50,18 @@ struct fo_draw_table {
 	struct fo_str *out;
 	const char *align;
 	int cols;
+	bool list; /* becomes one on a narrow page */
 	char head[FO_DRAW_COLUMNS][64];
 };
 void fo_draw_table_begin(struct fo_draw_table *t, struct fo_str *out, const char *caption, const char *align,
 			 const char *const *head);
+/* As wide as its text; as wide as the page; as wide as the page with columns that stay columns on a narrow page (three, two short). */
+enum fo_draw_shape { FO_DRAW_FITTED, FO_DRAW_FULL, FO_DRAW_SLIM };
+void fo_draw_table_shaped(struct fo_draw_table *t, struct fo_str *out, enum fo_draw_shape shape, const char *caption, const char *align,
+			  const char *const *head);
 void fo_draw_table_row(struct fo_draw_table *t, const char *const *cell); /* one for each column */
+/* title (may be NULL): what a pointer that rests on the first cell shows. */
+void fo_draw_table_row_titled(struct fo_draw_table *t, const char *title, const char *const *cell);
 void fo_draw_table_end(struct fo_draw_table *t);
 
 /* ---- numbers ---- */
@@ -110,7 +118,8 @@ void fo_draw_lines(struct fo_str *out, const struct fo_draw_lines *c);
 
 /* ---- areas on top of each other ---- */
 
-enum { FO_DRAW_PARTS = 16 };
+/* Of the style sheet's colours the first 16 can be told apart by everybody; the others are for charts that give each part its tone. */
+enum { FO_DRAW_PARTS = 28 };
 /* layer[l][i], all >= 0, stands at x = i; layers are stacked, the first at the bottom. Thinned to the point with the greatest sum
  * of each column, so that the peak is exact. At most FO_DRAW_PARTS layers. */
 struct fo_draw_areas {
@@ -161,9 +170,11 @@ struct fo_draw_stack {
 struct fo_draw_stacks {
 	const char *title, *desc;
 	const char *const *part_name;
+	const unsigned char *tone; /* of each part, its colour: below FO_DRAW_PARTS; NULL: its place */
 	size_t parts;
 	const struct fo_draw_stack *stack;
 	size_t stacks;
+	const char *const *head; /* their columns in the table, short enough for three on a telephone; NULL: their names */
 	bool to_scale; /* lengths as the wholes are to each other; else each is as long as the page */
 	bool dense;    /* thin bars, one line each, with a legend instead of labels and table: for many wholes */
 };

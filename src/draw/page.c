@@ -99,12 +99,20 @@ void fo_draw_card_begin(struct fo_str *out, const char *title, const char *tag, 
 
 void fo_draw_card_end(struct fo_str *out) { fo_str_puts(out, "</section>\n"); }
 
+/* "12.3 %", "x 1.50", "$4.20/h", "-": what a reader takes in at a glance even when it is large. */
+static bool is_number(const char *s)
+{
+	s += !strncmp(s, "x ", 2) ? 2 : *s == '$' || *s == '-' || *s == '+';
+	return (*s >= '0' && *s <= '9') || !*s;
+}
+
 void fo_draw_facts(struct fo_str *out, const struct fo_draw_fact *fact, size_t n)
 {
-	fo_str_puts(out, "<dl class=\"facts\">\n");
+	int across = n == 5 || n == 6 || n == 9 ? 3 : n > 4 ? 4 : 0;
+	fo_str_puts(out, across == 3 ? "<dl class=\"facts c3\">\n" : across ? "<dl class=\"facts c4\">\n" : "<dl class=\"facts\">\n");
 	for (size_t i = 0; i < n; i++) {
 		fo_draw_escaped(out, "<div><dt>", fact[i].name, "</dt>");
-		fo_draw_escaped(out, "<dd class=\"v\">", fact[i].value, "</dd>");
+		fo_draw_escaped(out, is_number(fact[i].value ? fact[i].value : "") ? "<dd class=\"v\">" : "<dd class=\"v w\">", fact[i].value, "</dd>");
 		if (fact[i].note)
 			fo_draw_escaped(out, "<dd class=\"n\">", fact[i].note, "</dd>");
 		fo_str_puts(out, "</div>\n");
@@ -115,11 +123,18 @@ void fo_draw_facts(struct fo_str *out, const struct fo_draw_fact *fact, size_t n
 void fo_draw_table_begin(struct fo_draw_table *t, struct fo_str *out, const char *caption, const char *align,
 			 const char *const *head)
 {
+	fo_draw_table_shaped(t, out, FO_DRAW_FITTED, caption, align, head);
+}
+
+void fo_draw_table_shaped(struct fo_draw_table *t, struct fo_str *out, enum fo_draw_shape shape, const char *caption, const char *align,
+			  const char *const *head)
+{
 	size_t cols = strlen(align);
-	*t = (struct fo_draw_table){ .out = out,
-				     .align = align,
-				     .cols = cols < FO_DRAW_COLUMNS ? (int)cols : FO_DRAW_COLUMNS };
-	fo_str_puts(out, t->cols >= LIST ? "<table class=\"list\">\n" : "<table>\n");
+	struct fo_draw_table made = { .out = out, .align = align, .cols = cols < FO_DRAW_COLUMNS ? (int)cols : FO_DRAW_COLUMNS };
+	made.list = made.cols >= LIST && shape != FO_DRAW_SLIM;
+	*t = made;
+	fo_str_puts(out, shape == FO_DRAW_SLIM ? "<table class=\"slim full\">\n" : shape == FO_DRAW_FULL && t->list ? "<table class=\"list full\">\n"
+					       : t->list ? "<table class=\"list\">\n" : "<table>\n");
 	if (caption)
 		fo_draw_escaped(out, "<caption>", caption, "</caption>\n");
 	fo_str_puts(out, "<thead><tr>");
@@ -131,12 +146,16 @@ void fo_draw_table_begin(struct fo_draw_table *t, struct fo_str *out, const char
 	fo_str_puts(out, "</tr></thead>\n<tbody>\n");
 }
 
-void fo_draw_table_row(struct fo_draw_table *t, const char *const *cell)
+void fo_draw_table_row(struct fo_draw_table *t, const char *const *cell) { fo_draw_table_row_titled(t, NULL, cell); }
+
+void fo_draw_table_row_titled(struct fo_draw_table *t, const char *title, const char *const *cell)
 {
 	fo_str_puts(t->out, "<tr>");
 	for (int i = 0; i < t->cols; i++) {
 		fo_str_puts(t->out, t->align[i] == 'r' ? "<td class=\"r\"" : "<td");
-		if (t->cols >= LIST)
+		if (!i && title)
+			fo_draw_escaped(t->out, " title=\"", title, "\"");
+		if (t->list)
 			fo_draw_escaped(t->out, " data-l=\"", t->head[i], "\"");
 		fo_draw_escaped(t->out, ">", cell[i], "</td>");
 	}
@@ -148,7 +167,8 @@ void fo_draw_table_end(struct fo_draw_table *t) { fo_str_puts(t->out, "</tbody>\
 void fo_figure_begin(struct fo_str *out, const char *title, const char *kind)
 {
 	fo_str_printf(out, "<figure class=\"%s\">\n", kind);
-	fo_draw_escaped(out, "<figcaption>", title, "</figcaption>\n");
+	if (title)
+		fo_draw_escaped(out, "<figcaption>", title, "</figcaption>\n");
 }
 
 void fo_figure_end(struct fo_str *out) { fo_str_puts(out, "</figure>\n"); }

@@ -14,8 +14,6 @@ enum {
 	STREAMS = 8,	   /* lanes of a picture, the busiest */
 	SPANS = 20000,	   /* of one lane: what is beyond is left out (a pixel holds a hundred) */
 	OP_DEPTH = 2,	   /* operators inside operators that a lane shows */
-	TONE_OP = FO_LEDGER_IDLE_BUSY, TONE_NOTE = FO_LEDGER_IDLE_HOST, TONE_SYNC = FO_LEDGER_IDLE_SYNC,
-	TONE_DATA = FO_LEDGER_IDLE_DATA, TONE_LAUNCH = FO_LEDGER_IDLE_LAUNCH,
 };
 
 static char *seconds(char buf[32], int64_t ns) { return fo_draw_number(buf, (double)ns * 1e-9, FO_DRAW_SECONDS); }
@@ -119,18 +117,19 @@ static void what_thread_did(struct fo_gap *g, int32_t thread, int64_t from, int6
 	free(sum);
 }
 
-void fo_gap_worst(struct fo_gap *g, const struct fo_rank_ledger *r)
+void fo_gap_worst(struct fo_gap *g, const struct fo_rank_ledger *r, const struct fo_device_ledger *d, enum fo_gap_kind kind)
 {
-	const struct fo_device_ledger *d = fo_ledger_busiest(r);
+	struct fo_shown_step shown;
 	struct stretch idle = { 0, 0, -1, -1 }, alone = idle;
 	*g = (struct fo_gap){ .trace = r->trace, .rank = r->rank, .before = -1, .after = -1, .launch = -1 };
 	if (!d || !r->trace)
 		return;
 	g->device = d->device;
 	g->whole = d->from == FO_WINDOW_WHOLE;
-	sweep(r->trace, d->device, d->median.l.begin_ns, d->median.l.end_ns, &idle, &alone);
+	fo_shown_step_of(d, &shown);
+	sweep(r->trace, d->device, shown.begin_ns, shown.end_ns, &idle, &alone);
 	/* A stretch with communication in it holds the idle ones beside it, so it is never shorter: it counts when most of it is. */
-	g->communication = alone.end - alone.begin > 2 * (idle.end - idle.begin);
+	g->communication = kind != FO_GAP_IDLE && alone.end - alone.begin > (kind == FO_GAP_ANY ? 2 : 1) * (idle.end - idle.begin);
 	const struct stretch *s = g->communication ? &alone : &idle;
 	g->begin_ns = s->begin;
 	g->end_ns = s->end;
@@ -244,7 +243,7 @@ static int by_begin(const void *a, const void *b)
 
 static int tone_of_host(uint8_t kind)
 {
-	return kind == FO_HOST_DATA ? TONE_DATA : kind == FO_HOST_SYNC ? TONE_SYNC : kind == FO_HOST_NOTE ? TONE_NOTE : TONE_OP;
+	return kind == FO_HOST_DATA ? FO_LEDGER_TONE_DATA : kind == FO_HOST_SYNC ? FO_LEDGER_TONE_SYNC : kind == FO_HOST_NOTE ? FO_LEDGER_TONE_NOTE : FO_LEDGER_TONE_OP;
 }
 
 /* Operators around it, its own kind only. */
@@ -274,7 +273,7 @@ static void host_lane(struct view *v, int32_t thread, int64_t gap_ns)
 	}
 	for (int64_t i = 0; i < t->launch_count && n < SPANS; i++)
 		if (t->launch[i].thread == thread && overlap(t->launch[i].begin_ns, t->launch[i].end_ns, v->from, v->to))
-			span[n++] = (struct fo_draw_span){ at(t->launch[i].begin_ns), at(t->launch[i].end_ns), TONE_LAUNCH,
+			span[n++] = (struct fo_draw_span){ at(t->launch[i].begin_ns), at(t->launch[i].end_ns), FO_LEDGER_TONE_LAUNCH,
 							   fo_arena_strdup(v->a, fo_trace_text(t, t->launch[i].name)) };
 	qsort(span, n, sizeof *span, by_begin);
 	add_lane(v, fo_arena_printf(v->a, "host, %s", thread_name(t, thread, name, sizeof name)), span, n);
@@ -332,7 +331,7 @@ static void stream_lane(struct view *v, int16_t device, const struct stream *s)
 		const struct fo_gpu_op *o = &v->t->gpu[i];
 		if (o->device == device && o->stream == s->id && overlap(o->begin_ns, o->end_ns, v->from, v->to))
 			span[n++] = (struct fo_draw_span){ at(o->begin_ns), at(o->end_ns),
-							   (int)fo_ledger_part_of((enum fo_kernel_class)o->class), short_text(v, o->name) };
+							   fo_ledger_part_tone[fo_ledger_part_of((enum fo_kernel_class)o->class)], short_text(v, o->name) };
 	}
 	add_lane(v, fo_arena_printf(v->a, "GPU %lld, stream %d", (long long)v->t->device[device].id, s->id), span, n);
 }
@@ -345,16 +344,23 @@ static int lane_of_stream(const struct stream *s, size_t n, int32_t id)
 	return -1;
 }
 
-void fo_gap_draw(const struct fo_gap *g, struct fo_arena *a, struct fo_str *out)
+/* As in the ledger's picture. */
+static void name_tones(const char *name[FO_DRAW_PARTS])
 {
-	static const char *const name[FO_DRAW_PARTS] = {
-		[FO_LEDGER_GEMM] = "matrix products", [FO_LEDGER_ATTENTION] = "attention", [FO_LEDGER_CONV] = "convolutions",
-		[FO_LEDGER_OTHER] = "other kernels",  [FO_LEDGER_OPTIMIZER] = "optimizer", [FO_LEDGER_TRANSFER] = "communication",
-		[FO_LEDGER_COPIES] = "copies, fills", [TONE_OP] = "host: operators",	   [TONE_NOTE] = "host: annotations",
-		[TONE_SYNC] = "host: waits",	      [TONE_DATA] = "host: data loading",  [TONE_LAUNCH] = "host: launches",
-	};
+	for (int i = 0; i < FO_LEDGER_PARTS; i++)
+		name[fo_ledger_part_tone[i]] = fo_ledger_part_name[i];
+	name[fo_ledger_part_tone[FO_LEDGER_TRANSFER]] = "communication";
+	name[FO_LEDGER_TONE_OP] = "host: operators";
+	name[FO_LEDGER_TONE_NOTE] = "host: annotations";
+	name[FO_LEDGER_TONE_SYNC] = "host: waits";
+	name[FO_LEDGER_TONE_DATA] = "host: data loading";
+	name[FO_LEDGER_TONE_LAUNCH] = "host: launches";
+}
+
+void fo_gap_draw(const struct fo_gap *g, const char *title, struct fo_arena *a, struct fo_str *out)
+{
 	const struct fo_trace *t = g->trace;
-	struct fo_draw_lanes c = { .title = g->whole ? "Around the worst gap" : "Around the worst gap of the median step" };
+	struct fo_draw_lanes c = { .title = title };
 	struct fo_draw_mark mark;
 	struct fo_draw_arrow arrow;
 	struct fo_str words = { 0 };
@@ -388,7 +394,7 @@ void fo_gap_draw(const struct fo_gap *g, struct fo_arena *a, struct fo_str *out)
 	c.lane = v.lane;
 	c.lanes = v.lanes;
 	c.mark = &mark;
-	memcpy(c.tone_name, name, sizeof c.tone_name);
+	name_tones(c.tone_name);
 	fo_draw_lanes(out, &c);
 	fo_str_fini(&words);
 }

@@ -36,7 +36,7 @@ static const char *share(struct page *p, int64_t part, int64_t whole)
 
 static const char *dollars(struct page *p, double v)
 {
-	return isfinite(v) ? TEXT(fabs(v) < 0.1 ? "$%.3g" : "$%.2f", v) : "-";
+	return !isfinite(v) ? "-" : v > 0 && v < 0.005 ? "below $0.01" : TEXT("$%.2f", v);
 }
 
 /* "rank 3", "rank 3, GPU 1" where a rank has several. */
@@ -51,10 +51,10 @@ static const char *unit_name(struct page *p, const struct fo_rank_ledger *r, con
 static const char *kind_words(enum fo_finding_kind k)
 {
 	static const char *const words[FO_FIND_COUNT] = {
-		[FO_FIND_VALIDITY] = "validity",	     [FO_FIND_COMPUTE] = "compute",
+		[FO_FIND_VALIDITY] = "validity",	     [FO_FIND_COMPUTE] = "computation itself",
 		[FO_FIND_MEMORY_BOUND] = "memory bandwidth", [FO_FIND_COMM_WAIT] = "waiting for a rank",
 		[FO_FIND_COMM_TRANSFER] = "network",	     [FO_FIND_COPIES] = "copies",
-		[FO_FIND_HOST] = "host",		     [FO_FIND_DATA] = "data loading",
+		[FO_FIND_HOST] = "host launches too slowly", [FO_FIND_DATA] = "data loading",
 		[FO_FIND_RECOMPUTE] = "recomputation",	     [FO_FIND_PIPELINE] = "pipeline",
 		[FO_FIND_COMM] = "communication",	     [FO_FIND_IDLE] = "idling",
 	};
@@ -80,7 +80,21 @@ static const struct fo_finding *the_bottleneck(const struct fo_diagnosis *d, boo
 
 static const struct fo_device_ledger *slowest(const struct fo_diagnosis *d)
 {
-	return d->ranks > 0 && d->worst >= 0 && d->worst < d->ranks ? fo_ledger_busiest(&d->rank[d->worst]) : NULL;
+	return fo_shown_device(d, d->worst);
+}
+
+/* One step of it: what every part of the page speaks of. */
+static const struct fo_ledger *shown(struct page *p, const struct fo_device_ledger *d)
+{
+	struct fo_shown_step *s = fo_arena_alloc(p->a, sizeof *s);
+	fo_shown_step_of(d, s);
+	return &s->l;
+}
+
+static const char *shown_words(struct page *p, const struct fo_device_ledger *d)
+{
+	char buf[48];
+	return fo_arena_strdup(p->a, fo_shown_step_words(buf, d));
 }
 
 static struct fo_spread step_spread(struct page *p, const struct fo_device_ledger *d)
@@ -95,18 +109,18 @@ static struct fo_spread step_spread(struct page *p, const struct fo_device_ledge
 
 static const char *worth(struct page *p, const struct fo_finding *f)
 {
-	return isfinite(f->gain) ? TEXT("x %.2f (%.2f to %.2f)", f->gain, f->gain_low, f->gain_high) : "-";
+	return isfinite(f->gain) ? TEXT(" Worth x %.2f (%.2f to %.2f).", f->gain, f->gain_low, f->gain_high) : "";
 }
 
 static void fact_step(struct page *p, struct fo_draw_fact *f, const struct fo_device_ledger *d)
 {
 	bool whole = d->from == FO_WINDOW_WHOLE;
 	f->name = whole ? "whole trace" : "step";
-	f->value = time_text(p, d->median.l.span_ns);
+	f->value = time_text(p, shown(p, d)->span_ns);
 	f->note = "no steps are marked in it";
 	if (!whole) {
 		struct fo_spread s = step_spread(p, d);
-		f->note = d->steps > 1 ? TEXT("median of %lld steps; quartiles %s to %s", (long long)d->steps, number(p, s.low, FO_DRAW_SECONDS),
+		f->note = d->steps > 1 ? TEXT("%s of %lld; quartiles %s to %s", shown_words(p, d), (long long)d->steps, number(p, s.low, FO_DRAW_SECONDS),
 					      number(p, s.high, FO_DRAW_SECONDS))
 				       : "one step: no spread";
 	}
@@ -124,50 +138,76 @@ static const char *why_no_mfu(const struct fo_diagnosis *d)
 	return *d->bridge.why_not ? d->bridge.why_not : "give --model, --seq and --tokens-per-step";
 }
 
+/* At most six: rows that are full on a desk and on a telephone. What is not known is left out, but MFU, whose absence has a cure. */
 static void answer(struct page *p)
 {
 	const struct fo_diagnosis *d = p->d;
 	const struct fo_device_ledger *s = slowest(d);
 	const struct fo_finding *f = the_bottleneck(d, false), *second = the_bottleneck(d, true);
-	struct fo_draw_fact fact[8];
+	struct fo_draw_fact fact[6];
 	size_t n = 0;
-	fact[n++] = (struct fo_draw_fact){ "bottleneck", f ? kind_words(f->kind) : "none",
-					   f ? sentence(p, f->title) : "nothing is worth a change by what these traces show" };
-	if (f)
-		fact[n++] = (struct fo_draw_fact){ "its removal is worth", isfinite(f->gain) ? TEXT("x %.2f", f->gain) : "-",
-						   isfinite(f->gain) ? TEXT("estimate, x %.2f to x %.2f; at best x %.2f", f->gain_low, f->gain_high,
-									    f->ceiling)
-								     : NULL };
-	if (second)
-		fact[n++] = (struct fo_draw_fact){ "runner-up", kind_words(second->kind),
-						   isfinite(second->gain) ? TEXT("worth %s", worth(p, second)) : sentence(p, second->title) };
-	fact[n++] = d->bridge.known ? (struct fo_draw_fact){ "MFU", number(p, d->bridge.mfu, FO_DRAW_SHARE),
-							     mfu_note(p) }
-				    : (struct fo_draw_fact){ "MFU", "not known", why_no_mfu(d) };
-	if (s) {
-		const struct fo_ledger *l = &s->median.l;
+	if (s || f)
+		fact[n++] = (struct fo_draw_fact){ "bottleneck", f ? kind_words(f->kind) : "none",
+						   f ? sentence(p, f->title) : "nothing is worth a change by what these traces show" };
+	if (f && isfinite(f->gain))
+		fact[n++] = (struct fo_draw_fact){ "its removal is worth", TEXT("x %.2f", f->gain),
+						   TEXT("estimate, x %.2f to x %.2f; at best x %.2f", f->gain_low, f->gain_high, f->ceiling) };
+	if (d->bridge.known)
+		fact[n++] = (struct fo_draw_fact){ "MFU", number(p, d->bridge.mfu, FO_DRAW_SHARE), mfu_note(p) };
+	else if (s)
+		fact[n++] = (struct fo_draw_fact){ "MFU", "not known", why_no_mfu(d) };
+	if (s && isfinite(d->utilisation.resident))
 		fact[n++] = (struct fo_draw_fact){ "utilisation", number(p, d->utilisation.resident, FO_DRAW_SHARE),
 						   "as nvidia-smi counts: any kernel resident, waiting ones included" };
+	if (s && s->median.l.span_ns > 0) {
+		const struct fo_ledger *l = shown(p, s);
 		fact_step(p, &fact[n++], s);
 		fact[n++] = (struct fo_draw_fact){ "GPU idle", share(p, l->idle_total_ns, l->span_ns), time_text(p, l->idle_total_ns) };
 	}
-	if (isfinite(d->with.price_per_hour))
-		fact[n++] = (struct fo_draw_fact){ "price", TEXT("%s/h", dollars(p, d->with.price_per_hour)), "of one device" };
-	fo_draw_facts(p->out, fact, n);
+	if (n)
+		fo_draw_facts(p->out, fact, n);
+	if (second)
+		fo_draw_text(p->out, "Runner-up: %s.%s", sentence(p, second->title), worth(p, second));
 	if (*d->utilisation.sentence)
 		fo_draw_text(p->out, "%s", d->utilisation.sentence);
+	if (isfinite(d->with.price_per_hour))
+		fo_draw_remark(p->out, "Money is at %s an hour for one device.", dollars(p, d->with.price_per_hour));
 }
 
 /* ---- the ledger ---- */
 
-static void stack_of(struct page *p, struct fo_draw_stack *s, const char *name, const struct fo_ledger *l)
+/* What waits for others is told: ranks are ordered by the rest. */
+static void stack_of(struct page *p, struct fo_draw_stack *s, const char *name, bool dense, const struct fo_ledger *l)
 {
 	int64_t part[FO_LEDGER_PARTS];
 	double *v = fo_arena_alloc(p->a, FO_LEDGER_PARTS * sizeof *v);
+	const char *total = time_text(p, l->span_ns);
 	fo_ledger_parts(l, part);
 	for (int i = 0; i < FO_LEDGER_PARTS; i++)
 		v[i] = (double)part[i];
-	*s = (struct fo_draw_stack){ name, time_text(p, l->span_ns), v };
+	if (l->exposed_wait_ns > 0 && !dense)
+		total = TEXT("without waiting: %s of %s", time_text(p, l->span_ns - l->exposed_wait_ns), total);
+	*s = (struct fo_draw_stack){ name, total, v };
+}
+
+/* Classes that are below 2 % everywhere become "other kernels": nobody could see them. */
+static void fold(const struct fo_draw_stack *stack, size_t n)
+{
+	const double least = 0.02;
+	for (int k = FO_LEDGER_NORM; k < FO_LEDGER_OTHER; k++) {
+		bool seen = false;
+		for (size_t i = 0; i < n; i++) {
+			double sum = 0;
+			for (int q = 0; q < FO_LEDGER_PARTS; q++)
+				sum += stack[i].part[q];
+			seen = seen || stack[i].part[k] >= least * sum;
+		}
+		for (size_t i = 0; i < n && !seen; i++) {
+			double *v = (double *)(uintptr_t)stack[i].part; /* stack_of made it */
+			v[FO_LEDGER_OTHER] += v[k];
+			v[k] = 0;
+		}
+	}
 }
 
 static int64_t units_of(const struct fo_diagnosis *d)
@@ -178,6 +218,22 @@ static int64_t units_of(const struct fo_diagnosis *d)
 	return n;
 }
 
+/* head: the columns of its table; NULL: thin bars and no table. */
+static void draw_stacks(struct page *p, const char *title, const struct fo_draw_stack *stack, size_t n, const char *const *head)
+{
+	fold(stack, n);
+	fo_draw_stacks(p->out, &(struct fo_draw_stacks){ .title = title,
+							 .desc = "Parts sum to the step.",
+							 .part_name = fo_ledger_part_name,
+							 .tone = fo_ledger_part_tone,
+							 .parts = FO_LEDGER_PARTS,
+							 .stack = stack,
+							 .stacks = n,
+							 .to_scale = true,
+							 .head = head,
+							 .dense = !head });
+}
+
 /* Every unit, one thin bar each. */
 static void draw_every(struct page *p, int64_t units)
 {
@@ -186,19 +242,12 @@ static void draw_every(struct page *p, int64_t units)
 	size_t n = 0;
 	for (int r = 0; r < d->ranks; r++)
 		for (int64_t k = 0; k < d->rank[r].devices; k++)
-			stack_of(p, &stack[n++], unit_name(p, &d->rank[r], &d->rank[r].device[k]), &d->rank[r].device[k].median.l);
-	fo_draw_stacks(p->out, &(struct fo_draw_stacks){ .title = "Every rank, lengths to scale",
-							 .desc = "Parts sum to the step.",
-							 .part_name = fo_ledger_part_name,
-							 .parts = FO_LEDGER_PARTS,
-							 .stack = stack,
-							 .stacks = n,
-							 .to_scale = true,
-							 .dense = true });
+			stack_of(p, &stack[n++], unit_name(p, &d->rank[r], &d->rank[r].device[k]), true, shown(p, &d->rank[r].device[k]));
+	draw_stacks(p, "Every rank, lengths to scale", stack, n, NULL);
 }
 
-/* Few units: each. Many: the slowest, the median and the fastest rank. */
-static size_t main_stacks(struct page *p, struct fo_draw_stack stack[FEW], int64_t units)
+/* Few units: each. Many: the slowest, the median and the fastest rank, each rank once. */
+static size_t main_stacks(struct page *p, struct fo_draw_stack stack[FEW], const char *head[FEW], int64_t units)
 {
 	static const char *const role[] = { "slowest", "median", "fastest" };
 	const struct fo_diagnosis *d = p->d;
@@ -206,17 +255,22 @@ static size_t main_stacks(struct page *p, struct fo_draw_stack stack[FEW], int64
 	size_t n = 0;
 	if (units <= FEW) {
 		for (int r = 0; r < d->ranks; r++)
-			for (int64_t k = 0; k < d->rank[r].devices; k++)
-				stack_of(p, &stack[n++], unit_name(p, &d->rank[r], &d->rank[r].device[k]), &d->rank[r].device[k].median.l);
+			for (int64_t k = 0; k < d->rank[r].devices; k++) {
+				const char *name = unit_name(p, &d->rank[r], &d->rank[r].device[k]);
+				head[n] = name;
+				stack_of(p, &stack[n++], name, false, shown(p, &d->rank[r].device[k]));
+			}
 		return n;
 	}
 	for (int i = 0; i < 3; i++) {
-		if (which[i] < 0 || which[i] >= d->ranks)
+		if (which[i] < 0 || which[i] >= d->ranks || (i == 1 && which[1] == which[2]) || (i && which[i] == which[0]))
 			continue;
 		const struct fo_rank_ledger *r = &d->rank[which[i]];
-		const struct fo_device_ledger *l = fo_ledger_busiest(r);
-		if (l)
-			stack_of(p, &stack[n++], TEXT("%s: %s", role[i], unit_name(p, r, l)), &l->median.l);
+		const struct fo_device_ledger *l = fo_shown_device(d, which[i]);
+		if (!l)
+			continue;
+		head[n] = role[i];
+		stack_of(p, &stack[n++], TEXT("%s: %s", role[i], unit_name(p, r, l)), false, shown(p, l));
 	}
 	return n;
 }
@@ -231,7 +285,7 @@ static void class_table(struct page *p, const struct fo_ledger *l)
 		if (l->class_ops[k] || l->class_sum_ns[k]) {
 			bool compute = k < FO_K_COMPUTE_COUNT;
 			int64_t own = compute ? l->class_ns[k] : k == FO_K_COMMUNICATION ? l->exposed_comm_ns : l->exposed_mem_ns;
-			fo_draw_table_row(&t, (const char *const[]){ fo_kernel_class_name[k], time_text(p, own), share(p, own, l->span_ns),
+			fo_draw_table_row(&t, (const char *const[]){ fo_class_words[k], time_text(p, own), share(p, own, l->span_ns),
 								     time_text(p, l->class_sum_ns[k]), TEXT("%lld", (long long)l->class_ops[k]) });
 		}
 	fo_draw_table_end(&t);
@@ -254,62 +308,128 @@ static const char *origin_words(enum fo_window_origin from)
 	}
 }
 
+/* As the terminal prints it, of the slowest rank. */
+static void host_table(struct page *p, bool open)
+{
+	static const char *const head[] = { "part of the host's step", "share", "time" };
+	static const char *const name[FO_HOST_PART_COUNT] = { "kernel", "memcpy", "memset", "communication", "runtime", "data loader", "CPU exec", "other" };
+	const struct fo_diagnosis *d = p->d;
+	const struct fo_rank_ledger *r = d->ranks > 0 ? &d->rank[d->worst >= 0 && d->worst < d->ranks ? d->worst : 0] : NULL;
+	int64_t span = 0, part[FO_HOST_PART_COUNT] = { 0 };
+	struct fo_draw_table t;
+	if (!r || r->hosts <= 0)
+		return;
+	for (int64_t i = 0; i < r->hosts; i++) {
+		span += r->host[i].end_ns - r->host[i].begin_ns;
+		for (int k = 0; k < FO_HOST_PART_COUNT; k++)
+			part[k] += r->host[i].part_ns[k];
+	}
+	fo_draw_details_begin(p->out, TEXT("The host's step, mean of %lld", (long long)r->hosts), open);
+	fo_draw_table_shaped(&t, p->out, FO_DRAW_SLIM, "The first of these that went on anywhere, as the PyTorch profiler's view has it", "lrr", head);
+	for (int k = 0; k < FO_HOST_PART_COUNT; k++)
+		if (part[k] > 0)
+			fo_draw_table_row(&t, (const char *const[]){ name[k], share(p, part[k], span), time_text(p, part[k] / r->hosts) });
+	fo_draw_table_row(&t, (const char *const[]){ "step", share(p, span, span), time_text(p, span / r->hosts) });
+	fo_draw_table_end(&t);
+	fo_draw_details_end(p->out);
+}
+
 static void draw_ledger(struct page *p)
 {
 	const struct fo_diagnosis *d = p->d;
 	struct fo_draw_stack stack[FEW];
+	const char *head[FEW];
 	const struct fo_device_ledger *s = slowest(d);
 	int64_t units = units_of(d);
-	size_t n = main_stacks(p, stack, units);
+	size_t n = main_stacks(p, stack, head, units);
 	fo_draw_heading(p->out, "Where the time goes");
-	fo_draw_stacks(p->out, &(struct fo_draw_stacks){ .title = s && s->from == FO_WINDOW_WHOLE ? "The whole trace; parts sum to it"
-												   : "The median step; parts sum to it",
-							 .desc = "Parts sum to the step.",
-							 .part_name = fo_ledger_part_name,
-							 .parts = FO_LEDGER_PARTS,
-							 .stack = stack,
-							 .stacks = n,
-							 .to_scale = true });
+	if (!units) {
+		fo_draw_text(p->out, "There is no GPU work in %s.", d->ranks > 1 ? "these traces" : "this trace");
+		host_table(p, true);
+		return;
+	}
+	draw_stacks(p, units == 1 && s ? sentence(p, TEXT("%s; parts sum to it", shown_words(p, s)))
+				       : s && s->from == FO_WINDOW_WHOLE ? "Whole traces; parts sum to each" : "Steps; parts sum to each",
+		    stack, n, head);
+	if (units > FEW)
+		fo_draw_remark(p->out, "Ranks are ordered by their own work, the step without waiting for others: the slowest has most of it, even "
+				       "where the others' steps last as long because they wait.");
 	if (units > FEW && units <= DENSE)
 		draw_every(p, units);
 	if (units > DENSE)
 		fo_draw_remark(p->out, "%lld devices: the slowest, the median and the fastest rank stand for them.", (long long)units);
 	if (s) {
-		class_table(p, &s->median.l);
+		class_table(p, shown(p, s));
+		host_table(p, false);
 		fo_draw_remark(p->out, "Steps: %s.", origin_words(s->from));
 	}
 }
 
-static void draw_gap(struct page *p)
+/* Of what the bottleneck is about, where that is gaps; else of any kind. */
+static enum fo_gap_kind gap_of(const struct fo_finding *f)
+{
+	switch (f ? f->kind : FO_FIND_COUNT) {
+	case FO_FIND_HOST:
+	case FO_FIND_DATA:
+	case FO_FIND_IDLE: return FO_GAP_IDLE;
+	case FO_FIND_COMM:
+	case FO_FIND_COMM_WAIT:
+	case FO_FIND_COMM_TRANSFER: return FO_GAP_COMMUNICATION;
+	default: return FO_GAP_ANY;
+	}
+}
+
+static void gap_table(struct page *p, const struct fo_gap *g)
 {
 	static const char *const head[] = { "meanwhile, the launching thread", "own time", "of the wait" };
-	struct fo_gap g;
 	struct fo_draw_table t;
 	char name[160];
-	if (!slowest(p->d))
+	fo_draw_table_shaped(&t, p->out, FO_DRAW_SLIM, NULL, "lrr", head);
+	for (int i = 0; i < g->dids; i++) {
+		snprintf(name, sizeof name, "%s", fo_trace_text(g->trace, g->did[i].name));
+		fo_draw_table_row(&t, (const char *const[]){ name, time_text(p, g->did[i].ns), share(p, g->did[i].ns, g->meanwhile_ns) });
+	}
+	fo_draw_table_row(&t, (const char *const[]){ "nothing that is recorded", time_text(p, g->meanwhile_ns - g->did_ns),
+						     share(p, g->meanwhile_ns - g->did_ns, g->meanwhile_ns) });
+	fo_draw_table_end(&t);
+}
+
+static void draw_gap(struct page *p)
+{
+	/* Beyond this a gap cannot be what a reader looks for. */
+	const double busy = 0.99;
+	const struct fo_device_ledger *s = slowest(p->d);
+	const struct fo_finding *f = the_bottleneck(p->d, false);
+	enum fo_gap_kind kind = gap_of(f);
+	struct fo_gap g;
+	if (!s)
 		return;
-	fo_gap_worst(&g, &p->d->rank[p->d->worst]);
-	fo_draw_heading(p->out, "The worst gap");
+	const struct fo_ledger *l = shown(p, s);
+	fo_gap_worst(&g, &p->d->rank[p->d->worst], s, kind);
+	const char *where = TEXT("the %s", shown_words(p, s));
+	fo_draw_heading(p->out, g.communication ? TEXT("The longest communication alone in %s", where) : TEXT("The longest idle gap of %s", where));
 	if (g.end_ns - g.begin_ns <= TURN_AROUND_NS) {
 		fo_draw_text(p->out, "On the slowest rank the GPU was never without work for longer than %s.", time_text(p, g.end_ns - g.begin_ns));
 		return;
 	}
-	fo_gap_draw(&g, p->a, p->out);
-	if (!g.dids)
+	if (!g.communication && (double)l->busy_ns > busy * (double)l->span_ns) {
+		fo_draw_text(p->out, "The GPU is busy for %s of it; the longest gap lasts %s. No picture: nothing is lost there.",
+			     share(p, l->busy_ns, l->span_ns), time_text(p, g.end_ns - g.begin_ns));
 		return;
-	fo_draw_table_begin(&t, p->out, NULL, "lrr", head);
-	for (int i = 0; i < g.dids; i++) {
-		snprintf(name, sizeof name, "%s", fo_trace_text(g.trace, g.did[i].name));
-		fo_draw_table_row(&t, (const char *const[]){ name, time_text(p, g.did[i].ns), share(p, g.did[i].ns, g.meanwhile_ns) });
 	}
-	fo_draw_table_row(&t, (const char *const[]){ "nothing that is recorded", time_text(p, g.meanwhile_ns - g.did_ns),
-						     share(p, g.meanwhile_ns - g.did_ns, g.meanwhile_ns) });
-	fo_draw_table_end(&t);
+	if (f && kind != FO_GAP_ANY && g.communication == (kind == FO_GAP_COMMUNICATION))
+		fo_draw_text(p->out, "The bottleneck, %s, at its longest: %s at once, of %s that it takes of the step at most.", kind_words(f->kind),
+			     time_text(p, g.end_ns - g.begin_ns), time_text(p, f->loss_ns));
+	else if (f)
+		fo_draw_text(p->out, "Beside the bottleneck, which is %s.", kind_words(f->kind));
+	fo_gap_draw(&g, NULL, p->a, p->out);
+	if (g.dids)
+		gap_table(p, &g);
 }
 
 /* ---- the bridge ---- */
 
-/* What a step costs: the rows' dollars sum to it. */
+/* What the job costs: the rows' dollars sum to it. Of a step that is fractions of a cent. */
 static const char *bridge_money(struct page *p)
 {
 	const struct fo_bridge *b = &p->d->bridge;
@@ -318,7 +438,7 @@ static const char *bridge_money(struct page *p)
 		step += b->row[i].dollars;
 		hour += b->row[i].dollars_per_hour;
 	}
-	return isfinite(step) && isfinite(hour) ? TEXT(" and costs %s, %s an hour", dollars(p, step), dollars(p, hour)) : "";
+	return isfinite(step) && isfinite(hour) ? TEXT("; 1000 steps cost %s, an hour %s", dollars(p, 1000 * step), dollars(p, hour)) : "";
 }
 
 static void draw_bridge(struct page *p)
@@ -359,41 +479,72 @@ static void settings(struct page *p, const struct fo_finding *f)
 {
 	static const char *const head[] = { "framework", "setting", "now", "try" };
 	struct fo_draw_table t;
-	struct fo_str copy = { 0 };
 	if (!f->settings)
 		return;
-	fo_draw_table_begin(&t, p->out, NULL, "llll", head);
+	fo_draw_table_shaped(&t, p->out, FO_DRAW_FULL, NULL, "llll", head);
 	for (int i = 0; i < f->settings && i < FO_SETTINGS_MAX; i++) {
 		const struct fo_setting *s = &f->setting[i];
 		fo_draw_table_row(&t, (const char *const[]){ s->framework, s->key, *s->now ? s->now : "not in the trace", s->proposed });
-		if (!i || strcmp(s->framework, s[-1].framework))
-			fo_str_printf(&copy, "%s# %s\n", i ? "\n" : "", s->framework);
-		else
-			fo_str_puts(&copy, "\n");
-		fo_str_printf(&copy, "%s  %s", s->key, s->proposed);
 	}
 	fo_draw_table_end(&t);
-	fo_draw_code(p->out, copy.data);
-	fo_str_fini(&copy);
 }
 
+/* "idle before void ns::kernel<4>(int)" without what no line has room for. */
+static const char *short_evidence(struct page *p, const char *name)
+{
+	char kernel[80];
+	const char *behind = !strncmp(name, "idle", 4) ? strstr(name, "before ") : NULL;
+	size_t n = behind ? (size_t)(behind - name) + strlen("before ") : 0;
+	/* Only names of C++ have such parts; "enumerate(DataLoader)" is one. */
+	if (strncmp(name + n, "void ", 5) && !strchr(name + n, '<'))
+		return name;
+	return TEXT("%.*s%s", (int)n, name, fo_kernel_short_name(kernel, sizeof kernel, name + n));
+}
+
+/* With the operator that launched it. */
+static const char *evidence_name(struct page *p, const struct fo_evidence *e)
+{
+	const char *place = fo_evidence_place(p->d, e);
+	return place ? TEXT("%s, in %s", short_evidence(p, e->name), place) : short_evidence(p, e->name);
+}
+
+static const char *evidence_place(struct page *p, const struct fo_evidence *e)
+{
+	const struct fo_trace *t = NULL;
+	for (int r = 0; r < p->d->ranks && !t; r++)
+		t = p->d->rank[r].rank == e->rank ? p->d->rank[r].trace : NULL;
+	const char *gpu = t && e->device >= 0 && e->device < t->device_count ? TEXT("GPU %lld, ", (long long)t->device[e->device].id) : "";
+	const char *rank = e->rank >= 0 ? TEXT("rank %d, ", e->rank) : "";
+	return TEXT("%s%s%.3f ms", rank, *rank ? "" : gpu, (double)(e->begin_ns - (t ? t->begin_ns : 0)) * 1e-6);
+}
+
+/* Several of one name on one rank are one row: the first's time, the sum of what they take. */
 static void evidence(struct page *p, const struct fo_finding *f)
 {
-	static const char *const head[] = { "event", "rank", "GPU", "at", "takes" };
+	static const char *const head[] = { "event", "first at", "takes" };
+	const int n = f->evidences < FO_EVIDENCE_MAX ? f->evidences : FO_EVIDENCE_MAX;
 	struct fo_draw_table t;
-	if (!f->evidences)
+	if (!n)
 		return;
-	fo_draw_table_begin(&t, p->out, "Evidence; times are after the trace's begin", "lrrrr", head);
-	for (int i = 0; i < f->evidences && i < FO_EVIDENCE_MAX; i++) {
-		const struct fo_evidence *e = &f->evidence[i];
-		const struct fo_trace *trace = NULL;
-		for (int r = 0; r < p->d->ranks && !trace; r++)
-			trace = p->d->rank[r].rank == e->rank ? p->d->rank[r].trace : NULL;
-		const char *gpu = trace && e->device >= 0 && e->device < trace->device_count ? TEXT("%lld", (long long)trace->device[e->device].id)
-											     : "-";
-		fo_draw_table_row(&t, (const char *const[]){ e->name, e->rank >= 0 ? TEXT("%d", e->rank) : "-", gpu,
-							     TEXT("%.3f ms", (double)(e->begin_ns - (trace ? trace->begin_ns : 0)) * 1e-6),
-							     time_text(p, e->duration_ns) });
+	fo_draw_table_shaped(&t, p->out, FO_DRAW_SLIM, "Evidence; times are after the trace's begin", "lrr", head);
+	for (int i = 0; i < n; i++) {
+		const struct fo_evidence *e = &f->evidence[i], *first = e;
+		int64_t sum = 0;
+		int same = 0, before = 0;
+		for (int k = 0; k < n; k++) {
+			const struct fo_evidence *o = &f->evidence[k];
+			if (o->rank != e->rank || o->device != e->device || strcmp(o->name, e->name))
+				continue;
+			before += k < i;
+			same++;
+			sum += o->duration_ns;
+			first = o->begin_ns < first->begin_ns ? o : first;
+		}
+		if (before)
+			continue;
+		const char *takes = time_text(p, sum);
+		fo_draw_table_row_titled(&t, e->name, (const char *const[]){ evidence_name(p, e), evidence_place(p, first),
+									     same > 1 ? TEXT("%s, %d times", takes, same) : takes });
 	}
 	fo_draw_table_end(&t);
 }
@@ -417,9 +568,11 @@ static void draw_findings(struct page *p)
 		if (isfinite(f->ceiling))
 			fact[n++] = (struct fo_draw_fact){ "ceiling", TEXT("x %.2f", f->ceiling), "if all of it went and nothing took its place" };
 		if (f->loss_ns > 0)
-			fact[n++] = (struct fo_draw_fact){ "of the median step", time_text(p, f->loss_ns), "would go at best" };
+			fact[n++] = (struct fo_draw_fact){ "of a step", time_text(p, f->loss_ns), "would go at best" };
 		if (isfinite(f->dollars))
-			fact[n++] = (struct fo_draw_fact){ "worth", TEXT("%s/h", dollars(p, f->dollars)), "at the estimate, all devices" };
+			fact[n++] = (struct fo_draw_fact){ "saved per hour of the job", dollars(p, f->dollars),
+							   d->bridge.devices > 0 ? TEXT("at the estimate, %d device%s", d->bridge.devices, d->bridge.devices == 1 ? "" : "s")
+										 : "at the estimate, all devices" };
 		if (n)
 			fo_draw_facts(p->out, fact, n);
 		settings(p, f);
@@ -448,8 +601,8 @@ static void draw_products(struct page *p)
 	if (!d->products)
 		return;
 	fo_draw_heading(p->out, "Matrix products by shape");
-	fo_draw_table_begin(&t, p->out, "m x n x k, by time. Attainable: what this device reaches on such a shape, where that is known.",
-			    "llrrrrrrl", head);
+	fo_draw_table_shaped(&t, p->out, FO_DRAW_FULL, "m x n x k, by time. Attainable: what this device reaches on such a shape, where that is known.",
+			     "llrrrrrrl", head);
 	for (int64_t i = 0; i < d->products && i < PRODUCTS; i++) {
 		const struct fo_product *q = &d->product[i];
 		const char *batch = q->batch > 1 ? TEXT(", %lld of them", (long long)q->batch) : "";
@@ -500,7 +653,7 @@ static void draw_culprit(struct page *p)
 		return;
 	fo_draw_text(p->out, "%s of all waiting is for rank %d, which arrived last %lld times%s.", number(p, c->share, FO_DRAW_SHARE), d->wait[c->at].rank,
 		     (long long)d->wait[c->at].last,
-		     c->row ? TEXT("; beside the other ranks it spends %s more in '%s'", time_text(p, c->excess_ns), c->row) : "");
+		     c->row ? TEXT("; beside the other ranks it spends %s more in '%s'", time_text(p, c->excess_ns), fo_row_words(c->row)) : "");
 }
 
 /* All of them while a reader can look at them. */
@@ -517,8 +670,8 @@ static void waits_table(struct page *p)
 			const struct fo_device_ledger *l = &d->rank[r].device[i];
 			const struct fo_rank_wait *w = wait_of(d, d->rank[r].rank, l->device);
 			fo_draw_table_row(&t, (const char *const[]){
-						      unit_name(p, &d->rank[r], l), time_text(p, l->median.l.span_ns),
-						      share(p, l->median.l.busy_ns, l->median.l.span_ns), w ? time_text(p, w->wait_ns) : "-",
+						      unit_name(p, &d->rank[r], l), time_text(p, shown(p, l)->span_ns),
+						      share(p, shown(p, l)->busy_ns, shown(p, l)->span_ns), w ? time_text(p, w->wait_ns) : "-",
 						      w ? time_text(p, w->transfer_ns) : "-", w ? TEXT("%lld", (long long)w->last) : "-",
 						      w ? time_text(p, w->caused_ns) : "-",
 						      w ? TEXT("%lld of %lld", (long long)w->matched, (long long)(w->matched + w->unmatched)) : "-" });
@@ -593,7 +746,7 @@ static void definitions(struct page *p)
 		{ "utilisation", "share of the step in which any kernel is on the device: what nvidia-smi shows" },
 		{ "MFU", "the model's arithmetic in a step over what the dense peak would have done in that time" },
 		{ "ceiling", "step time before and after if all of the loss went and nothing took its place" },
-		{ "estimate", "the ceiling, discounted by what measured pairs of runs gave, and held above the host's own time to launch a step" },
+		{ "estimate", "the ceiling, less what may come back and never below the time the launching thread itself needs: rules of docs/diagnosis-rules.md, conventions among them, checked on a published pair of runs and not derived from it" },
 	};
 	static const char *const head[] = { "word", "what it means here" };
 	struct fo_draw_table t;
@@ -612,7 +765,8 @@ void fo_diagnose_html(const struct fo_diagnosis *d, struct fo_str *out)
 	const char *path = d->ranks > 0 && d->rank[0].trace && d->rank[0].trace->path ? d->rank[0].trace->path : "no trace";
 	const char *file = strrchr(path, '/') && strrchr(path, '/')[1] ? strrchr(path, '/') + 1 : path;
 	fo_draw_page_begin(out, d->ranks > 1 ? TEXT("Diagnosis of %d ranks, %s", d->ranks, file) : TEXT("Diagnosis of %s", file),
-			   f ? TEXT("%s. Worth %s.", sentence(p, f->title), worth(p, f)) : "No bottleneck: nothing that these traces show is worth a change.");
+			   f ? TEXT("%s.%s", sentence(p, f->title), worth(p, f))
+			     : units_of(d) ? "No bottleneck: nothing that these traces show is worth a change." : "There is no GPU work in it.");
 	answer(p);
 	draw_ledger(p);
 	draw_gap(p);

@@ -12,7 +12,7 @@ void fo_diagnose_html(const struct fo_diagnosis *d, struct fo_str *out);
 
 /* ---- the worst gap ---- */
 
-/* The longest stretch of a device's median step in which nothing ran, or only communication. Indices into the trace; -1: none. */
+/* The longest stretch of a device's step that is shown (fo_shown_step_of) in which nothing ran, or only communication. Indices into the trace; -1: none. */
 enum { FO_GAP_DID = 4 };
 struct fo_gap {
 	const struct fo_trace *trace;
@@ -32,11 +32,13 @@ struct fo_gap {
 	int dids;
 	int64_t meanwhile_ns, did_ns; /* of all that it did */
 };
-/* begin_ns = end_ns where there is no such stretch (also without any GPU operation). */
-void fo_gap_worst(struct fo_gap *g, const struct fo_rank_ledger *r);
+enum fo_gap_kind { FO_GAP_ANY, FO_GAP_IDLE, FO_GAP_COMMUNICATION };
+/* d: of r's; NULL: there is no gap. Of that kind; FO_GAP_ANY: the longer, communication only where it is more than twice as long.
+ * begin_ns = end_ns where there is no such stretch (also without any GPU operation). */
+void fo_gap_worst(struct fo_gap *g, const struct fo_rank_ledger *r, const struct fo_device_ledger *d, enum fo_gap_kind kind);
 /* One sentence or two. */
 void fo_gap_words(const struct fo_gap *g, struct fo_str *out);
-/* The picture: the launching thread and the device's streams, half as long again on either side. */
-void fo_gap_draw(const struct fo_gap *g, struct fo_arena *a, struct fo_str *out);
+/* The picture: the launching thread and the device's streams, half as long again on either side. title may be NULL. */
+void fo_gap_draw(const struct fo_gap *g, const char *title, struct fo_arena *a, struct fo_str *out);
 
 #endif

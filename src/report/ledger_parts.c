@@ -6,6 +6,12 @@ const char *const fo_ledger_part_name[FO_LEDGER_PARTS] = {
 	[FO_LEDGER_GEMM] = "matrix products",
 	[FO_LEDGER_ATTENTION] = "attention",
 	[FO_LEDGER_CONV] = "convolutions",
+	[FO_LEDGER_NORM] = "norms",
+	[FO_LEDGER_ELEMENTWISE] = "elementwise, reductions",
+	[FO_LEDGER_CAST] = "casts, copying kernels",
+	[FO_LEDGER_FUSED] = "compiled, fused kernels",
+	[FO_LEDGER_LOSS] = "loss, softmax",
+	[FO_LEDGER_MOE] = "routing of experts",
 	[FO_LEDGER_OTHER] = "other kernels",
 	[FO_LEDGER_OPTIMIZER] = "optimizer",
 	[FO_LEDGER_WAIT] = "communication: waiting for a late rank",
@@ -19,6 +25,17 @@ const char *const fo_ledger_part_name[FO_LEDGER_PARTS] = {
 	[FO_LEDGER_IDLE_LAUNCH] = "idle: launch and kernel gaps",
 	[FO_LEDGER_IDLE_DEPENDENCY] = "idle: another stream or event",
 	[FO_LEDGER_IDLE_UNKNOWN] = "idle: the trace cannot tell",
+};
+
+/* Families: computation blue, green and yellow, communication orange and red, copies brown, idleness violet, rose and grey, the host's
+ * own lanes sand. */
+const unsigned char fo_ledger_part_tone[FO_LEDGER_PARTS] = {
+	[FO_LEDGER_GEMM] = 0,	   [FO_LEDGER_ATTENTION] = 12,	 [FO_LEDGER_CONV] = 2,	       [FO_LEDGER_NORM] = 15,
+	[FO_LEDGER_ELEMENTWISE] = 10, [FO_LEDGER_CAST] = 18,	 [FO_LEDGER_FUSED] = 4,	       [FO_LEDGER_LOSS] = 19,
+	[FO_LEDGER_MOE] = 27,	   [FO_LEDGER_OTHER] = 16,	 [FO_LEDGER_OPTIMIZER] = 5,    [FO_LEDGER_WAIT] = 14,
+	[FO_LEDGER_TRANSFER] = 6,  [FO_LEDGER_COMM_UNKNOWN] = 1, [FO_LEDGER_COPIES] = 11,      [FO_LEDGER_IDLE_DATA] = 9,
+	[FO_LEDGER_IDLE_SYNC] = 3, [FO_LEDGER_IDLE_BUSY] = 17,	 [FO_LEDGER_IDLE_HOST] = 20,   [FO_LEDGER_IDLE_LAUNCH] = 8,
+	[FO_LEDGER_IDLE_DEPENDENCY] = 7, [FO_LEDGER_IDLE_UNKNOWN] = 21,
 };
 
 static const enum fo_ledger_part idle_part[FO_IDLE_COUNT] = {
@@ -36,6 +53,15 @@ enum fo_ledger_part fo_ledger_part_of(enum fo_kernel_class k)
 	case FO_K_ATTENTION_FORWARD:
 	case FO_K_ATTENTION_BACKWARD: return FO_LEDGER_ATTENTION;
 	case FO_K_CONV: return FO_LEDGER_CONV;
+	case FO_K_NORM: return FO_LEDGER_NORM;
+	case FO_K_ELEMENTWISE:
+	case FO_K_REDUCE: return FO_LEDGER_ELEMENTWISE;
+	case FO_K_CAST:
+	case FO_K_COPY: return FO_LEDGER_CAST;
+	case FO_K_FUSED: return FO_LEDGER_FUSED;
+	case FO_K_LOSS:
+	case FO_K_SOFTMAX: return FO_LEDGER_LOSS;
+	case FO_K_MOE: return FO_LEDGER_MOE;
 	case FO_K_OPTIMIZER: return FO_LEDGER_OPTIMIZER;
 	case FO_K_COMMUNICATION: return FO_LEDGER_TRANSFER;
 	case FO_K_MEMORY: return FO_LEDGER_COPIES;
@@ -54,13 +80,4 @@ void fo_ledger_parts(const struct fo_ledger *l, int64_t part[FO_LEDGER_PARTS])
 	part[FO_LEDGER_COPIES] = l->exposed_mem_ns;
 	for (int c = 0; c < FO_IDLE_COUNT; c++)
 		part[idle_part[c]] += l->idle_ns[c];
-}
-
-const struct fo_device_ledger *fo_ledger_busiest(const struct fo_rank_ledger *r)
-{
-	const struct fo_device_ledger *best = NULL;
-	for (int64_t i = 0; i < r->devices; i++)
-		if (!best || r->device[i].median.l.busy_ns > best->median.l.busy_ns)
-			best = &r->device[i];
-	return best;
 }

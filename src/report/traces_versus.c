@@ -344,7 +344,7 @@ static void read_side(struct fo_traces_side *s, const struct fo_diagnosis *d)
 	*s = (struct fo_traces_side){ .d = d, .utilisation = NAN, .mfu = d->bridge.known ? d->bridge.mfu : NAN, .ops = NAN };
 	if (d->ranks < 1 || d->worst < 0 || d->worst >= d->ranks)
 		return;
-	s->device = fo_ledger_busiest(&d->rank[d->worst]);
+	s->device = fo_shown_device(d, d->worst);
 	if (!s->device || s->device->steps < 1) {
 		s->device = NULL;
 		return;
