@@ -107,7 +107,7 @@ const char fo_draw_style[] =
 	"svg{position:absolute;inset:0;width:100%;height:100%}\n"
 	".stack b{position:absolute;top:0;line-height:38px;transform:translateX(-50%);font-size:13px;font-weight:500;"
 	"color:var(--t,#101418);white-space:nowrap}\n"
-	".sn{font-size:14px;margin-top:10px;display:flex;justify-content:space-between;gap:12px}.sn "
+	".sn{font-size:14px;margin-top:10px;display:flex;flex-wrap:wrap;justify-content:space-between;gap:0 12px}.sn "
 	"span{color:var(--soft)}\n"
 	".dense{display:grid;grid-template-columns:110px minmax(0,1fr) 90px;gap:0 12px;align-items:center;font-size:13px;"
 	"line-height:20px;font-variant-numeric:tabular-nums}.dense .stack{height:16px;margin:0}.dense .v{color:var(--soft);text-align:right}\n"

@@ -422,7 +422,7 @@ static void draw_gap(struct page *p)
 			     time_text(p, g.end_ns - g.begin_ns), time_text(p, f->loss_ns));
 	else if (f)
 		fo_draw_text(p->out, "Beside the bottleneck, which is %s.", kind_words(f->kind));
-	fo_gap_draw(&g, NULL, p->a, p->out);
+	fo_gap_draw(&g, "What the launching thread and the GPU's streams did around it", p->a, p->out);
 	if (g.dids)
 		gap_table(p, &g);
 }
@@ -492,20 +492,27 @@ static void settings(struct page *p, const struct fo_finding *f)
 /* "idle before void ns::kernel<4>(int)" without what no line has room for. */
 static const char *short_evidence(struct page *p, const char *name)
 {
-	char kernel[80];
+	enum { LETTERS = 48 }; /* bytes: a line and a half on a telephone; the whole name is the cell's title */
+	char kernel[160];
 	const char *behind = !strncmp(name, "idle", 4) ? strstr(name, "before ") : NULL;
 	size_t n = behind ? (size_t)(behind - name) + strlen("before ") : 0;
 	/* Only names of C++ have such parts; "enumerate(DataLoader)" is one. */
-	if (strncmp(name + n, "void ", 5) && !strchr(name + n, '<'))
-		return name;
-	return TEXT("%.*s%s", (int)n, name, fo_kernel_short_name(kernel, sizeof kernel, name + n));
+	if (!strncmp(name + n, "void ", 5) || strchr(name + n, '<') || !strncmp(name + n, "nccl", 4))
+		fo_kernel_short_name(kernel, sizeof kernel, name + n);
+	else
+		snprintf(kernel, sizeof kernel, "%s", name + n);
+	size_t cut = strlen(kernel);
+	if (cut > LETTERS)
+		for (cut = LETTERS; cut && ((unsigned char)kernel[cut] & 0xc0) == 0x80; cut--)
+			;
+	return TEXT("%.*s%.*s%s", (int)n, name, (int)cut, kernel, kernel[cut] ? "…" : "");
 }
 
 /* With the operator that launched it. */
-static const char *evidence_name(struct page *p, const struct fo_evidence *e)
+static const char *evidence_name(struct page *p, const struct fo_evidence *e, const char *first)
 {
 	const char *place = fo_evidence_place(p->d, e);
-	return place ? TEXT("%s, in %s", short_evidence(p, e->name), place) : short_evidence(p, e->name);
+	return TEXT("%s%s%s (%s)", short_evidence(p, e->name), place ? ", in " : "", place ? place : "", first);
 }
 
 static const char *evidence_place(struct page *p, const struct fo_evidence *e)
@@ -515,18 +522,18 @@ static const char *evidence_place(struct page *p, const struct fo_evidence *e)
 		t = p->d->rank[r].rank == e->rank ? p->d->rank[r].trace : NULL;
 	const char *gpu = t && e->device >= 0 && e->device < t->device_count ? TEXT("GPU %lld, ", (long long)t->device[e->device].id) : "";
 	const char *rank = e->rank >= 0 ? TEXT("rank %d, ", e->rank) : "";
-	return TEXT("%s%s%.3f ms", rank, *rank ? "" : gpu, (double)(e->begin_ns - (t ? t->begin_ns : 0)) * 1e-6);
+	return TEXT("%s%sat %.3f ms", rank, *rank ? "" : gpu, (double)(e->begin_ns - (t ? t->begin_ns : 0)) * 1e-6);
 }
 
 /* Several of one name on one rank are one row: the first's time, the sum of what they take. */
 static void evidence(struct page *p, const struct fo_finding *f)
 {
-	static const char *const head[] = { "event", "first at", "takes" };
+	static const char *const head[] = { "event", "takes" };
 	const int n = f->evidences < FO_EVIDENCE_MAX ? f->evidences : FO_EVIDENCE_MAX;
 	struct fo_draw_table t;
 	if (!n)
 		return;
-	fo_draw_table_shaped(&t, p->out, FO_DRAW_SLIM, "Evidence; times are after the trace's begin", "lrr", head);
+	fo_draw_table_shaped(&t, p->out, FO_DRAW_SLIM, "Evidence; times are after the trace's begin", "lr", head);
 	for (int i = 0; i < n; i++) {
 		const struct fo_evidence *e = &f->evidence[i], *first = e;
 		int64_t sum = 0;
@@ -543,7 +550,7 @@ static void evidence(struct page *p, const struct fo_finding *f)
 		if (before)
 			continue;
 		const char *takes = time_text(p, sum);
-		fo_draw_table_row_titled(&t, e->name, (const char *const[]){ evidence_name(p, e), evidence_place(p, first),
+		fo_draw_table_row_titled(&t, e->name, (const char *const[]){ evidence_name(p, e, evidence_place(p, first)),
 									     same > 1 ? TEXT("%s, %d times", takes, same) : takes });
 	}
 	fo_draw_table_end(&t);

@@ -241,6 +241,17 @@ static void test_page(void **state)
 		if (!strstr(o.data, holds[i]))
 			fail_msg("the page does not say '%s'", holds[i]);
 	assert_null(strstr(o.data, "arrives last"));
+	/* Elementwise kernels are 8 % and stand alone; nothing is left for the others. What cannot be pasted is no box to copy from. */
+	assert_non_null(strstr(o.data, "elementwise, reductions"));
+	assert_null(strstr(o.data, ">other kernels</td>"));
+	assert_null(strstr(o.data, "<pre>"));
+	/* The data loader's is the bottleneck: the gap is idle, and says so; six cards. */
+	assert_non_null(strstr(o.data, "<h2>The longest idle gap of the "));
+	assert_non_null(strstr(o.data, "The bottleneck, data loading, at its longest: 51 ms"));
+	assert_int_equal(count(o.data, "<div><dt>"), 6 + 4 + 3);
+	assert_int_equal(count(o.data, "facts c3"), 1);
+	/* Both events are one row. */
+	assert_int_equal(count(o.data, "88 ms, 2 times"), 1);
 	assert_null(strstr(o.data, "<script"));
 	assert_int_equal(count(o.data, "class=\"arrow\""), 1);
 	fo_str_fini(&o);
@@ -257,6 +268,7 @@ static void test_bare(void **state)
 	assert_non_null(strstr(o.data, "not known"));
 	assert_non_null(strstr(o.data, "No bottleneck"));
 	assert_null(strchr(o.data, '$'));
+	assert_null(strstr(o.data, "Worth"));
 	assert_null(strstr(o.data, "nan"));
 	fo_str_fini(&o);
 	s->d.ranks = 0;
@@ -275,11 +287,58 @@ static void test_many(void **state)
 	fo_diagnose_html(&s->d, &o);
 	assert_int_equal(count(o.data, "class=\"dense\""), RANKS);
 	assert_non_null(strstr(o.data, "slowest: rank 0"));
+	assert_non_null(strstr(o.data, "without waiting: "));
+	assert_non_null(strstr(o.data, ">slowest</th><th scope=\"col\" class=\"r\">median</th>"));
 	assert_non_null(strstr(o.data, "fastest: rank 63"));
 	assert_non_null(strstr(o.data, "rank 0, is 4.0\u00a0% above"));
 	assert_non_null(strstr(o.data, "stage 3"));
 	assert_non_null(strstr(o.data, "is for rank 3, which arrived last 3 times; beside the other ranks it spends 2 ms more in &#39;data loading&#39;"));
 	assert_non_null(strstr(o.data, "8 of 9"));
+	fo_str_fini(&o);
+	drop_sample(s);
+}
+
+/* Two ranks of three devices each: the median is the slower again, and no bar shows it twice. */
+static void test_two(void **state)
+{
+	(void)state;
+	struct sample *s = make_sample(6, NULL, false);
+	struct fo_str o = { 0 };
+	s->d.middle = s->d.best;
+	fo_diagnose_html(&s->d, &o);
+	assert_non_null(strstr(o.data, "fastest: rank 5"));
+	assert_null(strstr(o.data, "median: rank"));
+	fo_str_fini(&o);
+	drop_sample(s);
+}
+
+/* No two parts share a colour, nor one with the host's lanes. */
+static void test_tones(void **state)
+{
+	(void)state;
+	for (int i = 0; i < FO_LEDGER_PARTS; i++) {
+		assert_true(fo_ledger_part_tone[i] < FO_LEDGER_TONE_OP || fo_ledger_part_tone[i] > FO_LEDGER_TONE_LAUNCH);
+		for (int k = 0; k < i; k++)
+			assert_int_not_equal(fo_ledger_part_tone[i], fo_ledger_part_tone[k]);
+	}
+}
+
+/* A host's steps alone: no GPU work, no picture, but the table. */
+static void test_host_only(void **state)
+{
+	(void)state;
+	struct sample *s = make_sample(1, NULL, true);
+	struct fo_host_step h = { .number = 1, .begin_ns = 0, .end_ns = 10 * MS, .part_ns = { [FO_HOST_PART_CPU] = 9 * MS, [FO_HOST_PART_OTHER] = 1 * MS } };
+	struct fo_str o = { 0 };
+	s->rank[0].devices = 0;
+	s->rank[0].host = &h;
+	s->rank[0].hosts = 1;
+	fo_diagnose_html(&s->d, &o);
+	assert_non_null(strstr(o.data, "There is no GPU work in this trace."));
+	assert_non_null(strstr(o.data, "CPU exec"));
+	assert_non_null(strstr(o.data, "90.0\u00a0%"));
+	assert_null(strstr(o.data, "<figure"));
+	assert_null(strstr(o.data, "class=\"facts"));
 	fo_str_fini(&o);
 	drop_sample(s);
 }
@@ -395,7 +454,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_page),  cmocka_unit_test(test_bare), cmocka_unit_test(test_many),
 		cmocka_unit_test(test_hostile), cmocka_unit_test(test_parts), cmocka_unit_test(test_gap),
-		cmocka_unit_test(test_short_names),
+		cmocka_unit_test(test_short_names), cmocka_unit_test(test_two), cmocka_unit_test(test_tones), cmocka_unit_test(test_host_only),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
