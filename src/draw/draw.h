@@ -55,7 +55,7 @@ struct fo_draw_table {
 };
 void fo_draw_table_begin(struct fo_draw_table *t, struct fo_str *out, const char *caption, const char *align,
 			 const char *const *head);
-/* As wide as its text; as wide as the page; as wide as the page with columns that stay columns on a narrow page (three, two short). */
+/* As wide as its text; as wide as the page; as wide as its text with columns that stay columns on a narrow page (three, two of them short). */
 enum fo_draw_shape { FO_DRAW_FITTED, FO_DRAW_FULL, FO_DRAW_SLIM };
 void fo_draw_table_shaped(struct fo_draw_table *t, struct fo_str *out, enum fo_draw_shape shape, const char *caption, const char *align,
 			  const char *const *head);

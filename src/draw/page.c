@@ -133,8 +133,10 @@ void fo_draw_table_shaped(struct fo_draw_table *t, struct fo_str *out, enum fo_d
 	struct fo_draw_table made = { .out = out, .align = align, .cols = cols < FO_DRAW_COLUMNS ? (int)cols : FO_DRAW_COLUMNS };
 	made.list = made.cols >= LIST && shape != FO_DRAW_SLIM;
 	*t = made;
-	fo_str_puts(out, shape == FO_DRAW_SLIM ? "<table class=\"slim full\">\n" : shape == FO_DRAW_FULL && t->list ? "<table class=\"list full\">\n"
-					       : t->list ? "<table class=\"list\">\n" : "<table>\n");
+	fo_str_puts(out, shape == FO_DRAW_SLIM			? "<table class=\"slim\">\n"
+			 : shape == FO_DRAW_FULL && t->list ? "<table class=\"list full\">\n"
+			 : shape == FO_DRAW_FULL	     ? "<table class=\"slim full\">\n"
+			 : t->list ? "<table class=\"list\">\n" : "<table>\n");
 	if (caption)
 		fo_draw_escaped(out, "<caption>", caption, "</caption>\n");
 	fo_str_puts(out, "<thead><tr>");

@@ -54,7 +54,7 @@ static const char *kind_words(enum fo_finding_kind k)
 		[FO_FIND_VALIDITY] = "validity",	     [FO_FIND_COMPUTE] = "computation itself",
 		[FO_FIND_MEMORY_BOUND] = "memory bandwidth", [FO_FIND_COMM_WAIT] = "waiting for a rank",
 		[FO_FIND_COMM_TRANSFER] = "network",	     [FO_FIND_COPIES] = "copies",
-		[FO_FIND_HOST] = "host launches too slowly", [FO_FIND_DATA] = "data loading",
+		[FO_FIND_HOST] = "slow launching by the host", [FO_FIND_DATA] = "data loading",
 		[FO_FIND_RECOMPUTE] = "recomputation",	     [FO_FIND_PIPELINE] = "pipeline",
 		[FO_FIND_COMM] = "communication",	     [FO_FIND_IDLE] = "idling",
 	};
@@ -418,10 +418,10 @@ static void draw_gap(struct page *p)
 		return;
 	}
 	if (f && kind != FO_GAP_ANY && g.communication == (kind == FO_GAP_COMMUNICATION))
-		fo_draw_text(p->out, "The bottleneck, %s, at its longest: %s at once, of %s that it takes of the step at most.", kind_words(f->kind),
-			     time_text(p, g.end_ns - g.begin_ns), time_text(p, f->loss_ns));
+		fo_draw_text(p->out, "The bottleneck is %s; this is where the GPU %s longest for it or the like: %s at once.", kind_words(f->kind),
+			     g.communication ? "only communicates" : "idles", time_text(p, g.end_ns - g.begin_ns));
 	else if (f)
-		fo_draw_text(p->out, "Beside the bottleneck, which is %s.", kind_words(f->kind));
+		fo_draw_text(p->out, "Beside the bottleneck (%s).", kind_words(f->kind));
 	fo_gap_draw(&g, "What the launching thread and the GPU's streams did around it", p->a, p->out);
 	if (g.dids)
 		gap_table(p, &g);
@@ -533,7 +533,7 @@ static void evidence(struct page *p, const struct fo_finding *f)
 	struct fo_draw_table t;
 	if (!n)
 		return;
-	fo_draw_table_shaped(&t, p->out, FO_DRAW_SLIM, "Evidence; times are after the trace's begin", "lr", head);
+	fo_draw_table_shaped(&t, p->out, FO_DRAW_FULL, "Evidence; times are after the trace's begin", "lr", head);
 	for (int i = 0; i < n; i++) {
 		const struct fo_evidence *e = &f->evidence[i], *first = e;
 		int64_t sum = 0;
