@@ -100,7 +100,7 @@ const char fo_draw_style[] =
 	".p7{--f:#5b6570;--t:#fff}.p8{--f:#c3cad2}.p9{--f:#7a4fa3;--t:#fff}.p10{--f:#b5d99c}.p11{--f:#8a6d3b;--t:#fff}"
 	".p12{--f:#2f4b8f;--t:#fff}.p13{--f:#f6b5ad}.p14{--f:#a8322d;--t:#fff}.p15{--f:#79d6cf}\n"
 	".p16{--f:#93a8ba}.p17{--f:#c3a0dd}.p18{--f:#a9c7e8}.p19{--f:#1d6b52;--t:#fff}.p20{--f:#5a2a6b;--t:#fff}.p21{--f:#e8dff0}"
-	".p22{--f:#d9cfa3}.p23{--f:#efe9d2}.p24{--f:#a39a6a}.p25{--f:#6b6435;--t:#fff}.p26{--f:#3f3c22;--t:#fff}.p27{--f:#8fbf3f}\n"
+	".p22{--f:#d9cfa3}.p23{--f:#efe9d2}.p24{--f:#a39a6a}.p25{--f:#6b6435;--t:#fff}.p26{--f:#b3a33c}.p27{--f:#8fbf3f}\n"
 	".part{fill:var(--f);stroke:var(--ground);stroke-width:1}\n"
 	".part.fine{stroke:none}.layer{fill:var(--f);stroke:var(--ground);stroke-width:.6}\n"
 	".stack{position:relative;height:38px;margin-bottom:2px}.stack "

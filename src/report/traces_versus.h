@@ -1,6 +1,6 @@
 /* Two jobs' traces beside each other, and what explains the difference of their steps.
  *
- * Of each side the busiest device of its slowest rank stands for the job (the job's step is one number: the others wait for it). Every
+ * Of each side the slowest rank's fo_shown_device stands for the job (the job's step is one number: the others wait for it). Every
  * figure is of one step, in seconds: the mean over the steps, so that parts sum to the step and the parts' differences to the step's
  * difference exactly, and beside it median and quartiles. A difference is resolved when both sides have at least FO_TRACES_STEPS steps
  * and the quartile ranges are apart; else the steps vary by as much as they differ. Where a side has no steps (the whole trace is one
