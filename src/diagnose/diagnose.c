@@ -48,8 +48,8 @@ fo_status fo_diagnose(struct fo_diagnosis *d, struct fo_trace_set *s, const stru
 	fo_status st = FO_OK;
 	*d = (struct fo_diagnosis){ .with = *o, .set = s };
 	d->rank = fo_xmalloc((size_t)(s->count + 1) * sizeof *d->rank);
-	for (; d->ranks < s->count; d->ranks++)
-		FO_TRY_OR(st, fo_ledger_rank(&d->rank[d->ranks], s->rank[d->ranks], &o->ledger), drop);
+	d->ranks = s->count;
+	FO_TRY_OR(st, fo_ledger_ranks(d->rank, s->rank, (size_t)s->count, &o->ledger), drop);
 	FO_TRY_OR(st, fo_diagnose_collectives(d), drop);
 	rank_by_work(d);
 	FO_TRY_OR(st, fo_diagnose_pipeline(d), drop);

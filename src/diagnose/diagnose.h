@@ -381,6 +381,9 @@ void fo_diagnosis_findings_json(struct fo_json *j, const struct fo_diagnosis *d)
 
 /* ledger.c, idle.c */
 FO_CHECKED fo_status fo_ledger_rank(struct fo_rank_ledger *r, struct fo_trace *t, const struct fo_ledger_options *o);
+/* r[0..n) from t[0..n), on as many threads as there are processors; what each is does not depend on how many. The first rank's error;
+ * all of r[] can be finished then too. */
+FO_CHECKED fo_status fo_ledger_ranks(struct fo_rank_ledger *r, struct fo_trace *const *t, size_t n, const struct fo_ledger_options *o);
 void fo_ledger_rank_fini(struct fo_rank_ledger *r);
 /* total and median anew, after somebody changed what the steps' exposed communication consists of. */
 void fo_device_ledger_sum(struct fo_device_ledger *d);

@@ -3,9 +3,12 @@
 
 #include "base/mem.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 const char *const fo_window_origin_name[FO_WINDOW_ORIGIN_COUNT] = {
 	[FO_WINDOW_LAUNCHED_STEPS] = "launched_steps",
@@ -494,6 +497,49 @@ fo_status fo_ledger_rank(struct fo_rank_ledger *r, struct fo_trace *t, const str
 	fo_idle_fini(&idle);
 	fo_host_steps(r);
 	return FO_OK;
+}
+
+/* ---- all ranks ---- */
+
+enum { MAX_THREADS = 64 };
+
+struct rank_work {
+	struct fo_rank_ledger *rank;
+	struct fo_trace *const *trace;
+	const struct fo_ledger_options *o;
+	struct fo_err *err; /* by rank */
+	size_t n;
+	atomic_size_t next;
+};
+
+static void *work_some(void *arg)
+{
+	struct rank_work *w = arg;
+	for (size_t i; (i = atomic_fetch_add(&w->next, 1)) < w->n;)
+		fo_err_save(&w->err[i], fo_ledger_rank(&w->rank[i], w->trace[i], w->o));
+	return NULL;
+}
+
+fo_status fo_ledger_ranks(struct fo_rank_ledger *r, struct fo_trace *const *t, size_t n, const struct fo_ledger_options *o)
+{
+	struct rank_work w = { .rank = r, .trace = t, .o = o, .n = n, .err = fo_xmalloc((n + 1) * sizeof *w.err) };
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	size_t want = cpus > 0 ? (size_t)cpus : 1, started = 0;
+	pthread_t thread[MAX_THREADS];
+	want = want < n ? want : n;
+	want = want < MAX_THREADS ? want : MAX_THREADS;
+	/* One fewer: this thread works too, and does all where none could be started. */
+	while (started + 1 < want && pthread_create(&thread[started], NULL, work_some, &w) == 0)
+		started++;
+	work_some(&w);
+	for (size_t i = 0; i < started; i++)
+		pthread_join(thread[i], NULL);
+	fo_status st = FO_OK;
+	for (size_t i = 0; st == FO_OK && i < n; i++)
+		if (w.err[i].st != FO_OK)
+			st = fo_err_raise(&w.err[i]);
+	free(w.err);
+	return st;
 }
 
 void fo_ledger_rank_fini(struct fo_rank_ledger *r)

@@ -790,6 +790,38 @@ static void test_random(void **state)
 	}
 }
 
+/* Ranks divided beside each other are what each is by itself. */
+static void test_ranks(void **state)
+{
+	(void)state;
+	enum { RANKS = 40 };
+	static struct made m[RANKS];
+	struct fo_trace *t[RANKS];
+	struct fo_rank_ledger all[RANKS], one;
+	const struct fo_ledger_options o = { .whole_trace = false };
+	for (int i = 0; i < RANKS; i++) {
+		seed = (uint64_t)i * 104729 + 3;
+		make_random(&m[i], 300 + i, i % 2);
+		m[i].t.rank = i;
+		t[i] = &m[i].t;
+	}
+	assert_int_equal(fo_ledger_ranks(all, t, RANKS, &o), FO_OK);
+	for (int i = 0; i < RANKS; i++) {
+		assert_int_equal(fo_ledger_rank(&one, t[i], &o), FO_OK);
+		assert_int_equal(all[i].rank, i);
+		assert_ptr_equal(all[i].trace, t[i]);
+		assert_int_equal(all[i].devices, one.devices);
+		assert_int_equal(all[i].device[0].steps, one.device[0].steps);
+		assert_memory_equal(&all[i].device[0].total, &one.device[0].total, sizeof one.device[0].total);
+		for (int64_t k = 0; k < one.device[0].steps; k++)
+			assert_memory_equal(&all[i].device[0].step[k].l, &one.device[0].step[k].l, sizeof one.device[0].step[k].l);
+		fo_ledger_rank_fini(&one);
+		fo_ledger_rank_fini(&all[i]);
+		unmake(&m[i]);
+	}
+	assert_int_equal(fo_ledger_ranks(all, t, 0, &o), FO_OK);
+}
+
 /* Nothing to divide is no error. */
 static void test_empty(void **state)
 {
@@ -818,7 +850,7 @@ int main(void)
 		cmocka_unit_test(test_devices),       cmocka_unit_test(test_empty_steps), cmocka_unit_test(test_long_operations),
 		cmocka_unit_test(test_gpu_steps),  cmocka_unit_test(test_notes),
 		cmocka_unit_test(test_optimizer_steps), cmocka_unit_test(test_host_steps), cmocka_unit_test(test_random),
-		cmocka_unit_test(test_linked),          cmocka_unit_test(test_empty),
+		cmocka_unit_test(test_linked),          cmocka_unit_test(test_empty),      cmocka_unit_test(test_ranks),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
