@@ -54,6 +54,10 @@ static void print_waits(FILE *f, const struct fo_diagnosis *d, struct fo_arena *
 		most_ns += w->wait_most_ns;
 		if (i >= SHOWN && i != d->culprit.at)
 			continue;
+		if (!w->matched) { /* unknown is not zero */
+			fo_table_row(&t, who(a, d, w), "-", "-", "-", "-", "-", ms(a, (double)w->unmatched_ns));
+			continue;
+		}
 		fo_table_row(&t, who(a, d, w), ms(a, (double)w->wait_ns), ms(a, (double)w->transfer_ns), ms(a, (double)w->end_skew_ns),
 			     fo_arena_printf(a, "%lld", (long long)w->last), ms(a, (double)w->caused_ns), ms(a, (double)w->unmatched_ns));
 	}
@@ -68,6 +72,19 @@ static void print_waits(FILE *f, const struct fo_diagnosis *d, struct fo_arena *
 	if (unknown_ns > 0)
 		fo_cli_put(f, "  ", "  ", "Of the unknown %.3f ms between 0 and %.3f ms are waiting.",
 			   (double)unknown_ns / 1e6, (double)most_ns / 1e6);
+	int world = d->ranks ? d->rank[0].trace->world_size : 0;
+	if (unmatched && world > d->ranks)
+		fo_cli_put(f, "  ", "  ", "These are the traces of %d of the job's %d ranks: give the others' too.", d->ranks, world);
+}
+
+/* Is part of some rank's exposed communication in its median step neither waiting nor transfer? */
+static bool waits_unknown(const struct fo_diagnosis *d)
+{
+	for (int i = 0; i < d->ranks; i++)
+		for (int64_t k = 0; k < d->rank[i].devices; k++)
+			if (d->rank[i].device[k].median.l.exposed_comm_unknown_ns > 0)
+				return true;
+	return false;
 }
 
 static void print_culprit(FILE *f, const struct fo_diagnosis *d, struct fo_arena *a)
@@ -92,11 +109,14 @@ static void print_skew(FILE *f, const struct fo_diagnosis *d, struct fo_arena *a
 	struct fo_table t;
 	if (d->ranks < 2)
 		return;
-	fo_cli_put(f, "\n", "", "Ranks by their own work, without waiting for others: the slowest takes %.1f %% more than %s", 100 * d->step_skew,
-		   d->ranks == 2 ? "the other" : "the median");
+	/* Communication of which nothing is known may be waiting: own work is at most that, then. */
+	bool at_most = waits_unknown(d);
+	fo_cli_put(f, "\n", "", "%s: the slowest takes %.1f %% more than %s",
+		   at_most ? "Ranks by their step, communication of unknown kind in it (some may be waiting)" : "Ranks by their own work, without waiting for others",
+		   100 * d->step_skew, d->ranks == 2 ? "the other" : "the median");
 	fputc('\n', f);
 	fo_table_init(&t, "lrrr");
-	fo_table_row(&t, "", "rank", "own work ms", "whole step ms");
+	fo_table_row(&t, "", "rank", at_most ? "own work ms, at most" : "own work ms", "whole step ms");
 	for (int i = 0; i < 3; i++) {
 		const struct fo_device_ledger *v = fo_shown_device(d, at[i]);
 		struct fo_shown_step s;
@@ -163,15 +183,17 @@ static void print_stages(const struct fo_schedule_diagnosis *d, struct fo_arena 
 	const double *last = d->step_bubble + (s->steps - 1) * s->stages;
 	struct fo_table t;
 	fo_table_init(&t, "rrrrrr");
-	fo_table_row(&t, "stage", "work ms", "bubble", "last step", "of the step", "alone");
+	fo_table_row(&t, "stage", "passes ms", "empty", "last step", "whole step", "slows by");
 	for (int i = 0; i < s->stages; i++)
 		fo_table_row(&t, fo_arena_printf(a, "%d", i), fo_arena_printf(a, "%.1f", 1e3 * d->work_s[i]), percent(a, d->bubble[i]), percent(a, last[i]),
 			     percent(a, d->bubble_of_step[i]), d->whatif.known ? fo_arena_printf(a, "x %.3f", d->whatif.by_stage[i]) : "-");
 	fo_table_print(&t, stdout, "  ", true);
 	fo_table_fini(&t);
 	fo_cli_put(stdout, "", "",
-		   "bubble: share of the stage's own span without a pass, median over steps; alone: the step with only this stage's "
-		   "operations as recorded, all others even, against the step with all even");
+		   "Passes: time in forward and backward passes, median step. Empty (the bubble): of the stage's own time, from the step's "
+		   "begin to its last pass, the share without a pass; in the median step, and in the last one recorded. Whole step: the same "
+		   "as a share of the time until the slowest stage is done. Slows by: the step if only this stage were as recorded and all "
+		   "others even, over the step with all even.");
 	fo_cli_put(stdout, "", "", "Even stages would leave (p - 1) / (v m) = %d / %d of the work: %s of the step", s->stages - 1, s->chunks * s->microbatches,
 		   percent(a, d->ideal_of_step));
 }
@@ -190,10 +212,14 @@ static void print_what_if(const struct fo_schedule_diagnosis *d)
 	printf("  %-34s %10.4f s   x %.5f\n", "without stragglers too", w->ideal_s, w->slowdown);
 	if (w->slowdown <= 1)
 		return;
-	fo_cli_put(stdout, "", "", "Of that slowdown would go with the last stage as the others: %.4f; with the worst worker (stage %d, replica %d): %.4f; with "
-		   "every operation as others of its kind on its stage: %.4f",
-		   w->last_stage, w->worker_stage, w->worker_replica, w->worst_workers, w->unevenness);
-	fo_cli_put(stdout, "", "", "Most by one stage: %d (x %.5f); by one kind: %s (x %.5f)", w->worst_stage, w->by_stage[w->worst_stage],
+	printf("Of that slowdown would go\n");
+	printf("  %7.2f %%  if the last stage's operations took the mean of all stages\n", 100 * w->last_stage);
+	printf("  %7.2f %%  if those of the worst worker (stage %d, replica %d) did\n", 100 * w->worst_workers, w->worker_stage, w->worker_replica);
+	printf("  %7.2f %%  if every operation took the mean of its kind on its own stage\n", 100 * w->unevenness);
+	if (fmax(w->last_stage, w->worst_workers) > 1)
+		fo_cli_put(stdout, "", "", "More than 100 %%: the others, as recorded, are faster than that mean, which counts the slow one. Its work has to "
+			   "go to them, so that the findings promise no more than the even step.");
+	fo_cli_put(stdout, "", "", "Slowed most by one stage: %d (x %.5f); by one kind of operation: %s (x %.5f)", w->worst_stage, w->by_stage[w->worst_stage],
 		   fo_schedule_kind_name[w->worst_kind], w->by_kind[w->worst_kind]);
 }
 

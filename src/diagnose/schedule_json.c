@@ -26,6 +26,15 @@ static double rank_of(const struct fo_diagnosis *d, int at)
 	return at >= 0 && at < d->ranks && d->rank[at].rank >= 0 && d->rank[at].devices > 0 ? d->rank[at].rank : NAN;
 }
 
+/* null where no kernel met its counterparts: nothing is known then, which is not zero. */
+static void count(struct fo_json *j, const char *key, const struct fo_rank_wait *w, int64_t n)
+{
+	if (w->matched)
+		fo_json_int(j, key, n);
+	else
+		fo_json_raw(j, key, "null");
+}
+
 static void one_wait(struct fo_json *j, const struct fo_diagnosis *d, const struct fo_rank_wait *w)
 {
 	const struct fo_trace *t = d->rank[0].trace;
@@ -35,11 +44,11 @@ static void one_wait(struct fo_json *j, const struct fo_diagnosis *d, const stru
 	fo_json_object(j, NULL);
 	fo_json_real(j, "rank", w->rank >= 0 ? w->rank : NAN);
 	fo_json_int(j, "device", t->device[w->device].id);
-	fo_json_int(j, "wait_ns", w->wait_ns);
-	fo_json_int(j, "transfer_ns", w->transfer_ns);
-	fo_json_int(j, "common_transfer_ns", w->transfer_ns - w->end_skew_ns);
-	fo_json_int(j, "last", w->last);
-	fo_json_int(j, "caused_wait_ns", w->caused_ns);
+	count(j, "wait_ns", w, w->wait_ns);
+	count(j, "transfer_ns", w, w->transfer_ns);
+	count(j, "common_transfer_ns", w, w->transfer_ns - w->end_skew_ns);
+	count(j, "last", w, w->last);
+	count(j, "caused_wait_ns", w, w->caused_ns);
 	fo_json_int(j, "matched", w->matched);
 	fo_json_int(j, "unmatched", w->unmatched);
 	fo_json_int(j, "unmatched_ns", w->unmatched_ns);

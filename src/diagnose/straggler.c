@@ -301,16 +301,33 @@ static struct fo_schedule_finding *new_finding(struct fo_schedule_diagnosis *d, 
 	return f;
 }
 
+/* "77 %": of a slowdown. */
+static const char *share_text(char *s, size_t cap, double share)
+{
+	if (share >= 1)
+		return "all";
+	snprintf(s, cap, "%.0f %%", 100 * share);
+	return s;
+}
+
+/* The step before over the step after. Work taken off one stage goes to the others, so that no more than the even step is promised
+ * where a share is above 1 (the others, as recorded, are faster than the mean that counts the slow one). */
+static double ceiling_of(const struct fo_whatif *w, double share)
+{
+	return w->no_delay_s / (w->no_delay_s - fmin(share, 1) * (w->no_delay_s - w->ideal_s));
+}
+
 static void find_last_stage(struct fo_schedule_diagnosis *d)
 {
 	const struct fo_whatif *w = &d->whatif;
+	char share[16];
 	int last = d->schedule->stages - 1;
-	struct fo_schedule_finding *f = new_finding(d, "pipeline-last-stage", w->no_delay_s / (w->no_delay_s - w->last_stage * (w->no_delay_s - w->ideal_s)));
+	struct fo_schedule_finding *f = new_finding(d, "pipeline-last-stage", ceiling_of(w, w->last_stage));
 	snprintf(f->title, sizeof f->title, "the last stage (%d) has more work than the others", last);
 	snprintf(f->why, sizeof f->why,
 		 "its passes take %.3f s of a step, a stage's median is %.3f s: output layer and loss come on top of its layers; with its "
-		 "operations as the others' %.0f %% of the slowdown of %.3f would go",
-		 d->work_s[last], fo_stats_median(d->work_s, (size_t)d->schedule->stages), 100 * fmin(w->last_stage, 1), w->slowdown);
+		 "operations as the others' %s of the slowdown of %.3f would go",
+		 d->work_s[last], fo_stats_median(d->work_s, (size_t)d->schedule->stages), share_text(share, sizeof share, w->last_stage), w->slowdown);
 	snprintf(f->proposal, sizeof f->proposal,
 		 "fewer layers there: Megatron-LM and Primus --decoder-last-pipeline-num-layers, or --account-for-loss-in-pipeline-split; "
 		 "TorchTitan --parallelism.pipeline_parallel_last_stage_less_layers");
@@ -319,10 +336,11 @@ static void find_last_stage(struct fo_schedule_diagnosis *d)
 static void find_worker(struct fo_schedule_diagnosis *d)
 {
 	const struct fo_whatif *w = &d->whatif;
-	struct fo_schedule_finding *f = new_finding(d, "pipeline-worker", w->no_delay_s / (w->no_delay_s - w->worst_workers * (w->no_delay_s - w->ideal_s)));
+	char share[16];
+	struct fo_schedule_finding *f = new_finding(d, "pipeline-worker", ceiling_of(w, w->worst_workers));
 	snprintf(f->title, sizeof f->title, "stage %d of replica %d holds the job up", w->worker_stage, w->worker_replica);
-	snprintf(f->why, sizeof f->why, "as fast as the others it would take %.0f %% of the slowdown of %.3f away", 100 * fmin(w->worst_workers, 1),
-		 w->slowdown);
+	snprintf(f->why, sizeof f->why, "with its operations as the others' %s of the slowdown of %.3f would go",
+		 share_text(share, sizeof share, w->worst_workers), w->slowdown);
 	snprintf(f->proposal, sizeof f->proposal,
 		 "look at this machine's clocks, temperature and links (nvidia-smi -q -d PERFORMANCE); run without it");
 }
@@ -330,12 +348,13 @@ static void find_worker(struct fo_schedule_diagnosis *d)
 static void find_unevenness(struct fo_schedule_diagnosis *d)
 {
 	const struct fo_whatif *w = &d->whatif;
-	struct fo_schedule_finding *f = new_finding(d, "pipeline-uneven", w->no_delay_s / (w->no_delay_s - w->unevenness * (w->no_delay_s - w->ideal_s)));
+	char share[16];
+	struct fo_schedule_finding *f = new_finding(d, "pipeline-uneven", ceiling_of(w, w->unevenness));
 	snprintf(f->title, sizeof f->title, "the same pass takes unevenly long: %s most", fo_schedule_kind_name[w->worst_kind]);
 	snprintf(f->why, sizeof f->why,
-		 "with every operation as long as the mean of its kind on its stage %.0f %% of the slowdown of %.3f would go; what differs "
+		 "with every operation as long as the mean of its kind on its stage %s of the slowdown of %.3f would go; what differs "
 		 "from microbatch to microbatch is mostly the sequences' lengths",
-		 100 * fmin(w->unevenness, 1), w->slowdown);
+		 share_text(share, sizeof share, w->unevenness), w->slowdown);
 	snprintf(f->proposal, sizeof f->proposal, "deal sequences out so that every microbatch has as much attention to compute");
 }
 
@@ -370,9 +389,13 @@ static void find_bubble(struct fo_schedule_diagnosis *d)
 	snprintf(f->why, sizeof f->why,
 		 "(p - 1) / (v m) = %d / (%d x %d) of the work, however even the stages are; twice as many chunks or microbatches leave %.1f %%",
 		 s->stages - 1, s->chunks, s->microbatches, 100 * wait / (2 * rounds + wait));
-	snprintf(f->proposal, sizeof f->proposal,
-		 "more microbatches per step, or more chunks per stage: Megatron-LM and Primus --num-layers-per-virtual-pipeline-stage; "
-		 "TorchTitan --parallelism.pipeline_parallel_schedule Interleaved1F1B");
+	/* Who has chunks already has the interleaved schedule: what is left is more of them. */
+	snprintf(f->proposal, sizeof f->proposal, s->chunks > 1 ?
+		 "more microbatches per step, or more than %d chunks per stage: Megatron-LM and Primus fewer layers in "
+		 "--num-layers-per-virtual-pipeline-stage; TorchTitan fewer in --parallelism.pipeline_parallel_layers_per_stage" :
+		 "more microbatches per step, or more than %d chunk per stage: Megatron-LM and Primus --num-layers-per-virtual-pipeline-stage; "
+		 "TorchTitan --parallelism.pipeline_parallel_schedule Interleaved1F1B",
+		 s->chunks);
 }
 
 /* What is uneven comes first: it is a fault, the bubble a choice. */

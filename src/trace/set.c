@@ -69,6 +69,29 @@ static bool exported(char *const *v, size_t n, const char *report)
 	return false;
 }
 
+/* v[0]: the first file of such a log; names every folder of one, for one of them is to be given. */
+static fo_status refuse_schedules(const char *path, char *const *v, size_t n)
+{
+	enum { SHOWN = 4 }; /* a hint is one line */
+	struct fo_str below = { 0 };
+	const char *last = NULL;
+	size_t last_n = 0, found = 0;
+	for (size_t i = 0; i < n; i++) {
+		const char *slash = strrchr(v[i], '/');
+		size_t len = slash ? (size_t)(slash - v[i]) : 0;
+		if (!len || strncmp(slash + 1, "pp_rank_", 8) != 0 || (last && len == last_n && strncmp(v[i], last, len) == 0))
+			continue;
+		last = v[i];
+		last_n = len;
+		if (found++ < SHOWN)
+			fo_str_printf(&below, "%s%.*s", found > 1 ? ", " : "", (int)len, v[i]);
+	}
+	fo_status st = fo_fail(FO_EARG, "'%s' holds no traces but logs of pipeline schedules", path);
+	st = fo_hint(st, "give one of them: %s%s", below.data, found > SHOWN ? ", ..." : "");
+	fo_str_fini(&below);
+	return st;
+}
+
 static fo_status add_folder(struct files *f, const char *path)
 {
 	struct fo_arena a = { 0 };
@@ -86,8 +109,7 @@ static fo_status add_folder(struct files *f, const char *path)
 			continue;
 		const char *slash = strrchr(v[i], '/'), *name = slash ? slash + 1 : v[i];
 		if (strncmp(name, "pp_rank_", 8) == 0 && fo_schedule_is(v[i])) {
-			st = fo_fail(FO_EARG, "'%s' holds no traces but logs of pipeline schedules", path);
-			st = fo_hint(st, "give one of them: %.*s", (int)(name - v[i]), v[i]);
+			st = refuse_schedules(path, v + i, n - i);
 			break;
 		}
 		add(f, v[i], true);

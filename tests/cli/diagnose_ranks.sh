@@ -25,6 +25,18 @@ expect 1 "without waiting for others: 0.400 ms of its own" diagnose "$tmp/job/ra
 expect 1 '"wait_ns": 200000' diagnose "$tmp/job/rank*.json" --json -
 expect 1 '"transfer_ns": 100000' diagnose "$tmp/job" --json -
 expect 1 '"excess_ns": 200000' diagnose "$tmp/job" --json -
+# Two of three ranks: nothing can be matched, which is unknown and not zero, and no step "without waiting" is claimed.
+mkdir "$tmp/part"
+for r in 0 1; do
+	sed 's/"world_size": 2/"world_size": 3/; s/"correlation": 2}/"correlation": 2, "Collective name": "allreduce", "Group size": 3, "Process Group Name": "0", "Process Group Ranks": "[0, 1, 2]", "Seq": 1}/2' \
+		"$tmp/job/rank$r.json" >"$tmp/part/rank$r.json"
+done
+expect 1 "0 of 2 kernels matched" diagnose "$tmp/part"
+narrow
+expect 1 " 0      -         -           -     -           -    0.300" diagnose "$tmp/part"
+expect 1 "traces of 2 of the job's 3 ranks" diagnose "$tmp/part"
+expect 1 "own work ms, at most" diagnose "$tmp/part"
+expect 1 '"wait_ns": null' diagnose "$tmp/part" --json -
 # One rank alone does not know.
 expect 1 '"unknown_ns": 300000' diagnose "$tmp/job/rank0.json" --json -
 cp "$tmp/job/rank0.json" "$tmp/job/again.json"
@@ -84,6 +96,20 @@ expect 2 "not with '--html'" diagnose "$tmp/pp" --html "$tmp/page.html"
 mkdir "$tmp/both"
 cp -r "$tmp/pp" "$tmp/both"
 expect 2 "holds no traces but logs of pipeline schedules" diagnose "$tmp/both"
+# Both folders are named.
+cp -r "$tmp/pp" "$tmp/both/second"
+expect 2 "$tmp/both/pp, $tmp/both/second" diagnose "$tmp/both"
+# Chunks are there: the interleaved schedule is not proposed again, the plain one's is.
+expect 1 "Interleaved1F1B" diagnose "$tmp/pp" --json -
+mkdir "$tmp/chunks"
+echo '{"pp_size": 2, "vp_size": 2, "num_mbs": 2}' >"$tmp/chunks/config.json"
+echo '{"1": {"total": 90, "fwd_start": [0, 5, 10, 15], "fwd_end": [5, 10, 15, 20], "bwd_start": [50, 58, 66, 78], "bwd_end": [58, 66, 74, 86]}}' >"$tmp/chunks/pp_rank_0.json"
+cp "$tmp/chunks/pp_rank_0.json" "$tmp/chunks/pp_rank_1.json"
+expect 1 "more than 2 chunks per stage" diagnose "$tmp/chunks" --json -
+if grep -q Interleaved1F1B "$tmp/out"; then
+	printf "FAILED: an interleaved schedule is told to interleave\n"
+	failed=1
+fi
 echo '{"1": {"total": -1}}' >"$tmp/pp/pp_rank_1.json"
 expect 2 '"total" is no time' diagnose "$tmp/pp"
 rm "$tmp/pp/pp_rank_1.json"
