@@ -282,6 +282,8 @@ static void fill_utilisation(struct fo_diagnosis *d, const struct fo_subject *s)
 	double T = (double)l->span_ns;
 	u->resident = (double)l->resident_ns / T;
 	u->computing = (double)l->comp_ns / T;
+	if (s->t->format == FO_TRACE_OWN)
+		return; /* lanes of threads: no driver looks at them */
 	int n = snprintf(u->sentence, sizeof(u->sentence), "nvidia-smi would have shown %.0f %% utilisation: it counts the time with any "
 			 "kernel on the device", 100 * u->resident);
 	if (l->exposed_comm_ns > 0 && n > 0 && (size_t)n < sizeof(u->sentence))

@@ -109,7 +109,17 @@ static struct fo_spread step_spread(struct page *p, const struct fo_device_ledge
 
 static const char *worth(struct page *p, const struct fo_finding *f)
 {
-	return isfinite(f->gain) ? TEXT(" Worth x %.2f (%.2f to %.2f).", f->gain, f->gain_low, f->gain_high) : "";
+	if (!isfinite(f->gain))
+		return "";
+	return f->up_to ? TEXT(" Worth up to x %.2f.", f->gain_high) : TEXT(" Worth x %.2f (%.2f to %.2f).", f->gain, f->gain_low, f->gain_high);
+}
+
+/* The estimate as a figure; where its interval is too wide for a middle, its end. */
+static struct fo_draw_fact estimate(struct page *p, const char *name, const struct fo_finding *f)
+{
+	if (f->up_to)
+		return (struct fo_draw_fact){ name, TEXT("up to x %.2f", f->gain_high), "how much cannot be told from this trace" };
+	return (struct fo_draw_fact){ name, TEXT("x %.2f", f->gain), TEXT("estimate, x %.2f to x %.2f", f->gain_low, f->gain_high) };
 }
 
 static void fact_step(struct page *p, struct fo_draw_fact *f, const struct fo_device_ledger *d)
@@ -149,9 +159,12 @@ static void answer(struct page *p)
 	if (s || f)
 		fact[n++] = (struct fo_draw_fact){ "bottleneck", f ? kind_words(f->kind) : "none",
 						   f ? sentence(p, f->title) : "nothing is worth a change by what these traces show" };
-	if (f && isfinite(f->gain))
-		fact[n++] = (struct fo_draw_fact){ "its removal is worth", TEXT("x %.2f", f->gain),
-						   TEXT("estimate, x %.2f to x %.2f; at best x %.2f", f->gain_low, f->gain_high, f->ceiling) };
+	if (f && isfinite(f->gain)) {
+		fact[n] = estimate(p, "its removal is worth", f);
+		if (!f->up_to)
+			fact[n].note = TEXT("%s; at best x %.2f", fact[n].note, f->ceiling);
+		n++;
+	}
 	if (d->bridge.known)
 		fact[n++] = (struct fo_draw_fact){ "MFU", number(p, d->bridge.mfu, FO_DRAW_SHARE), mfu_note(p) };
 	else if (s)
@@ -487,6 +500,13 @@ static void settings(struct page *p, const struct fo_finding *f)
 		fo_draw_table_row(&t, (const char *const[]){ s->framework, s->key, *s->now ? s->now : "not in the trace", s->proposed });
 	}
 	fo_draw_table_end(&t);
+	struct fo_str paste = { 0 };
+	for (int i = 0; i < f->settings && i < FO_SETTINGS_MAX; i++)
+		if (*f->setting[i].paste)
+			fo_str_printf(&paste, "%s%s", paste.len ? "\n" : "", f->setting[i].paste);
+	if (paste.len)
+		fo_draw_code(p->out, paste.data);
+	fo_str_fini(&paste);
 }
 
 /* "idle before void ns::kernel<4>(int)" without what no line has room for. */
@@ -571,7 +591,7 @@ static void draw_findings(struct page *p)
 				   f->serious);
 		fo_draw_text(p->out, "%s", f->why);
 		if (isfinite(f->gain))
-			fact[n++] = (struct fo_draw_fact){ "estimate", TEXT("x %.2f", f->gain), TEXT("x %.2f to x %.2f", f->gain_low, f->gain_high) };
+			fact[n++] = estimate(p, "worth", f);
 		if (isfinite(f->ceiling))
 			fact[n++] = (struct fo_draw_fact){ "ceiling", TEXT("x %.2f", f->ceiling), "if all of it went and nothing took its place" };
 		if (f->loss_ns > 0)
