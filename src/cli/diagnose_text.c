@@ -42,6 +42,15 @@ static char *gain(struct fo_arena *a, const struct fo_finding *f)
 	return fo_arena_printf(a, "x %.2f (%.2f to %.2f%s)", f->gain, f->gain_low, f->gain_high, best);
 }
 
+/* "; most is lost to norms, 17.1 points, and ..." */
+static const char *losses(struct fo_arena *a, const struct fo_bridge *b)
+{
+	const char *all = "";
+	for (int i = 0; i < b->losses; i++)
+		all = fo_arena_printf(a, "%s%s%s (%.1f points)", all, i ? ", " : "; most is lost to ", b->row[b->loss[i]].name, 100 * b->row[b->loss[i]].share);
+	return all;
+}
+
 void fo_cli_diagnose_answer(FILE *f, const struct fo_diagnosis *d)
 {
 	struct fo_arena a = { 0 };
@@ -62,12 +71,12 @@ void fo_cli_diagnose_answer(FILE *f, const struct fo_diagnosis *d)
 			   gain(&a, second));
 	const char *rule = strcmp(d->bridge.rule, "shapes") ? "rule mfu" : "FLOP counted from recorded shapes";
 	if (d->bridge.known)
-		fo_cli_put(f, "MFU:         ", "             ", "%s (%s%s%s)", percent(&a, d->bridge.mfu), rule, *d->bridge.dtype ? ", " : "",
-			   d->bridge.dtype);
+		fo_cli_put(f, "MFU:         ", "             ", "%s (%s%s%s)%s", percent(&a, d->bridge.mfu), rule, *d->bridge.dtype ? ", " : "",
+			   d->bridge.dtype, losses(&a, &d->bridge));
 	else
 		fo_cli_put(f, "MFU:         ", "             ", "not known: %s",
 			   *d->bridge.why_not ? seen(text, d->bridge.why_not) : "give --model, --seq and --tokens-per-step");
-	if (*d->utilisation.sentence)
+	if (*d->utilisation.sentence && !*d->cannot)
 		fo_cli_put(f, "Utilisation: ", "             ", "%s", seen(text, d->utilisation.sentence));
 	fo_arena_fini(&a);
 }
@@ -251,7 +260,7 @@ void fo_cli_diagnose_findings(FILE *f, const struct fo_diagnosis *d, bool brief)
 		print_evidence(f, &a, d, x);
 	}
 	if (!number)
-		fprintf(f, "\nNo findings: nothing that these traces show is worth a change.\n");
+		fprintf(f, "\nNo findings%s.\n", *d->cannot ? "" : ": nothing that these traces show is worth a change");
 	print_notes(f, d, false, brief);
 	fo_arena_fini(&a);
 }

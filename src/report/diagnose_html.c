@@ -181,7 +181,7 @@ static void answer(struct page *p)
 		fo_draw_facts(p->out, fact, n);
 	if (second)
 		fo_draw_text(p->out, "Runner-up: %s.%s", sentence(p, second->title), worth(p, second));
-	if (*d->utilisation.sentence)
+	if (*d->utilisation.sentence && !*d->cannot)
 		fo_draw_text(p->out, "%s", d->utilisation.sentence);
 	if (isfinite(d->with.price_per_hour))
 		fo_draw_remark(p->out, "Money is at %s an hour for one device.", dollars(p, d->with.price_per_hour));
@@ -581,7 +581,7 @@ static void draw_findings(struct page *p)
 	const struct fo_diagnosis *d = p->d;
 	fo_draw_heading(p->out, "Findings");
 	if (!d->findings)
-		fo_draw_text(p->out, "None: nothing that these traces show is worth a change.");
+		fo_draw_text(p->out, "%s", *d->cannot ? "None." : "None: nothing that these traces show is worth a change.");
 	for (int64_t i = 0; i < d->findings; i++) {
 		const struct fo_finding *f = &d->finding[i];
 		const char *role = f->is_bottleneck ? ", the bottleneck" : f->is_runner_up ? ", the runner-up" : "";
