@@ -127,7 +127,7 @@ static void fact_step(struct page *p, struct fo_draw_fact *f, const struct fo_de
 	bool whole = d->from == FO_WINDOW_WHOLE;
 	f->name = whole ? "whole trace" : "step";
 	f->value = time_text(p, shown(p, d)->span_ns);
-	f->note = "no steps are marked in it";
+	f->note = "taken as one step";
 	if (!whole) {
 		struct fo_spread s = step_spread(p, d);
 		f->note = d->steps > 1 ? TEXT("%s of %lld; quartiles %s to %s", shown_words(p, d), (long long)d->steps, number(p, s.low, FO_DRAW_SECONDS),
@@ -317,7 +317,7 @@ static const char *origin_words(enum fo_window_origin from)
 	case FO_WINDOW_GPU_STEPS: return "the GPU's copy of the profiler's annotation";
 	case FO_WINDOW_NVTX: return "recurring annotations";
 	case FO_WINDOW_OPTIMIZER: return "from one optimizer update to the next";
-	default: return "none are marked; the whole trace stands for one";
+	default: return "no two that follow each other; the whole trace stands for one";
 	}
 }
 

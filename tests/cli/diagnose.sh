@@ -44,6 +44,15 @@ for again in 1 2; do
 	expect 1 "" diagnose "$tmp/trace.json" --html "$tmp/page.html" --json "$tmp/page.json"
 done
 
+# What cannot be diagnosed is no healthy trace: it is said, and nothing is claimed of it.
+printf '{"schemaVersion": 1, "traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 5, "args": {}}]}\n' >"$tmp/host.json"
+expect 0 "cannot be diagnosed: no GPU work in this trace" diagnose "$tmp/host.json"
+grep -q "worth a change\|nvidia-smi" "$tmp/out" && { echo "FAILED: a verdict on a trace without GPU work"; failed=1; }
+expect 0 '"resident": null' diagnose "$tmp/host.json" --json -
+expect 0 '"slowest": null' diagnose "$tmp/host.json" --json -
+head -c 2000 "$tmp/trace.json" >"$tmp/cut.json"
+expect 1 "Note: the file ends inside an event: 12 events read" diagnose "$tmp/cut.json"
+
 # It waits for its data 30 % of the time: serious, so the exit status is 1.
 expect 1 "rank 0 of 2" diagnose "$tmp/trace.json"
 narrow
