@@ -200,8 +200,24 @@ fo_status fo_fs_may_replace(const char *path, const char *begin)
 		       "another name, or remove it first");
 }
 
+bool fo_fs_is_special(const char *path)
+{
+	struct stat info;
+	return !stat(path, &info) && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
+}
+
+static fo_status write_into(const char *path, const void *bytes, size_t len)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC), error = fd < 0 ? errno : write_all(fd, bytes, len);
+	if (fd >= 0 && close(fd) && !error)
+		error = errno;
+	return error ? fo_fs_refuse("write", path, error) : FO_OK;
+}
+
 fo_status fo_fs_write_atomic(const char *path, const void *bytes, size_t len)
 {
+	if (fo_fs_is_special(path))
+		return write_into(path, bytes, len);
 	size_t n = strlen(path);
 	char *temporary = fo_xmalloc(n + 5), *dir = parent_of(path);
 	memcpy(temporary, path, n);

@@ -18,7 +18,9 @@ FO_CHECKED fo_status fo_fs_read(struct fo_arena *a, const char *path, size_t cap
 FO_CHECKED fo_status fo_fs_read_regular(struct fo_arena *a, const char *path, size_t cap, char **out, size_t *len);
 /* Opened for reading, by the same rule; the caller closes *fd. */
 FO_CHECKED fo_status fo_fs_open_regular(const char *path, int *fd);
-/* Writes path.tmp, fsyncs, renames over path, fsyncs the directory: readers see the old or the new file. */
+/* Is path a device, a pipe or a socket? Renaming a file over one would take it away from everybody: it is written into. */
+bool fo_fs_is_special(const char *path);
+/* Writes path.tmp, fsyncs, renames over path, fsyncs the directory: readers see the old or the new file. A special file is written into. */
 FO_CHECKED fo_status fo_fs_write_atomic(const char *path, const void *bytes, size_t len);
 /* FO_EARG where replacing a file would lose what somebody else wrote: `path` is a file, is not empty and does not begin with `begin`.
  * For what a command writes where its user says, before the work: a list of inputs behind --html is soon typed. */

@@ -46,6 +46,7 @@ struct out {
 	gzFile gz;
 	const char *path;
 	struct fo_str beside; /* where it grows */
+	bool special;         /* a device or a pipe: written into */
 };
 
 static fo_status out_write(void *ctx, const void *bytes, size_t n)
@@ -61,7 +62,8 @@ static fo_status out_open(struct out *o, const char *path)
 	size_t n = strlen(path);
 	bool gz = n > 3 && !strcmp(path + n - 3, ".gz");
 	*o = (struct out){ .path = path };
-	fo_str_printf(&o->beside, "%s.tmp", path);
+	o->special = fo_fs_is_special(path);
+	fo_str_printf(&o->beside, "%s%s", path, o->special ? "" : ".tmp");
 	errno = 0;
 	if (gz) {
 		o->gz = gzopen(o->beside.data, "wbe");
@@ -77,9 +79,9 @@ static fo_status out_close(struct out *o, fo_status st)
 	bool opened = o->f, lost = o->f && fclose(o->f);
 	opened |= o->gz != NULL;
 	lost |= o->gz && gzclose(o->gz) != Z_OK;
-	if (st == FO_OK && (lost || rename(o->beside.data, o->path)))
+	if (st == FO_OK && (lost || (!o->special && rename(o->beside.data, o->path))))
 		st = fo_fs_refuse("write", o->path, errno ? errno : ENOSPC);
-	if (st != FO_OK && opened)
+	if (st != FO_OK && opened && !o->special)
 		remove(o->beside.data);
 	fo_str_fini(&o->beside);
 	return st;

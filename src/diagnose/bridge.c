@@ -36,6 +36,10 @@ static fo_status find_device(struct fo_diagnosis *d, const struct fo_subject *s,
 		FO_TRY(fo_catalogue_find(c, d->with.device, out));
 		return FO_OK;
 	}
+	if (t->format == FO_TRACE_OWN) { /* of the run's own FLOP and the machine's own peak, which no timeline carries */
+		missing(b, "'flatout report RUN' has it by each rule");
+		return FO_OK;
+	}
 	bool there = s->id >= 0 && s->id < t->device_count && t->device[s->id].name >= 0;
 	if (!there) {
 		missing(b, "the trace does not name its device: --device D");

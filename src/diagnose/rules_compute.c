@@ -38,7 +38,7 @@ static bool attention_efficiency(const struct fo_rule_context *c, struct fo_find
 static bool attention_unknown(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const struct fo_attention_rate *a = &c->s->d->attention;
-	if (!isnan(a->efficiency) || c->s->d->bridge.known || fo_share(c, a->time_ns) <= FO_SHARE_SERIOUS)
+	if (!isnan(a->efficiency) || c->s->d->bridge.known || fo_share(c, a->time_ns) <= FO_SHARE_SERIOUS || c->s->t->format == FO_TRACE_OWN)
 		return false;
 	promise_nothing(f);
 	snprintf(f->title, sizeof(f->title), "attention takes %.1f %% of the step; how fast it is this trace does not say",

@@ -96,6 +96,11 @@ static void of_products(struct fo_diagnosis *d, const struct fo_subject *s, cons
 
 void fo_diagnose_unknowns(struct fo_diagnosis *d, const struct fo_subject *s, const struct fo_facts *facts)
 {
+	if (s->t->format == FO_TRACE_OWN) { /* its recorder has no flags to set */
+		if (!d->bridge.known)
+			add(d, "MFU, and what each loss costs of it", d->bridge.why_not);
+		return;
+	}
 	of_steps(d, s);
 	of_host(d, s, facts);
 	of_ranks(d, s);

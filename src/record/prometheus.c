@@ -163,7 +163,8 @@ fo_status fo_prometheus_write(const struct fo_prometheus *p, const char *path)
 	int error = 0;
 	fo_prometheus_text(p, &text);
 	/* Not *.prom: the collector must not take it for a file of its own. */
-	fo_str_printf(&beside, "%s.tmp", path);
+	bool special = fo_fs_is_special(path);
+	fo_str_printf(&beside, "%s%s", path, special ? "" : ".tmp");
 	int fd = open(beside.data, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
 	if (fd < 0)
 		error = errno;
@@ -176,9 +177,9 @@ fo_status fo_prometheus_write(const struct fo_prometheus *p, const char *path)
 	}
 	if (fd >= 0 && close(fd) && !error)
 		error = errno;
-	if (!error && rename(beside.data, path))
+	if (!error && !special && rename(beside.data, path))
 		error = errno;
-	if (error && fd >= 0)
+	if (error && fd >= 0 && !special)
 		unlink(beside.data);
 	fo_str_fini(&text);
 	fo_str_fini(&beside);

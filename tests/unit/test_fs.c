@@ -106,6 +106,24 @@ static void test_write_refuses(void **state)
 	assert_string_equal(text, "untouched");
 }
 
+/* A device or a pipe is written into: a file renamed over /dev/null would take it from the whole machine. */
+static void test_write_special(void **state)
+{
+	(void)state;
+	char got[8] = "";
+	struct stat info;
+	assert_int_equal(mkfifo(in("pipe"), 0600), 0);
+	int fd = open(in("pipe"), O_RDWR);
+	assert_true(fd >= 0);
+	assert_true(fo_fs_is_special(in("pipe")));
+	assert_int_equal(fo_fs_write_atomic(in("pipe"), "hello", 5), FO_OK);
+	assert_int_equal(read(fd, got, sizeof got), 5);
+	assert_string_equal(got, "hello");
+	assert_int_equal(stat(in("pipe"), &info), 0);
+	assert_true(S_ISFIFO(info.st_mode));
+	close(fd);
+}
+
 static void test_mkdirs(void **state)
 {
 	(void)state;
@@ -251,6 +269,7 @@ int main(void)
 		cmocka_unit_test(test_write_read),
 		cmocka_unit_test(test_read_refuses),
 		cmocka_unit_test(test_write_refuses),
+		cmocka_unit_test(test_write_special),
 		cmocka_unit_test(test_mkdirs),
 		cmocka_unit_test(test_remove_tree),
 		cmocka_unit_test(test_list),
