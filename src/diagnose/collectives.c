@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/text.h"
 #include "hw/catalogue.h"
 
 #include <stdlib.h>
@@ -32,31 +33,18 @@ static const struct fo_gpu_op *op_of(const struct fo_trace_set *s, const struct 
 	return &s->rank[p->trace]->gpu[p->gpu];
 }
 
-static int64_t shifted(int64_t ns, int64_t by)
-{
-	int64_t v;
-	return __builtin_add_overflow(ns, by, &v) ? (ns < 0 ? INT64_MIN : INT64_MAX) : v;
-}
 static int64_t begin_of(const struct fo_trace_set *s, const struct fo_match_part *p)
 {
-	return shifted(op_of(s, p)->begin_ns, s->offset_ns[p->trace]);
+	return fo_plus(op_of(s, p)->begin_ns, s->offset_ns[p->trace]);
 }
 static int64_t end_of(const struct fo_trace_set *s, const struct fo_match_part *p)
 {
-	return shifted(op_of(s, p)->end_ns, s->offset_ns[p->trace]);
+	return fo_plus(op_of(s, p)->end_ns, s->offset_ns[p->trace]);
 }
 static int64_t apart(int64_t from, int64_t to)
 {
 	int64_t d;
 	return __builtin_sub_overflow(to, from, &d) ? INT64_MAX : d;
-}
-
-static bool mentions(const char *s, const char *word)
-{
-	for (; *s; s++)
-		if (strncasecmp(s, word, strlen(word)) == 0)
-			return true;
-	return false;
 }
 
 struct meeting {
@@ -95,10 +83,10 @@ static bool equal_exchange(const struct fo_trace_set *s, const struct fo_match *
 		const struct fo_gpu_op *g = op_of(s, p);
 		const struct fo_collective *c = collective_of(t, g);
 		const char *name = c ? fo_trace_text(t, c->name) : "";
-		bool all_to_all = mentions(name, "alltoall") || mentions(name, "all_to_all");
+		bool all_to_all = fo_text_mentions(name, "alltoall") || fo_text_mentions(name, "all_to_all");
 		if (!c || (all_to_all && !c->equal_parts))
 			return false;
-		if (!all_to_all && (mentions(name, "send") || mentions(name, "recv") || mentions(fo_trace_text(t, g->name), "SendRecv")))
+		if (!all_to_all && (fo_text_mentions(name, "send") || fo_text_mentions(name, "recv") || fo_text_mentions(fo_trace_text(t, g->name), "SendRecv")))
 			return false;
 	}
 	return true;
@@ -114,12 +102,12 @@ static bool is_meeting(const struct fo_trace_set *s, const struct fo_match *m, c
 	if (k->first_end < k->last_begin || apart(k->first_end, k->last_end) > SAME_END_NS)
 		return false;
 	/* Tokens to experts and back: whoever has its own goes on. */
-	if (mentions(fo_trace_text(t, g->name), "::ep::") || mentions(fo_trace_text(t, g->name), "deep_ep"))
+	if (fo_text_mentions(fo_trace_text(t, g->name), "::ep::") || fo_text_mentions(fo_trace_text(t, g->name), "deep_ep"))
 		return false;
 	const struct fo_collective *c = collective_of(t, g);
 	if (c && *fo_trace_text(t, c->group))
 		return equal_exchange(s, m);
-	if (mentions(fo_trace_text(t, g->name), "SendRecv"))
+	if (fo_text_mentions(fo_trace_text(t, g->name), "SendRecv"))
 		return apart(k->first_end, k->last_end) <= EXCHANGE_END_NS;
 	return true;
 }
@@ -232,7 +220,7 @@ static int64_t late_begin(const struct fo_diagnosis *d, const struct fo_rank_wai
 			int r = 0;
 			while (d->rank[r].rank != d->wait[i].rank)
 				r++;
-			int64_t b = shifted(l->step[k].l.begin_ns, d->set->offset_ns[r]);
+			int64_t b = fo_plus(l->step[k].l.begin_ns, d->set->offset_ns[r]);
 			if (&d->wait[i] == w)
 				begin = b;
 			else
@@ -331,7 +319,7 @@ static int64_t wait_most(const struct fo_trace *t, const struct fo_gpu_op *g, do
 	const struct fo_collective *c = collective_of(t, g);
 	int64_t length = g->end_ns - g->begin_ns;
 	const char *name = c ? fo_trace_text(t, c->name) : "";
-	if (!c || link <= 0 || c->bytes <= 0 || mentions(name, "all") || !(mentions(name, "send") || mentions(name, "recv")))
+	if (!c || link <= 0 || c->bytes <= 0 || fo_text_mentions(name, "all") || !(fo_text_mentions(name, "send") || fo_text_mentions(name, "recv")))
 		return length;
 	double moves = (double)c->bytes / link * 1e9;
 	return moves < (double)length ? length - (int64_t)moves : 0;

@@ -2,6 +2,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/text.h"
 #include "diagnose/ledger_int.h"
 
 #include <inttypes.h>
@@ -34,19 +35,6 @@ struct writer {
 	void (*step)(struct writer *w, const struct row *r, int64_t end_ns); /* NULL; r: rank, device, number, begin */
 	void (*rank)(struct writer *w, const struct fo_trace *t, int rank);  /* NULL */
 };
-
-/* Times come from files: sums and differences that do not fit stop at the ends. */
-static int64_t on_clock(int64_t ns, int64_t offset)
-{
-	int64_t v;
-	return __builtin_add_overflow(ns, offset, &v) ? (ns < 0 ? INT64_MIN : INT64_MAX) : v;
-}
-
-static int64_t minus(int64_t a, int64_t b)
-{
-	int64_t v;
-	return __builtin_sub_overflow(a, b, &v) ? (a < b ? INT64_MIN : INT64_MAX) : v;
-}
 
 static fo_status flush(struct writer *w, size_t least)
 {
@@ -92,10 +80,10 @@ static fo_status walk_device(struct writer *w, struct row *r, const struct fo_ra
 	r->device = t->device[device].id;
 	for (int64_t i = 0; d && w->step && i < d->steps; i++) {
 		const struct fo_step_ledger *s = &d->step[i];
-		r->begin_ns = minus(on_clock(s->l.begin_ns, offset), w->origin_ns);
+		r->begin_ns = fo_minus(fo_plus(s->l.begin_ns, offset), w->origin_ns);
 		r->step = s->number;
 		if (s->number >= 0)
-			w->step(w, r, minus(on_clock(s->l.end_ns, offset), w->origin_ns));
+			w->step(w, r, fo_minus(fo_plus(s->l.end_ns, offset), w->origin_ns));
 	}
 	int64_t busy_until = INT64_MIN;
 	for (int64_t i = 0; i < t->gpu_count; i++) {
@@ -105,9 +93,9 @@ static fo_status walk_device(struct writer *w, struct row *r, const struct fo_ra
 		const struct fo_step_ledger *s = d ? step_at(d, g->begin_ns) : NULL;
 		r->g = g;
 		r->step = s ? s->number : -1;
-		r->begin_ns = minus(on_clock(g->begin_ns, offset), w->origin_ns);
+		r->begin_ns = fo_minus(fo_plus(g->begin_ns, offset), w->origin_ns);
 		r->cause = -1;
-		r->gap_ns = busy_until != INT64_MIN && g->begin_ns > busy_until && g->end_ns > g->begin_ns ? minus(g->begin_ns, busy_until) : 0;
+		r->gap_ns = busy_until != INT64_MIN && g->begin_ns > busy_until && g->end_ns > g->begin_ns ? fo_minus(g->begin_ns, busy_until) : 0;
 		if (r->gap_ns > 0)
 			explain_gap(r, idle, busy_until);
 		if (g->end_ns > busy_until && g->end_ns > g->begin_ns)
@@ -141,7 +129,7 @@ static fo_status walk(struct writer *w, const struct fo_trace_set *s)
 	w->origin_ns = INT64_MAX;
 	for (int i = 0; i < s->count; i++)
 		for (int64_t k = 0; k < s->rank[i]->gpu_count; k++) {
-			int64_t at = on_clock(s->rank[i]->gpu[k].begin_ns, s->offset_ns[i]);
+			int64_t at = fo_plus(s->rank[i]->gpu[k].begin_ns, s->offset_ns[i]);
 			w->origin_ns = at < w->origin_ns ? at : w->origin_ns;
 		}
 	if (w->origin_ns == INT64_MAX)
@@ -205,7 +193,7 @@ static void csv_operation(struct writer *w, const struct row *r)
 	if (r->step >= 0)
 		fo_str_printf(&w->out, "%" PRId64, r->step);
 	fo_str_printf(&w->out, ",%s", us(text, r->begin_ns));
-	fo_str_printf(&w->out, ",%s,%s,%s,%s,%s", us(text, minus(g->end_ns, g->begin_ns)), kind_of(g), fo_kernel_class_name[g->class],
+	fo_str_printf(&w->out, ",%s,%s,%s,%s,%s", us(text, fo_minus(g->end_ns, g->begin_ns)), kind_of(g), fo_kernel_class_name[g->class],
 		      fo_kernel_class_name[g->class_by_name], pass_of(g));
 	quoted(&w->out, fo_trace_text(r->t, g->name));
 	quoted(&w->out, operator_of(r));
@@ -215,7 +203,7 @@ static void csv_operation(struct writer *w, const struct row *r)
 		fo_str_printf(&w->out, "%" PRId64, g->bytes);
 	fo_str_puts(&w->out, ",");
 	if (g->launch >= 0)
-		fo_str_puts(&w->out, us(text, minus(r->begin_ns, minus(g->begin_ns, r->t->launch[g->launch].begin_ns))));
+		fo_str_puts(&w->out, us(text, fo_minus(r->begin_ns, fo_minus(g->begin_ns, r->t->launch[g->launch].begin_ns))));
 	fo_str_printf(&w->out, ",%s,%s\r\n", us(text, r->gap_ns), r->cause < 0 ? "" : fo_idle_name[r->cause]);
 }
 
@@ -312,14 +300,14 @@ static void chrome_step(struct writer *w, const struct row *r, int64_t end_ns)
 {
 	char text[32];
 	snprintf(text, sizeof(text), "step %" PRId64, r->step);
-	slice(w, r, STEPS, text, "step", r->begin_ns, minus(end_ns, r->begin_ns));
+	slice(w, r, STEPS, text, "step", r->begin_ns, fo_minus(end_ns, r->begin_ns));
 	end_slice(w);
 }
 
 static void chrome_gap(struct writer *w, const struct row *r)
 {
 	char text[40];
-	slice(w, r, GAPS, fo_idle_name[r->cause], "idle", minus(r->begin_ns, r->gap_ns), r->gap_ns);
+	slice(w, r, GAPS, fo_idle_name[r->cause], "idle", fo_minus(r->begin_ns, r->gap_ns), r->gap_ns);
 	for (int c = 0; c < FO_IDLE_COUNT; c++)
 		if (r->idle_ns[c] > 0)
 			fo_json_raw(&w->j, fo_idle_name[c], us(text, r->idle_ns[c]));
@@ -333,7 +321,7 @@ static void chrome_operation(struct writer *w, const struct row *r)
 		chrome_gap(w, r);
 	/* Categories and arguments of the PyTorch profiler: what reads its traces reads these. */
 	slice(w, r, g->stream, fo_trace_text(r->t, g->name), g->kind == FO_GPU_KERNEL ? "kernel" : g->kind == FO_GPU_MEMCPY ? "gpu_memcpy" : "gpu_memset",
-	      r->begin_ns, minus(g->end_ns, g->begin_ns));
+	      r->begin_ns, fo_minus(g->end_ns, g->begin_ns));
 	fo_json_int(&w->j, "device", r->device);
 	fo_json_int(&w->j, "stream", g->stream);
 	fo_json_text(&w->j, "class", fo_kernel_class_name[g->class]);

@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/text.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -41,27 +42,10 @@ static bool starts_with(const char *s, const char *word)
 {
 	return strncasecmp(s, word, strlen(word)) == 0;
 }
-static bool mentions(const char *s, const char *word)
-{
-	for (; *s; s++)
-		if (starts_with(s, word))
-			return true;
-	return false;
-}
-
-/* `word` between characters that are no letters: "pp" in "mesh_pp". */
-static bool has_word(const char *s, const char *word)
-{
-	size_t n = strlen(word);
-	for (const char *p = s; *p; p++)
-		if (starts_with(p, word) && (p == s || !isalpha((unsigned char)p[-1])) && !isalpha((unsigned char)p[n]))
-			return true;
-	return false;
-}
 static bool called(const struct fo_trace *t, const struct fo_collective *c, const char *name, const char *word)
 {
 	const char *group = fo_trace_text(t, c->group), *purpose = fo_trace_text(t, c->purpose);
-	return mentions(group, name) || mentions(purpose, name) || has_word(group, word) || has_word(purpose, word);
+	return fo_text_mentions(group, name) || fo_text_mentions(purpose, name) || fo_text_has_word(group, word) || fo_text_has_word(purpose, word);
 }
 
 /* A transfer that may be one between stages. Batched sends and receives are recorded as "coalesced" in a kernel that sends and
@@ -72,10 +56,10 @@ static bool is_transfer(const struct fo_trace *t, const struct fo_gpu_op *g)
 		return false;
 	const struct fo_collective *c = &t->collective[g->collective];
 	const char *name = fo_trace_text(t, c->name);
-	if (mentions(name, "all") || called(t, c, "context", "cp"))
+	if (fo_text_mentions(name, "all") || called(t, c, "context", "cp"))
 		return false;
-	return mentions(name, "send") || mentions(name, "recv") ||
-	       (mentions(name, "coalesced") && mentions(fo_trace_text(t, g->name), "SendRecv"));
+	return fo_text_mentions(name, "send") || fo_text_mentions(name, "recv") ||
+	       (fo_text_mentions(name, "coalesced") && fo_text_mentions(fo_trace_text(t, g->name), "SendRecv"));
 }
 
 /* "[0, 4, 8]": the place of `rank` in it, and how many there are. */
@@ -143,7 +127,7 @@ static void read_transfers(struct place *p, const struct fo_rank_ledger *r)
 			p->wraps |= n > 2 && ((at == n - 1 && peer == 0) || (at == 0 && peer == n - 1));
 			p->unpaired |= peer < 0;
 		}
-		if (mentions(name, "recv") && !mentions(name, "send"))
+		if (fo_text_mentions(name, "recv") && !fo_text_mentions(name, "send"))
 			receive[receives++] = t->gpu[i].begin_ns;
 	}
 	if (steps_of(r))

@@ -3,6 +3,7 @@
 #include "diagnose/ledger_int.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -171,25 +172,16 @@ struct notes {
 	bool overlap;
 };
 
-static bool has_word(const char *text, const char *word)
-{
-	size_t n = strlen(word);
-	for (const char *p = text; *p; p++)
-		if (!strncasecmp(p, word, n) && !isalpha((unsigned char)p[n]) && (p == text || !isalpha((unsigned char)p[-1])))
-			return true;
-	return false;
-}
-
 /* "iteration 12", "train_step", "step12", but not an optimizer's or a scheduler's step, which is a part of one. */
 static bool names_iteration(const char *name)
 {
 	static const char *const part[] = { "optimizer", "scheduler", "scaler", "lr", "grad", "engine", "adam", "adamw", "sgd" };
 	static const char *const whole[] = { "iteration", "iter", "step", "minibatch", "training_batch" };
 	for (size_t i = 0; i < sizeof part / sizeof *part; i++)
-		if (has_word(name, part[i]))
+		if (fo_text_has_word(name, part[i]))
 			return false;
 	for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
-		if (has_word(name, whole[i]))
+		if (fo_text_has_word(name, whole[i]))
 			return true;
 	return false;
 }

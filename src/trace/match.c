@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/text.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -49,15 +50,6 @@ static uint64_t mix_name(uint64_t h, const char *s)
 	return mix(h, low, n);
 }
 
-static bool contains(const char *s, const char *word)
-{
-	size_t n = strlen(word);
-	for (; *s; s++)
-		if (strncasecmp(s, word, n) == 0)
-			return true;
-	return false;
-}
-
 /* What a kernel does, from its name: "AllReduce" of "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(...)". Algorithm, protocol and type
  * stay out: NCCL maps all variants onto few kernels. */
 static uint64_t mix_kernel(uint64_t h, const char *name)
@@ -73,7 +65,7 @@ static uint64_t mix_kernel(uint64_t h, const char *name)
 /* A transfer between two, seen from either: who sends to whom. */
 static bool transfer_ends(const struct fo_collective *c, const char *name, int rank, int32_t *from, int32_t *to)
 {
-	bool send = contains(name, "send"), recv = contains(name, "recv");
+	bool send = fo_text_mentions(name, "send"), recv = fo_text_mentions(name, "recv");
 	int32_t peer = c->peer_to >= 0 && c->peer_to != rank ? c->peer_to : c->peer_from;
 	if (send == recv || peer < 0 || rank < 0 || peer == rank)
 		return false;
@@ -109,7 +101,7 @@ static void describe(struct entry *e, const struct fo_trace *t, const struct fo_
 	}
 	e->key = mix_int(mix_name(h, name), c->sequence);
 	e->group_size = c->group_size;
-	if (c->equal_parts && c->bytes > 0 && !contains(name, "coalesced"))
+	if (c->equal_parts && c->bytes > 0 && !fo_text_mentions(name, "coalesced"))
 		e->bytes = c->bytes;
 }
 

@@ -5,6 +5,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/text.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -328,25 +329,13 @@ static int by_rank(const void *a, const void *b)
 	return x->rank != y->rank ? (x->rank < y->rank ? -1 : 1) : strcmp(x->path, y->path);
 }
 
-/* Differences of times from files, which may be anything. */
-static int64_t minus(int64_t a, int64_t b)
-{
-	int64_t d;
-	return __builtin_sub_overflow(a, b, &d) ? (a < b ? INT64_MIN : INT64_MAX) : d;
-}
-static int64_t plus(int64_t a, int64_t b)
-{
-	int64_t d;
-	return __builtin_add_overflow(a, b, &d) ? (a < 0 ? INT64_MIN : INT64_MAX) : d;
-}
-
 static bool overlap(const struct fo_trace *a, const struct fo_trace *b)
 {
 	if (!a->origin_unix_ns || !b->origin_unix_ns)
 		return true;
-	int64_t a0 = plus(a->origin_unix_ns, a->begin_ns), a1 = plus(a->origin_unix_ns, a->end_ns);
-	int64_t b0 = plus(b->origin_unix_ns, b->begin_ns), b1 = plus(b->origin_unix_ns, b->end_ns);
-	return minus(b0, a1) < APART_NS && minus(a0, b1) < APART_NS;
+	int64_t a0 = fo_plus(a->origin_unix_ns, a->begin_ns), a1 = fo_plus(a->origin_unix_ns, a->end_ns);
+	int64_t b0 = fo_plus(b->origin_unix_ns, b->begin_ns), b1 = fo_plus(b->origin_unix_ns, b->end_ns);
+	return fo_minus(b0, a1) < APART_NS && fo_minus(a0, b1) < APART_NS;
 }
 
 static fo_status check_one_job(const struct fo_trace_set *s)

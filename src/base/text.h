@@ -1,0 +1,43 @@
+/* Words in names that profilers wrote, and sums of times from files, which may be anything. */
+#ifndef FO_BASE_TEXT_H
+#define FO_BASE_TEXT_H
+
+#include <ctype.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+#include <strings.h>
+
+/* Does s have `word` anywhere, whatever the case? False in an empty text. */
+static inline bool fo_text_mentions(const char *s, const char *word)
+{
+	size_t n = strlen(word);
+	for (; *s; s++)
+		if (strncasecmp(s, word, n) == 0)
+			return true;
+	return false;
+}
+
+/* The same between characters that are no letters: "pp" in "mesh_pp". */
+static inline bool fo_text_has_word(const char *s, const char *word)
+{
+	size_t n = strlen(word);
+	for (const char *p = s; *p; p++)
+		if (strncasecmp(p, word, n) == 0 && (p == s || !isalpha((unsigned char)p[-1])) && !isalpha((unsigned char)p[n]))
+			return true;
+	return false;
+}
+
+/* a + b and a - b, which stop at the ends of int64_t. */
+static inline int64_t fo_plus(int64_t a, int64_t b)
+{
+	int64_t v;
+	return __builtin_add_overflow(a, b, &v) ? (a < 0 ? INT64_MIN : INT64_MAX) : v;
+}
+static inline int64_t fo_minus(int64_t a, int64_t b)
+{
+	int64_t v;
+	return __builtin_sub_overflow(a, b, &v) ? (a < b ? INT64_MIN : INT64_MAX) : v;
+}
+
+#endif
