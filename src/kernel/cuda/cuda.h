@@ -1,0 +1,128 @@
+/* Kernels for NVIDIA devices, and the device itself: library loading, memory, streams, events, graphs.
+ *
+ * All of NVIDIA's libraries are loaded when a device is opened, so one program runs with and without them. Kernels of our own
+ * lie in the program as machine code (image.h), made by nvcc when it was built. Without the toolkit at build time everything
+ * here is there and says FO_EUNSUPPORTED.
+ *
+ * A CUDA kernel is to the executor what struct fo_kernel is on the processor: it takes the same fo_call, whose data pointers
+ * are device memory, and puts work into a stream. Nothing is allocated, synchronised or looked up between prepare and run, so
+ * that a whole step can be captured into a graph.
+ *
+ * Threads: a device belongs to the thread that opened it; fo_cuda_attach makes it current in another one. */
+#ifndef FO_KERNEL_CUDA_CUDA_H
+#define FO_KERNEL_CUDA_CUDA_H
+
+#include "kernel/kernel.h"
+
+struct fo_str;
+struct fo_json;
+
+/* ---- what is there ---- */
+
+enum fo_cuda_lib {
+	FO_CUDA_DRIVER,   /* libcuda.so.1: comes with the driver */
+	FO_CUDA_CUBLASLT, /* products: required */
+	FO_CUDA_CUDNN,    /* attention; without it our own, slow one */
+	FO_CUDA_NCCL,     /* several devices */
+	FO_CUDA_CUPTI,    /* kernel times of each launch, when asked for */
+	FO_CUDA_NVML,     /* power, clocks, throttling */
+	FO_CUDA_LIBS
+};
+enum { FO_CUDA_DEVICES_MAX = 16 };
+struct fo_cuda_found {
+	const char *name;   /* "cuBLASLt" */
+	const char *what;   /* "matrix products" */
+	bool loaded, refused; /* refused: it is there, but known to compute wrong results or too old */
+	char file[256];     /* that was loaded; "" */
+	char version[48];   /* "13.1.0"; "" */
+	char why[320];      /* one sentence where it was not loaded or refused, with what to do; "" */
+};
+struct fo_cuda_device {
+	int index, cc_major, cc_minor, multiprocessors;
+	char name[96];             /* "NVIDIA H200" */
+	int64_t memory_bytes, l2_bytes;
+	int64_t shared_per_block;  /* opt-in limit */
+	int clock_khz;             /* highest */
+	bool has_kernels;          /* this build has machine code for it */
+	bool software;             /* not a device: the tests' model of one */
+};
+struct fo_cuda_survey {
+	bool built;              /* with the toolkit */
+	char architectures[64];  /* that kernels were built for: "80 90a 100" */
+	struct fo_cuda_found lib[FO_CUDA_LIBS];
+	struct fo_cuda_device device[FO_CUDA_DEVICES_MAX];
+	int devices;
+	char why[320];           /* why there is no device; "" */
+};
+/* Looks; changes nothing; never fails. */
+void fo_cuda_survey(struct fo_cuda_survey *out);
+
+/* ---- an open device ---- */
+
+struct fo_cuda;
+typedef void *fo_cuda_stream, *fo_cuda_event, *fo_cuda_graph; /* CUstream, CUevent, CUgraphExec */
+/* Opens device `index` (of those visible). FO_EUNSUPPORTED: no driver, no device, no cuBLASLt, no kernels for it. */
+FO_CHECKED fo_status fo_cuda_open(struct fo_cuda **out, int index);
+void fo_cuda_close(struct fo_cuda *c);
+const struct fo_cuda_device *fo_cuda_info(const struct fo_cuda *c);
+FO_CHECKED fo_status fo_cuda_attach(struct fo_cuda *c); /* to the calling thread */
+
+/* Device memory: 256-byte aligned at least, contents undefined. FO_ENOMEM says how much was asked for and free. */
+FO_CHECKED fo_status fo_cuda_alloc(struct fo_cuda *c, size_t bytes, void **device);
+void fo_cuda_free(struct fo_cuda *c, void *device);
+/* Page-locked host memory. */
+FO_CHECKED fo_status fo_cuda_host_alloc(struct fo_cuda *c, size_t bytes, void **host);
+void fo_cuda_host_free(struct fo_cuda *c, void *host);
+FO_CHECKED fo_status fo_cuda_memory(struct fo_cuda *c, int64_t *free_bytes, int64_t *total_bytes);
+
+FO_CHECKED fo_status fo_cuda_stream_new(struct fo_cuda *c, fo_cuda_stream *out);
+void fo_cuda_stream_free(struct fo_cuda *c, fo_cuda_stream s);
+FO_CHECKED fo_status fo_cuda_stream_wait(struct fo_cuda *c, fo_cuda_stream s); /* host waits until it is idle */
+/* timed: it carries a time; else it only orders. */
+FO_CHECKED fo_status fo_cuda_event_new(struct fo_cuda *c, bool timed, fo_cuda_event *out);
+void fo_cuda_event_free(struct fo_cuda *c, fo_cuda_event e);
+/* external: in a capture, a record that is a node of the graph, whose time can be read after each launch. */
+FO_CHECKED fo_status fo_cuda_event_record(struct fo_cuda *c, fo_cuda_event e, fo_cuda_stream s, bool external);
+FO_CHECKED fo_status fo_cuda_event_after(struct fo_cuda *c, fo_cuda_stream s, fo_cuda_event e); /* s waits for e */
+FO_CHECKED fo_status fo_cuda_event_ms(struct fo_cuda *c, fo_cuda_event begin, fo_cuda_event end, float *ms);
+/* Copies in stream order; host memory must be page-locked and stay until the stream has done it. */
+FO_CHECKED fo_status fo_cuda_copy_in(struct fo_cuda *c, void *device, const void *host, size_t bytes, fo_cuda_stream s);
+FO_CHECKED fo_status fo_cuda_copy_out(struct fo_cuda *c, void *host, const void *device, size_t bytes, fo_cuda_stream s);
+FO_CHECKED fo_status fo_cuda_copy(struct fo_cuda *c, void *to, const void *from, size_t bytes, fo_cuda_stream s);
+FO_CHECKED fo_status fo_cuda_fill(struct fo_cuda *c, void *device, unsigned char byte, size_t bytes, fo_cuda_stream s);
+
+/* What is put into s, and into streams that wait for events of it, between begin and end becomes a graph. */
+FO_CHECKED fo_status fo_cuda_capture_begin(struct fo_cuda *c, fo_cuda_stream s);
+FO_CHECKED fo_status fo_cuda_capture_end(struct fo_cuda *c, fo_cuda_stream s, fo_cuda_graph *out);
+FO_CHECKED fo_status fo_cuda_graph_launch(struct fo_cuda *c, fo_cuda_graph g, fo_cuda_stream s);
+void fo_cuda_graph_free(struct fo_cuda *c, fo_cuda_graph g);
+
+/* ---- kernels ---- */
+
+struct fo_cuda_queue {
+	struct fo_cuda *cuda;
+	fo_cuda_stream stream;
+	void *ws; /* device, 256-byte aligned; one per lane, of the largest that its operations' prepare asked for */
+	size_t ws_bytes;
+};
+struct fo_cuda_kernel {
+	const char *by; /* "flatout", "cuBLASLt", "cuDNN": whose code runs */
+	/* NULL, or in one clause why this call cannot run on the device: "operands are fp64". Data pointers are not set yet. */
+	const char *(*cannot)(const struct fo_cuda *c, const struct fo_call *shape);
+	/* What depends on the contents of operands that the host filled (host[i] of operand i, NULL elsewhere): a number, 0 or
+	 * above, that is the same for all contents one plan serves; merge gives one that serves both. NULL: nothing does. */
+	int64_t (*variant)(const struct fo_call *shape, const void *const *host);
+	int64_t (*merge)(const struct fo_call *shape, int64_t a, int64_t b);
+	/* Plans, tunes, compiles; bytes of workspace that run will find in q->ws. May take seconds; called before every new
+	 * combination of shape and variant, never while capturing. NULL: needs nothing. */
+	fo_status (*prepare)(struct fo_cuda *c, const struct fo_call *shape, int64_t variant, size_t *ws_bytes);
+	fo_status (*run)(struct fo_cuda_queue *q, const struct fo_call *call, int64_t variant);
+};
+/* The kernel of an operation; NULL: it has none here. Of class HOST: NULL. */
+const struct fo_cuda_kernel *fo_cuda_kernel_of(enum fo_op_kind kind);
+/* NULL where this call can run, else why not, for people. */
+const char *fo_cuda_cannot(const struct fo_cuda *c, const struct fo_call *shape);
+/* Not an operation: index of the first element of t that is not finite into found[0] (int64 on the device), -1: all are. */
+FO_CHECKED fo_status fo_cuda_find_nonfinite(struct fo_cuda_queue *q, const struct fo_tensor *t, int64_t *found);
+
+#endif

@@ -1,0 +1,90 @@
+/* Private to src/kernel/cuda: NVIDIA's functions as they were found, and what launchers share.
+ *
+ * Needs the toolkit's headers: only files below src/kernel/cuda that CMake builds where those were found include it. */
+#ifndef FO_KERNEL_CUDA_CUDA_INT_H
+#define FO_KERNEL_CUDA_CUDA_INT_H
+
+#include "base/mem.h"
+#include "kernel/cuda/cuda.h"
+#include "kernel/cuda/kernels.h"
+
+#include <cublasLt.h>
+#include <cuda.h>
+#include <cudnn.h>
+#include <cudnn_backend.h>
+
+/* cuda.h renames some functions by macros (cuMemAlloc is cuMemAlloc_v2): the name that is looked up is the macro's value. */
+#define FO_CUDA_DRIVER_CALLS(X)                                                                                        \
+	X(cuInit) X(cuDriverGetVersion) X(cuGetErrorString) X(cuDeviceGetCount) X(cuDeviceGet) X(cuDeviceGetName)      \
+	X(cuDeviceTotalMem) X(cuDeviceGetAttribute) X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease)           \
+	X(cuCtxSetCurrent) X(cuModuleLoadData) X(cuModuleUnload) X(cuModuleGetFunction) X(cuFuncSetAttribute)          \
+	X(cuFuncGetAttribute) X(cuLaunchKernel) X(cuMemAlloc) X(cuMemFree) X(cuMemAllocHost) X(cuMemFreeHost)          \
+	X(cuMemGetInfo) X(cuMemcpyAsync) X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync) X(cuMemsetD8Async)                  \
+	X(cuStreamCreate) X(cuStreamDestroy) X(cuStreamSynchronize) X(cuStreamWaitEvent) X(cuStreamBeginCapture)       \
+	X(cuStreamEndCapture) X(cuStreamIsCapturing) X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord)               \
+	X(cuEventRecordWithFlags) X(cuEventSynchronize) X(cuEventElapsedTime) X(cuGraphInstantiateWithFlags)           \
+	X(cuGraphLaunch) X(cuGraphExecDestroy) X(cuGraphDestroy) X(cuGraphGetNodes)
+#define FO_CUBLASLT_CALLS(X)                                                                                           \
+	X(cublasLtCreate) X(cublasLtDestroy) X(cublasLtGetVersion) X(cublasLtMatmul) X(cublasLtMatmulDescCreate)       \
+	X(cublasLtMatmulDescDestroy) X(cublasLtMatmulDescSetAttribute) X(cublasLtMatrixLayoutCreate)                   \
+	X(cublasLtMatrixLayoutDestroy) X(cublasLtMatmulPreferenceCreate) X(cublasLtMatmulPreferenceDestroy)            \
+	X(cublasLtMatmulPreferenceSetAttribute) X(cublasLtMatmulAlgoGetHeuristic) X(cublasLtMatmulAlgoCheck)
+#define FO_CUDNN_CALLS(X)                                                                                              \
+	X(cudnnGetVersion) X(cudnnCreate) X(cudnnDestroy) X(cudnnSetStream) X(cudnnGetErrorString)                     \
+	X(cudnnGetLastErrorString) X(cudnnBackendCreateDescriptor) X(cudnnBackendDestroyDescriptor)                    \
+	X(cudnnBackendSetAttribute) X(cudnnBackendGetAttribute) X(cudnnBackendFinalize) X(cudnnBackendExecute)
+#define FO_CUDA_MEMBER(f) __typeof__(f) *f;
+/* One struct per library: a field per function, named as NVIDIA names it: c->driver.cuMemAlloc(...). All NULL: not loaded. */
+struct fo_cuda_driver_calls { FO_CUDA_DRIVER_CALLS(FO_CUDA_MEMBER) };
+struct fo_cublaslt_calls { FO_CUBLASLT_CALLS(FO_CUDA_MEMBER) };
+struct fo_cudnn_calls { FO_CUDNN_CALLS(FO_CUDA_MEMBER) };
+
+/* Loaded once per process, by the first who asks; kept. Thread-safe. NULL: found->why says why. */
+const struct fo_cuda_driver_calls *fo_cuda_load_driver(struct fo_cuda_found *found);
+/* The loaded driver is the tests' software model of a device (tests/cuda): it brings our kernels along, compiled for the host. */
+bool fo_cuda_driver_is_software(void);
+const struct fo_cublaslt_calls *fo_cuda_load_cublaslt(struct fo_cuda_found *found);
+const struct fo_cudnn_calls *fo_cuda_load_cudnn(struct fo_cuda_found *found);
+/* A library by its candidates' names ("libcudnn.so.9", ..., NULL): folders of FLATOUT_CUDA_LIBRARIES (':' between them) first, then
+ * what the system's loader finds, then where the toolkit lay when this was built. NULL: found->why. */
+void *fo_cuda_dlopen(struct fo_cuda_found *found, const char *const *names);
+
+struct fo_cuda_tune;  /* algorithms of products (tune.c) */
+struct fo_cuda_plans; /* attention plans (cudnn.c) */
+struct fo_cuda {
+	const struct fo_cuda_driver_calls *driver;
+	const struct fo_cublaslt_calls *lt;
+	const struct fo_cudnn_calls *dnn; /* NULL: without cuDNN */
+	struct fo_cuda_device info;
+	int index;
+	CUcontext context;
+	CUfunction function[FO_CUDA_FUNCTIONS]; /* of kernels.h; all found when it was opened */
+	CUmodule *module;
+	int modules;
+	cublasLtHandle_t lt_handle;
+	cudnnHandle_t dnn_handle;    /* NULL: without */
+	struct fo_cuda_tune *tune;
+	struct fo_cuda_plans *plans;
+};
+/* FO_EDEVICE with the driver's words where r is not success. */
+FO_CHECKED fo_status fo_cuda_check(const struct fo_cuda *c, CUresult r, const char *doing);
+
+/* Launches one of our kernels: args is the struct that kernels.h names for it. shared_bytes: dynamic shared memory. */
+struct fo_cuda_grid { uint32_t x, y, z, threads; uint32_t shared_bytes; };
+FO_CHECKED fo_status fo_cuda_launch(struct fo_cuda_queue *q, enum fo_cuda_function f, struct fo_cuda_grid grid, const void *args);
+
+struct fo_cuda_view fo_cuda_view_of(const struct fo_tensor *t);
+/* Blocks for n pieces of work of which a block does `per_block`: at most enough to fill the device several times over, for kernels that
+ * stride. */
+uint32_t fo_cuda_blocks(const struct fo_cuda *c, int64_t n, int64_t per_block);
+
+/* Launchers by file: each defines struct fo_cuda_kernel rows that table.c lists. */
+extern const struct fo_cuda_kernel fo_cuda_add;
+
+/* What launchers ask of operands. */
+static inline bool fo_cuda_is_float(const struct fo_tensor *t) { return t->dtype == FO_F32 || t->dtype == FO_BF16; }
+/* Elements per 16-byte access where each row of all n tensors begins at a multiple of it, else 1. For tensors of differing types
+ * the narrowest decides: 8 elements of bf16 are 16 bytes, of fp32 two accesses. */
+int fo_cuda_vector(const struct fo_tensor *const *t, int n);
+
+#endif

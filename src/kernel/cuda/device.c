@@ -1,0 +1,301 @@
+/* A device: opening it, its memory, streams, events and graphs. */
+#include "kernel/cuda/cuda_int.h"
+#include "base/str.h"
+#include "kernel/cuda/image.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const function_name[] = {
+#define NAME(name, args) #name,
+	FO_CUDA_KERNEL_LIST(NAME)
+#undef NAME
+};
+
+fo_status fo_cuda_check(const struct fo_cuda *c, CUresult r, const char *doing)
+{
+	const char *why = NULL;
+	if (r == CUDA_SUCCESS)
+		return FO_OK;
+	c->driver->cuGetErrorString(r, &why);
+	return fo_fail(r == CUDA_ERROR_OUT_OF_MEMORY ? FO_ENOMEM : FO_EDEVICE, "cannot %s: the CUDA driver says \"%s\" (%d)", doing,
+		       why ? why : "unknown error", (int)r);
+}
+
+static void describe(const struct fo_cuda_driver_calls *d, CUdevice dev, int index, struct fo_cuda_device *out)
+{
+	size_t bytes = 0;
+	int l2 = 0, shared = 0;
+	const struct { CUdevice_attribute a; int *to; } attr[] = {
+		{ CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &out->cc_major },
+		{ CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &out->cc_minor },
+		{ CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &out->multiprocessors },
+		{ CU_DEVICE_ATTRIBUTE_CLOCK_RATE, &out->clock_khz },
+		{ CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, &l2 },
+		{ CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, &shared },
+	};
+	*out = (struct fo_cuda_device){ .index = index };
+	d->cuDeviceGetName(out->name, sizeof out->name, dev);
+	d->cuDeviceTotalMem(&bytes, dev);
+	out->memory_bytes = (int64_t)bytes;
+	for (size_t i = 0; i < sizeof attr / sizeof *attr; i++)
+		if (d->cuDeviceGetAttribute(attr[i].to, attr[i].a, dev) != CUDA_SUCCESS)
+			*attr[i].to = 0;
+	out->l2_bytes = l2;
+	out->shared_per_block = shared;
+	out->software = out->has_kernels = fo_cuda_driver_is_software();
+	/* "90a" runs on 9.0 alone, "80" on all of 8.x. */
+	char list[64], *save = NULL;
+	snprintf(list, sizeof list, "%s", fo_cuda_architectures);
+	for (char *a = strtok_r(list, " ", &save); a; a = strtok_r(NULL, " ", &save)) {
+		int cc = atoi(a), own = out->cc_major * 10 + out->cc_minor;
+		out->has_kernels |= strchr(a, 'a') ? cc == own : cc / 10 == out->cc_major && cc <= own;
+	}
+}
+
+void fo_cuda_survey(struct fo_cuda_survey *s)
+{
+	static const char *const name[] = { "CUDA driver", "cuBLASLt", "cuDNN", "NCCL", "CUPTI", "NVML" };
+	static const char *const what[] = { "the device itself", "matrix products", "attention", "several devices", "times of kernels",
+					    "power and clocks" };
+	*s = (struct fo_cuda_survey){ .built = true };
+	snprintf(s->architectures, sizeof s->architectures, "%s", fo_cuda_architectures);
+	for (int i = 0; i < FO_CUDA_LIBS; i++)
+		s->lib[i].name = name[i], s->lib[i].what = what[i];
+	const struct fo_cuda_driver_calls *d = fo_cuda_load_driver(&s->lib[FO_CUDA_DRIVER]);
+	(void)fo_cuda_load_cublaslt(&s->lib[FO_CUDA_CUBLASLT]);
+	(void)fo_cuda_load_cudnn(&s->lib[FO_CUDA_CUDNN]);
+	int n = 0;
+	if (!d) {
+		snprintf(s->why, sizeof s->why, "%s", s->lib[FO_CUDA_DRIVER].why);
+		return;
+	}
+	CUresult r = d->cuInit(0);
+	if (r == CUDA_SUCCESS)
+		r = d->cuDeviceGetCount(&n);
+	if (r != CUDA_SUCCESS || !n) {
+		const char *text = "no device";
+		if (r != CUDA_SUCCESS)
+			d->cuGetErrorString(r, &text);
+		snprintf(s->why, sizeof s->why, "the CUDA driver says \"%s\"", text);
+		return;
+	}
+	for (int i = 0; i < n && i < FO_CUDA_DEVICES_MAX; i++) {
+		CUdevice dev;
+		if (d->cuDeviceGet(&dev, i) == CUDA_SUCCESS)
+			describe(d, dev, i, &s->device[s->devices++]);
+	}
+}
+
+static fo_status load_kernels(struct fo_cuda *c)
+{
+	static const unsigned char nothing[16];
+	int n = 0;
+	while (fo_cuda_images[n].name)
+		n++;
+	const bool software = c->info.software;
+	n = software ? 1 : n;
+	c->module = fo_xmalloc((size_t)(n + 1) * sizeof *c->module);
+	for (; c->modules < n; c->modules++)
+		FO_TRY(fo_cuda_check(c, c->driver->cuModuleLoadData(&c->module[c->modules], software ? nothing : fo_cuda_images[c->modules].begin),
+				     "load kernels"));
+	for (int f = 0; f < FO_CUDA_FUNCTIONS; f++) {
+		CUresult r = CUDA_ERROR_NOT_FOUND;
+		for (int m = 0; m < c->modules && r != CUDA_SUCCESS; m++)
+			r = c->driver->cuModuleGetFunction(&c->function[f], c->module[m], function_name[f]);
+		if (r != CUDA_SUCCESS)
+			return fo_fail(FO_EBUG, "no kernel image has a function '%s'", function_name[f]);
+	}
+	return FO_OK;
+}
+
+static fo_status open_libraries(struct fo_cuda *c)
+{
+	struct fo_cuda_found found = { 0 };
+	c->lt = fo_cuda_load_cublaslt(&found);
+	if (!c->lt)
+		return fo_fail(FO_EUNSUPPORTED, "no matrix products on this device: %s", found.why);
+	cublasStatus_t st = c->lt->cublasLtCreate(&c->lt_handle);
+	if (st != CUBLAS_STATUS_SUCCESS)
+		return fo_fail(FO_EDEVICE, "cannot start cuBLASLt: status %d", (int)st);
+	c->dnn = fo_cuda_load_cudnn(&found);
+	/* Without it attention runs on our own kernels: not an error. */
+	if (c->dnn && c->dnn->cudnnCreate(&c->dnn_handle) != CUDNN_STATUS_SUCCESS)
+		c->dnn_handle = NULL;
+	return FO_OK;
+}
+
+static fo_status open_device(struct fo_cuda *c, int index)
+{
+	struct fo_cuda_found found = { 0 };
+	CUdevice dev;
+	int n = 0;
+	c->driver = fo_cuda_load_driver(&found);
+	if (!c->driver)
+		return fo_fail(FO_EUNSUPPORTED, "there is no CUDA device: %s", found.why);
+	FO_TRY(fo_cuda_check(c, c->driver->cuInit(0), "use CUDA"));
+	FO_TRY(fo_cuda_check(c, c->driver->cuDeviceGetCount(&n), "count devices"));
+	if (index < 0 || index >= n)
+		return fo_fail(FO_EARG, "there is no CUDA device %d: the driver shows %d", index, n);
+	FO_TRY(fo_cuda_check(c, c->driver->cuDeviceGet(&dev, index), "get the device"));
+	describe(c->driver, dev, index, &c->info);
+	if (!c->info.has_kernels)
+		return fo_hint(fo_fail(FO_EUNSUPPORTED, "this build has kernels for compute capability %s, '%s' has %d.%d",
+				       *fo_cuda_architectures ? fo_cuda_architectures : "none", c->info.name, c->info.cc_major, c->info.cc_minor),
+			       "build with -DFLATOUT_CUDA_ARCHITECTURES=%d%d", c->info.cc_major, c->info.cc_minor);
+	FO_TRY(fo_cuda_check(c, c->driver->cuDevicePrimaryCtxRetain(&c->context, dev), "open the device"));
+	FO_TRY(fo_cuda_attach(c));
+	FO_TRY(load_kernels(c));
+	return open_libraries(c);
+}
+
+fo_status fo_cuda_open(struct fo_cuda **out, int index)
+{
+	struct fo_cuda *c = fo_xmalloc(sizeof *c);
+	c->index = index;
+	fo_status st = open_device(c, index);
+	if (st != FO_OK) {
+		fo_cuda_close(c);
+		return st;
+	}
+	*out = c;
+	return FO_OK;
+}
+
+void fo_cuda_close(struct fo_cuda *c)
+{
+	if (!c)
+		return;
+	if (c->dnn_handle)
+		c->dnn->cudnnDestroy(c->dnn_handle);
+	if (c->lt_handle)
+		c->lt->cublasLtDestroy(c->lt_handle);
+	for (int i = 0; i < c->modules; i++)
+		c->driver->cuModuleUnload(c->module[i]);
+	free(c->module);
+	if (c->context)
+		c->driver->cuDevicePrimaryCtxRelease(c->info.index);
+	free(c);
+}
+
+const struct fo_cuda_device *fo_cuda_info(const struct fo_cuda *c) { return &c->info; }
+fo_status fo_cuda_attach(struct fo_cuda *c) { return fo_cuda_check(c, c->driver->cuCtxSetCurrent(c->context), "make the device current"); }
+
+/* ---- memory ---- */
+
+#define DEVICE(p) ((CUdeviceptr)(uintptr_t)(p))
+
+fo_status fo_cuda_alloc(struct fo_cuda *c, size_t bytes, void **device)
+{
+	CUdeviceptr p = 0;
+	char a[32], b[32], d[32];
+	CUresult r = c->driver->cuMemAlloc(&p, bytes ? bytes : 1);
+	if (r == CUDA_ERROR_OUT_OF_MEMORY) {
+		int64_t have = 0, all = 0;
+		FO_TRY(fo_cuda_memory(c, &have, &all));
+		return fo_fail(FO_ENOMEM, "the device cannot hold %s: %s of %s are free", fo_str_bytes(a, (double)bytes), fo_str_bytes(b, (double)have),
+			       fo_str_bytes(d, (double)all));
+	}
+	*device = (void *)(uintptr_t)p;
+	return fo_cuda_check(c, r, "allocate device memory");
+}
+void fo_cuda_free(struct fo_cuda *c, void *device)
+{
+	if (device)
+		c->driver->cuMemFree(DEVICE(device));
+}
+fo_status fo_cuda_host_alloc(struct fo_cuda *c, size_t bytes, void **host)
+{
+	return fo_cuda_check(c, c->driver->cuMemAllocHost(host, bytes ? bytes : 1), "allocate page-locked memory");
+}
+void fo_cuda_host_free(struct fo_cuda *c, void *host)
+{
+	if (host)
+		c->driver->cuMemFreeHost(host);
+}
+fo_status fo_cuda_memory(struct fo_cuda *c, int64_t *free_bytes, int64_t *total_bytes)
+{
+	size_t have = 0, all = 0;
+	FO_TRY(fo_cuda_check(c, c->driver->cuMemGetInfo(&have, &all), "ask for free memory"));
+	*free_bytes = (int64_t)have;
+	*total_bytes = (int64_t)all;
+	return FO_OK;
+}
+fo_status fo_cuda_copy_in(struct fo_cuda *c, void *device, const void *host, size_t bytes, fo_cuda_stream s)
+{
+	return fo_cuda_check(c, c->driver->cuMemcpyHtoDAsync(DEVICE(device), host, bytes, s), "copy to the device");
+}
+fo_status fo_cuda_copy_out(struct fo_cuda *c, void *host, const void *device, size_t bytes, fo_cuda_stream s)
+{
+	return fo_cuda_check(c, c->driver->cuMemcpyDtoHAsync(host, DEVICE(device), bytes, s), "copy from the device");
+}
+fo_status fo_cuda_copy(struct fo_cuda *c, void *to, const void *from, size_t bytes, fo_cuda_stream s)
+{
+	return fo_cuda_check(c, c->driver->cuMemcpyAsync(DEVICE(to), DEVICE(from), bytes, s), "copy on the device");
+}
+fo_status fo_cuda_fill(struct fo_cuda *c, void *device, unsigned char byte, size_t bytes, fo_cuda_stream s)
+{
+	return fo_cuda_check(c, c->driver->cuMemsetD8Async(DEVICE(device), byte, bytes, s), "fill device memory");
+}
+
+/* ---- streams and events ---- */
+
+/* Streams that do not wait for the default one: it would order what the program leaves open. */
+fo_status fo_cuda_stream_new(struct fo_cuda *c, fo_cuda_stream *out)
+{
+	return fo_cuda_check(c, c->driver->cuStreamCreate((CUstream *)out, CU_STREAM_NON_BLOCKING), "make a stream");
+}
+void fo_cuda_stream_free(struct fo_cuda *c, fo_cuda_stream s)
+{
+	if (s)
+		c->driver->cuStreamDestroy(s);
+}
+fo_status fo_cuda_stream_wait(struct fo_cuda *c, fo_cuda_stream s) { return fo_cuda_check(c, c->driver->cuStreamSynchronize(s), "finish what was begun"); }
+fo_status fo_cuda_event_new(struct fo_cuda *c, bool timed, fo_cuda_event *out)
+{
+	return fo_cuda_check(c, c->driver->cuEventCreate((CUevent *)out, timed ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING), "make an event");
+}
+void fo_cuda_event_free(struct fo_cuda *c, fo_cuda_event e)
+{
+	if (e)
+		c->driver->cuEventDestroy(e);
+}
+fo_status fo_cuda_event_record(struct fo_cuda *c, fo_cuda_event e, fo_cuda_stream s, bool external)
+{
+	return fo_cuda_check(c, c->driver->cuEventRecordWithFlags(e, s, external ? CU_EVENT_RECORD_EXTERNAL : CU_EVENT_RECORD_DEFAULT),
+			     "record an event");
+}
+fo_status fo_cuda_event_after(struct fo_cuda *c, fo_cuda_stream s, fo_cuda_event e)
+{
+	return fo_cuda_check(c, c->driver->cuStreamWaitEvent(s, e, CU_EVENT_WAIT_DEFAULT), "wait for an event");
+}
+fo_status fo_cuda_event_ms(struct fo_cuda *c, fo_cuda_event begin, fo_cuda_event end, float *ms)
+{
+	return fo_cuda_check(c, c->driver->cuEventElapsedTime(ms, begin, end), "read the time between two events");
+}
+
+/* ---- graphs ---- */
+
+/* Of this thread only: other threads may allocate meanwhile. */
+fo_status fo_cuda_capture_begin(struct fo_cuda *c, fo_cuda_stream s)
+{
+	return fo_cuda_check(c, c->driver->cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), "begin to capture a graph");
+}
+fo_status fo_cuda_capture_end(struct fo_cuda *c, fo_cuda_stream s, fo_cuda_graph *out)
+{
+	CUgraph g = NULL;
+	FO_TRY(fo_cuda_check(c, c->driver->cuStreamEndCapture(s, &g), "end the capture of a graph"));
+	fo_status st = fo_cuda_check(c, c->driver->cuGraphInstantiateWithFlags((CUgraphExec *)out, g, 0), "make a graph ready to run");
+	c->driver->cuGraphDestroy(g);
+	return st;
+}
+fo_status fo_cuda_graph_launch(struct fo_cuda *c, fo_cuda_graph g, fo_cuda_stream s)
+{
+	return fo_cuda_check(c, c->driver->cuGraphLaunch(g, s), "launch a graph");
+}
+void fo_cuda_graph_free(struct fo_cuda *c, fo_cuda_graph g)
+{
+	if (g)
+		c->driver->cuGraphExecDestroy(g);
+}

@@ -1,0 +1,143 @@
+/* What every kernel starts from: 16-byte accesses, bf16, sums over warps and blocks.
+ *
+ * Two compilers read the .cu files: nvcc, and in tests a C++ compiler that includes a software model of a multiprocessor first
+ * (tests/cuda/simt.h, which defines FO_SIMT): threads of a block run as coroutines that switch at barriers and shuffles. So a kernel
+ * uses only what is here and the plain language: __shared__, __syncthreads, __shfl_*_sync, threadIdx and its like; PTX and types of
+ * NVIDIA's headers stay behind functions of this file that have a portable twin. */
+#ifndef FO_KERNEL_CUDA_DEVICE_CUH
+#define FO_KERNEL_CUDA_DEVICE_CUH
+
+#include "kernel/cuda/kernels.h"
+
+#include <stdint.h>
+
+#ifndef FO_SIMT
+#include <cuda_bf16.h>
+#include <cuda_fp8.h>
+
+/* threads: of a block, all that may be launched; the compiler gives each its registers by it. */
+#define FO_KERNEL(name, type, threads) extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ type p)
+#define FO_DEVICE static __device__ __forceinline__
+/* Dynamic shared memory of a block, 16-byte aligned; its size is in the launch. */
+#define FO_SHARED_DYNAMIC(name) extern __shared__ __align__(16) unsigned char name[]
+#endif
+
+struct __attribute__((aligned(16))) fo_16 {
+	uint32_t w[4];
+};
+
+/* ---- bf16: round to nearest even ---- */
+
+FO_DEVICE float fo_from_bf16(uint16_t h) { return __uint_as_float((uint32_t)h << 16); }
+FO_DEVICE uint16_t fo_to_bf16(float f)
+{
+#ifdef FO_SIMT
+	uint32_t u = __float_as_uint(f);
+	if ((u & 0x7fffffff) > 0x7f800000)
+		return (uint16_t)(u >> 16 | 64);
+	return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+#else
+	return __bfloat16_as_ushort(__float2bfloat16_rn(f));
+#endif
+}
+/* Two at once: lo in the lower half. */
+FO_DEVICE uint32_t fo_to_bf16x2(float lo, float hi)
+{
+#ifdef FO_SIMT
+	return (uint32_t)fo_to_bf16(hi) << 16 | fo_to_bf16(lo);
+#else
+	__nv_bfloat162 v = __floats2bfloat162_rn(lo, hi);
+	return *reinterpret_cast<uint32_t *>(&v);
+#endif
+}
+
+/* ---- elements: T is uint16_t for bf16, float for fp32 ---- */
+
+FO_DEVICE float fo_load(const uint16_t *p) { return fo_from_bf16(*p); }
+FO_DEVICE float fo_load(const float *p) { return *p; }
+FO_DEVICE void fo_store(uint16_t *p, float x) { *p = fo_to_bf16(x); }
+FO_DEVICE void fo_store(float *p, float x) { *p = x; }
+
+/* Eight neighbours as fp32: one 16-byte access of bf16, two of fp32. p is 16-byte aligned. */
+FO_DEVICE void fo_load8(const uint16_t *p, float *x)
+{
+	const fo_16 v = *reinterpret_cast<const fo_16 *>(p);
+#pragma unroll
+	for (int i = 0; i < 4; i++) {
+		x[2 * i] = __uint_as_float(v.w[i] << 16);
+		x[2 * i + 1] = __uint_as_float(v.w[i] & 0xffff0000u);
+	}
+}
+FO_DEVICE void fo_load8(const float *p, float *x)
+{
+	const fo_16 a = reinterpret_cast<const fo_16 *>(p)[0], b = reinterpret_cast<const fo_16 *>(p)[1];
+#pragma unroll
+	for (int i = 0; i < 4; i++) {
+		x[i] = __uint_as_float(a.w[i]);
+		x[4 + i] = __uint_as_float(b.w[i]);
+	}
+}
+FO_DEVICE void fo_store8(uint16_t *p, const float *x)
+{
+	fo_16 v;
+#pragma unroll
+	for (int i = 0; i < 4; i++)
+		v.w[i] = fo_to_bf16x2(x[2 * i], x[2 * i + 1]);
+	*reinterpret_cast<fo_16 *>(p) = v;
+}
+FO_DEVICE void fo_store8(float *p, const float *x)
+{
+	fo_16 a, b;
+#pragma unroll
+	for (int i = 0; i < 4; i++) {
+		a.w[i] = __float_as_uint(x[i]);
+		b.w[i] = __float_as_uint(x[4 + i]);
+	}
+	reinterpret_cast<fo_16 *>(p)[0] = a;
+	reinterpret_cast<fo_16 *>(p)[1] = b;
+}
+
+/* ---- one element of a view, bf16 or fp32: for paths that odd layouts take ---- */
+
+FO_DEVICE float fo_view_get(const fo_cuda_view &v, int64_t r, int64_t c)
+{
+	return v.dtype == FO_CUDA_BF16 ? fo_from_bf16(((const uint16_t *)v.data)[r * v.ld + c]) : ((const float *)v.data)[r * v.ld + c];
+}
+FO_DEVICE void fo_view_put(const fo_cuda_view &v, int64_t r, int64_t c, float x)
+{
+	if (v.dtype == FO_CUDA_BF16)
+		((uint16_t *)v.data)[r * v.ld + c] = fo_to_bf16(x);
+	else
+		((float *)v.data)[r * v.ld + c] = x;
+}
+
+/* ---- sums ---- */
+
+/* Over the 32 threads of a warp, the same in all of them; a fixed order. */
+FO_DEVICE float fo_warp_sum(float x)
+{
+#pragma unroll
+	for (int k = 16; k; k >>= 1)
+		x += __shfl_xor_sync(0xffffffffu, x, k);
+	return x;
+}
+FO_DEVICE float fo_warp_max(float x)
+{
+#pragma unroll
+	for (int k = 16; k; k >>= 1)
+		x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, k));
+	return x;
+}
+/* Over a block of `warps` warps; `scratch` holds 32 floats of shared memory. The same in all threads; a fixed order. */
+FO_DEVICE float fo_block_sum(float x, float *scratch, int warps)
+{
+	x = fo_warp_sum(x);
+	__syncthreads(); /* who still reads scratch of a sum before */
+	if (threadIdx.x % 32 == 0)
+		scratch[threadIdx.x / 32] = x;
+	__syncthreads();
+	float y = (int)(threadIdx.x % 32) < warps ? scratch[threadIdx.x % 32] : 0;
+	return fo_warp_sum(y);
+}
+
+#endif

@@ -1,0 +1,2 @@
+/* Kernels of attention.cu and launch_attention.c. */
+#define FO_CUDA_KERNELS_ATTENTION(X)

@@ -1,0 +1,2 @@
+/* Kernels of norm.cu and launch_norm.c. */
+#define FO_CUDA_KERNELS_NORM(X)

@@ -1,0 +1,38 @@
+/* What all launchers share. */
+#include "kernel/cuda/cuda_int.h"
+
+_Static_assert((int)FO_CUDA_F32 == FO_F32 && (int)FO_CUDA_BF16 == FO_BF16 && (int)FO_CUDA_F64 == FO_F64 && (int)FO_CUDA_I32 == FO_I32 &&
+		       (int)FO_CUDA_I16 == FO_I16 && (int)FO_CUDA_E4M3 == FO_E4M3 && (int)FO_CUDA_E5M2 == FO_E5M2,
+	       "device code knows the data types by the same numbers");
+
+enum { ACCESS_BYTES = 16, WAVES = 8 /* of blocks per multiprocessor: enough to even out their ends */ };
+
+struct fo_cuda_view fo_cuda_view_of(const struct fo_tensor *t)
+{
+	return (struct fo_cuda_view){ .data = t->data, .rows = t->rows, .cols = t->cols, .ld = t->ld, .dtype = t->dtype };
+}
+
+int fo_cuda_vector(const struct fo_tensor *const *t, int n)
+{
+	for (int i = 0; i < n; i++) {
+		size_t bytes = fo_dtype_bytes(t[i]->dtype);
+		if ((uintptr_t)t[i]->data % ACCESS_BYTES || (size_t)t[i]->ld * bytes % ACCESS_BYTES || t[i]->cols % 8)
+			return 1;
+	}
+	return 8;
+}
+
+uint32_t fo_cuda_blocks(const struct fo_cuda *c, int64_t n, int64_t per_block)
+{
+	int64_t blocks = (n + per_block - 1) / per_block, most = (int64_t)c->info.multiprocessors * WAVES;
+	return (uint32_t)(blocks < 1 ? 1 : blocks < most ? blocks : most);
+}
+
+fo_status fo_cuda_launch(struct fo_cuda_queue *q, enum fo_cuda_function f, struct fo_cuda_grid g, const void *args)
+{
+	void *list[] = { (void *)(uintptr_t)args };
+	return fo_cuda_check(q->cuda,
+			     q->cuda->driver->cuLaunchKernel(q->cuda->function[f], g.x, g.y, g.z, g.threads, 1, 1, g.shared_bytes, q->stream, list,
+							     NULL),
+			     "launch a kernel");
+}

@@ -1,0 +1,156 @@
+/* NVIDIA's libraries, found and loaded at run time. */
+#include "kernel/cuda/cuda_int.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The folder that FOLDERS[0..len) names, and name in it; NULL and *why where it cannot be loaded from there. */
+static void *open_in(const char *folder, size_t len, const char *name, struct fo_cuda_found *f)
+{
+	char path[512];
+	if (len)
+		snprintf(path, sizeof path, "%.*s/%s", (int)len, folder, name);
+	else
+		snprintf(path, sizeof path, "%s", name);
+	void *h = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	if (h)
+		snprintf(f->file, sizeof f->file, "%s", path);
+	else if (!*f->why || !strstr(dlerror(), "No such file"))
+		snprintf(f->why, sizeof f->why, "cannot load '%s'", name);
+	return h;
+}
+
+static void *open_in_folders(const char *folders, const char *name, struct fo_cuda_found *f)
+{
+	for (const char *at = folders; at && *at;) {
+		size_t len = strcspn(at, ":");
+		void *h = len ? open_in(at, len, name, f) : NULL;
+		if (h)
+			return h;
+		at += len + (at[len] == ':');
+	}
+	return NULL;
+}
+
+void *fo_cuda_dlopen(struct fo_cuda_found *f, const char *const *names)
+{
+	*f->why = 0;
+	for (int i = 0; names[i]; i++) {
+		void *h = open_in_folders(getenv("FLATOUT_CUDA_LIBRARIES"), names[i], f);
+		if (!h)
+			h = open_in("", 0, names[i], f);
+		if (!h)
+			h = open_in_folders(FO_CUDA_FOLDERS, names[i], f);
+		if (h) {
+			*f->why = 0;
+			f->loaded = true;
+			return h;
+		}
+	}
+	snprintf(f->why, sizeof f->why, "'%s' was not found: name its folder in FLATOUT_CUDA_LIBRARIES", names[0]);
+	return NULL;
+}
+
+/* Every function or none. */
+static bool find_all(void *h, void **to, const char *const *names, int n, struct fo_cuda_found *f)
+{
+	for (int i = 0; i < n; i++) {
+		to[i] = dlsym(h, names[i]);
+		if (to[i])
+			continue;
+		snprintf(f->why, sizeof f->why, "'%s' has no function %s: it is too old", f->file, names[i]);
+		f->refused = true;
+		return false;
+	}
+	return true;
+}
+
+#define TEXT_(f) #f
+#define TEXT(f) TEXT_(f)
+#define NAME(f) TEXT(f),
+static const char *const driver_names[] = { FO_CUDA_DRIVER_CALLS(NAME) };
+static const char *const lt_names[] = { FO_CUBLASLT_CALLS(NAME) };
+static const char *const dnn_names[] = { FO_CUDNN_CALLS(NAME) };
+enum {
+	DRIVER_CALLS = sizeof driver_names / sizeof *driver_names,
+	LT_CALLS = sizeof lt_names / sizeof *lt_names,
+	DNN_CALLS = sizeof dnn_names / sizeof *dnn_names
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct loaded {
+	bool tried, good, software;
+	struct fo_cuda_found found;
+	union {
+		struct fo_cuda_driver_calls driver;
+		struct fo_cublaslt_calls lt;
+		struct fo_cudnn_calls dnn;
+		void *function[64];
+	};
+} driver, lt, dnn;
+_Static_assert((int)DRIVER_CALLS <= 64 && (int)LT_CALLS <= 64 && (int)DNN_CALLS <= 64, "room for all functions");
+
+static const void *load(struct loaded *l, const char *const *files, const char *const *names, int n, void (*version)(struct loaded *),
+			struct fo_cuda_found *found)
+{
+	pthread_mutex_lock(&lock);
+	if (!l->tried) {
+		void *h = fo_cuda_dlopen(&l->found, files);
+		l->good = h && find_all(h, l->function, names, n, &l->found);
+		l->software = h && dlsym(h, "fo_software_device");
+		if (l->good)
+			version(l);
+		l->good = l->good && !l->found.refused;
+		l->tried = true;
+	}
+	const char *name = found->name, *what = found->what;
+	*found = l->found;
+	found->name = name;
+	found->what = what;
+	pthread_mutex_unlock(&lock);
+	return l->good ? l->function : NULL;
+}
+
+static void driver_version(struct loaded *l)
+{
+	int v = 0;
+	if (l->driver.cuDriverGetVersion(&v) == CUDA_SUCCESS)
+		snprintf(l->found.version, sizeof l->found.version, "%d.%d", v / 1000, v % 1000 / 10);
+}
+const struct fo_cuda_driver_calls *fo_cuda_load_driver(struct fo_cuda_found *found)
+{
+	static const char *const files[] = { "libcuda.so.1", NULL };
+	return load(&driver, files, driver_names, DRIVER_CALLS, driver_version, found);
+}
+
+bool fo_cuda_driver_is_software(void) { return driver.software; }
+
+static void lt_version(struct loaded *l)
+{
+	size_t v = l->lt.cublasLtGetVersion();
+	snprintf(l->found.version, sizeof l->found.version, "%zu.%zu.%zu", v / 10000, v / 100 % 100, v % 100);
+}
+const struct fo_cublaslt_calls *fo_cuda_load_cublaslt(struct fo_cuda_found *found)
+{
+	static const char *const files[] = { "libcublasLt.so." TEXT(CUBLAS_VER_MAJOR), NULL };
+	return load(&lt, files, lt_names, LT_CALLS, lt_version, found);
+}
+
+/* Versions before 9.18 compute wrong gradients of packed documents on Hopper (TransformerEngine issue 2186), 9.10 wrong ones of all. */
+enum { CUDNN_LEAST = 91800 };
+static void dnn_version(struct loaded *l)
+{
+	size_t v = l->dnn.cudnnGetVersion();
+	snprintf(l->found.version, sizeof l->found.version, "%zu.%zu.%zu", v / 10000, v / 100 % 100, v % 100);
+	l->found.refused = v < CUDNN_LEAST;
+	if (l->found.refused)
+		snprintf(l->found.why, sizeof l->found.why, "cuDNN %s is known to compute wrong gradients: install 9.18 or newer", l->found.version);
+}
+const struct fo_cudnn_calls *fo_cuda_load_cudnn(struct fo_cuda_found *found)
+{
+	static const char *const files[] = { "libcudnn.so." TEXT(CUDNN_MAJOR), NULL };
+	return load(&dnn, files, dnn_names, DNN_CALLS, dnn_version, found);
+}
