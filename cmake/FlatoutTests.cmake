@@ -54,6 +54,7 @@ set(FO_TEST_ENV "FLATOUT_SOURCE=${CMAKE_CURRENT_SOURCE_DIR}" OMP_WAIT_POLICY=pas
 set(FO_TEST_TIMEOUT 300)
 if(FLATOUT_SANITIZE)
 	set(FO_TEST_TIMEOUT 600)
+	list(APPEND FO_TEST_ENV FLATOUT_SANITIZED=1)
 elseif(CMAKE_CROSSCOMPILING)
 	set(FO_TEST_TIMEOUT 480) # an emulated program takes five times as long, most of it to start
 endif()

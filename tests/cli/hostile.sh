@@ -3,6 +3,12 @@
 . "$(dirname "$0")/lib.sh"
 make_text text
 engine=${FLATOUT_HAS_ENGINE:-}
+# Each case is a process. All of them run under a sanitizer, which sees what goes wrong in silence; elsewhere a part has to do.
+if [ "${FLATOUT_SANITIZED:-}" ]; then
+	values="-1 0 99999 4294967296 9223372036854775808 nan 1e308 x" bytes="377 200 001"
+else
+	values="-1 99999 9223372036854775808 x" bytes="377"
+fi
 
 # hostile FILE ARGUMENT...: run, exit 2 or 3, one sentence that names the file.
 hostile() {
@@ -104,7 +110,7 @@ printf 'flatout-program 3\nend\n' >p.txt
 broken
 # One number of each kind of line replaced by what it should never be.
 for kind in model run rank buffer param block op arg slot; do
-	for value in -1 0 99999 4294967296 9223372036854775808 nan 1e308 '' x; do
+	for value in $values ''; do
 		for field in 2 3 4 5 6 8 10 12 15 17 18; do
 			awk -v kind=$kind -v field=$field -v value="$value" '!done && $1 == kind && NF >= field {
 				if (index($field, "=")) { split($field, kv, "="); $field = kv[1] "=" value } else $field = value; done = 1 } { print }' good.txt >p.txt
@@ -186,7 +192,7 @@ use_shard() {
 	hostile train.shard train $tiny --run.dir=r
 }
 for at in 0 7 8 12 16 23 24 31 32 39 40 48 56 63 64 100; do
-	for byte in 377 200 001; do
+	for byte in $bytes; do
 		cp good bad
 		printf "\\$byte" | dd of=bad bs=1 seek=$at conv=notrunc 2>/dev/null
 		cmp -s good bad || use_shard
