@@ -77,6 +77,18 @@ fo_library(fo_test_support ${support})
 fo_link(fo_test_support flatout_top ${halves} fo::cmocka m)
 fo_include(fo_test_support "${CMAKE_CURRENT_SOURCE_DIR}/tests")
 
+# NVML without a driver: loaded at run time by the code under test. Not sanitized, as below.
+if(NOT CMAKE_CROSSCOMPILING)
+	add_library(fo_fake_nvml MODULE "${CMAKE_CURRENT_SOURCE_DIR}/tests/preload/nvml.c")
+	set_target_properties(fo_fake_nvml PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY "${FO_TEST_DIR}")
+	target_compile_options(fo_fake_nvml PRIVATE -fvisibility=default)
+	if(FLATOUT_SANITIZE)
+		target_compile_options(fo_fake_nvml PRIVATE -fno-sanitize=all)
+		target_link_options(fo_fake_nvml PRIVATE -fno-sanitize=all)
+	endif()
+	list(APPEND FO_TEST_ENV "FLATOUT_FAKE_NVML=$<TARGET_FILE:fo_fake_nvml>")
+endif()
+
 # Every folder with C files is a group, but support/ (linked into each), preload/ (loaded into the program under test) and gpu/
 # (programs for other machines).
 file(GLOB groups CONFIGURE_DEPENDS RELATIVE "${CMAKE_CURRENT_SOURCE_DIR}/tests" "${CMAKE_CURRENT_SOURCE_DIR}/tests/*")

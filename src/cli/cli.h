@@ -32,6 +32,7 @@ extern const struct fo_command fo_cmd_verify, fo_cmd_train, fo_cmd_demo, fo_cmd_
 #define FO_SPIN_NONE "0" /* where nobody waits for speed: more threads than processors, as the self-check has, sleep at once */
 void fo_cli_tune_threads(char **argv, const char *turns);
 #endif
+struct fo_catalogue;
 struct fo_program;
 struct fo_cli_calibration {
 	int threads;                      /* 0: all */
@@ -41,6 +42,8 @@ struct fo_cli_calibration {
 	double pairs;                     /* per micro-batch; < 0: unbroken rows */
 };
 #ifndef FO_NO_ENGINE
+/* flatout devices --local (engine/devices.c): fo_cli_found() where there is no device to train on. */
+FO_CHECKED fo_status fo_cli_devices_local(const struct fo_catalogue *c, bool json);
 /* Measures this machine and writes the profile (engine/calibrate.c); progress on standard error. */
 FO_CHECKED fo_status fo_cli_calibrate(const char *path, const struct fo_cli_calibration *c);
 #endif

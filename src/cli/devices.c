@@ -8,12 +8,14 @@
 
 struct devices {
 	const char *devices_file;
-	bool json;
+	bool json, local;
 };
 
 static const struct fo_opt rows[] = {
 	FO_OPT_TEXT(struct devices, devices_file, "devices.devices-file", "PATH", NULL,
 		    "CSV with own devices, as data/devices.csv"),
+	FO_OPT_BOOL(struct devices, local, "devices.local", "false",
+		    "what this machine has: devices, NVIDIA's libraries, and what is missing"),
 	FO_OPT_BOOL(struct devices, json, "devices.json", "false", "JSON on standard output"), FO_OPT_END
 };
 
@@ -145,6 +147,16 @@ static void print_device(const struct fo_device *d)
 	fo_arena_fini(&a);
 }
 
+static fo_status local(const struct fo_catalogue *c, bool json)
+{
+#ifdef FO_NO_ENGINE
+	(void)c, (void)json;
+	return fo_hint(fo_fail(FO_EUNSUPPORTED, "this build has no engine: it cannot look for devices"), "build with -DFLATOUT_ENGINE=ON");
+#else
+	return fo_cli_devices_local(c, json);
+#endif
+}
+
 static fo_status show(const struct devices *in, const char *name)
 {
 	struct fo_catalogue c;
@@ -153,7 +165,9 @@ static fo_status show(const struct devices *in, const char *name)
 	FO_TRY(fo_catalogue_load(&c, in->devices_file));
 	if (name)
 		FO_TRY_OR(st, fo_catalogue_find(&c, name, &d), done);
-	if (in->json)
+	if (in->local)
+		st = local(&c, in->json);
+	else if (in->json)
 		print_json(&c, d);
 	else if (d)
 		print_device(d);
@@ -171,6 +185,10 @@ static fo_status run(int argc, char **argv)
 	fo_status st;
 	FO_TRY_OR(st, fo_cli_options(&fo_cmd_devices, &s, &in, &argc, argv), done);
 	FO_TRY_OR(st, fo_cli_no_more_args(&fo_cmd_devices, argc, argv, 1), done);
+	if (in.local && argc > 1) {
+		st = fo_fail(FO_EARG, "'--local' shows this machine's devices: leave the name out");
+		goto done;
+	}
 	st = show(&in, argc > 1 ? argv[1] : NULL);
 done:
 	fo_opt_fini(&s);
@@ -180,15 +198,18 @@ done:
 const struct fo_command fo_cmd_devices = {
 	.name = "devices",
 	.group = "measure",
-	.usage = "flatout devices [NAME] [--devices-file PATH] [--json]",
+	.usage = "flatout devices [NAME | --local] [--devices-file PATH] [--json]",
 	.summary = "peaks, memory and links of accelerators, with sources",
 	.text = "Dense and sparse peaks stand apart: vendors' headlines are often the sparse ones.\n"
 		"A file of your own (--devices-file or FLATOUT_DEVICES) with the columns of\n"
 		"data/devices.csv adds devices or replaces those of the same name.\n"
+		"--local shows the CUDA devices of this machine, the libraries that were found and\n"
+		"what is missing; it ends with 1 where there is no device to train on.\n"
 		"\n"
 		"  flatout devices\n"
 		"  flatout devices b200\n"
-		"  flatout devices h100 --json",
+		"  flatout devices h100 --json\n"
+		"  flatout devices --local",
 	.opts = rows,
 	.run = run,
 };

@@ -26,12 +26,6 @@ void fo_subject_device(struct fo_subject *out, const struct fo_diagnosis *d, con
  * the same device may lie between whose end comes earlier). */
 void fo_subject_ops(const struct fo_trace *t, int16_t device, int64_t begin, int64_t end, int64_t *first, int64_t *last);
 
-/* ---- which accelerator ---- */
-
-/* The catalogue's row for what a trace calls its device ("NVIDIA H100 80GB HBM3"). NULL unless exactly one row fits, or all that fit have
- * the same dense peak: chip, form (SXM, PCIe, NVL), number of units and memory must not contradict each other. */
-const struct fo_device *fo_device_match(const struct fo_catalogue *c, const char *name, int32_t sm_count, int64_t memory_bytes);
-
 /* ---- gaps of a window ---- */
 
 struct fo_idle_gap {

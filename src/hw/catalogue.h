@@ -53,6 +53,9 @@ void fo_catalogue_fini(struct fo_catalogue *c);
 
 /* By name or alias, upper and lower case alike. FO_EARG with the nearest names otherwise; *out lives as long as c. */
 FO_CHECKED fo_status fo_catalogue_find(const struct fo_catalogue *c, const char *name, const struct fo_device **out);
+/* The row of what a driver or a trace calls its accelerator ("NVIDIA H100 80GB HBM3"). NULL unless exactly one row fits, or all that fit
+ * have the same dense peak: chip, form (SXM, PCIe, NVL), number of units (0: not known) and memory (0) must not contradict each other. */
+const struct fo_device *fo_device_match(const struct fo_catalogue *c, const char *name, int32_t sm_count, int64_t memory_bytes);
 /* The published dense peak in TFLOP/s; FO_EARG naming the published precisions when there is none. Never a guess. */
 FO_CHECKED fo_status fo_device_peak(const struct fo_device *d, enum fo_precision p, double *tflops);
 

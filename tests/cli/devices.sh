@@ -32,4 +32,22 @@ expect 3 "none.csv" devices --devices-file "$tmp/none.csv"
 # Without FLATOUT_DATA the build's own folder is found.
 unset FLATOUT_DATA
 expect 0 "B200-SXM-HGX" devices
+
+# This machine: with the engine an answer in any case, 0 with a device to train on, 1 without.
+expect 2 "leave the name out" devices h100 --local
+if [ -z "${FLATOUT_HAS_ENGINE:-}" ]; then
+	expect 3 "this build has no engine" devices --local
+	exit $failed
+fi
+"$FLATOUT_BIN" devices --local >"$tmp/out" 2>&1
+code=$?
+[ $code = 0 ] || [ $code = 1 ] || { echo "FAILED: devices --local ended with $code"; failed=1; }
+narrow
+if [ $code = 1 ]; then
+	grep -q '^devices      none: .' "$tmp/out" || grep -q '^  kernels    none' "$tmp/out" || { echo "FAILED: no reason"; failed=1; }
+fi
+expect $code '"schema": 1' devices --local --json
+for key in built architectures driver why devices libraries; do
+	expect $code "\"$key\":" devices --local --json
+done
 exit $failed

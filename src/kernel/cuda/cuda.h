@@ -40,6 +40,7 @@ struct fo_cuda_found {
 struct fo_cuda_device {
 	int index, cc_major, cc_minor, multiprocessors;
 	char name[96];             /* "NVIDIA H200" */
+	char pci[16];              /* "0000:1b:00.0": what other libraries know it by */
 	int64_t memory_bytes, l2_bytes;
 	int64_t shared_per_block;  /* opt-in limit */
 	int clock_khz;             /* highest */

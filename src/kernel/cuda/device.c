@@ -1,6 +1,7 @@
 /* A device: opening it, its memory, streams, events and graphs. */
 #include "kernel/cuda/cuda_int.h"
 #include "base/str.h"
+#include "hw/nvml.h"
 #include "kernel/cuda/image.h"
 
 #include <stdio.h>
@@ -26,7 +27,7 @@ fo_status fo_cuda_check(const struct fo_cuda *c, CUresult r, const char *doing)
 static void describe(const struct fo_cuda_driver_calls *d, CUdevice dev, int index, struct fo_cuda_device *out)
 {
 	size_t bytes = 0;
-	int l2 = 0, shared = 0;
+	int l2 = 0, shared = 0, domain = 0, bus = 0, slot = 0;
 	const struct { CUdevice_attribute a; int *to; } attr[] = {
 		{ CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &out->cc_major },
 		{ CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &out->cc_minor },
@@ -34,6 +35,9 @@ static void describe(const struct fo_cuda_driver_calls *d, CUdevice dev, int ind
 		{ CU_DEVICE_ATTRIBUTE_CLOCK_RATE, &out->clock_khz },
 		{ CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, &l2 },
 		{ CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, &shared },
+		{ CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, &domain },
+		{ CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, &bus },
+		{ CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, &slot },
 	};
 	*out = (struct fo_cuda_device){ .index = index };
 	d->cuDeviceGetName(out->name, sizeof out->name, dev);
@@ -44,6 +48,7 @@ static void describe(const struct fo_cuda_driver_calls *d, CUdevice dev, int ind
 			*attr[i].to = 0;
 	out->l2_bytes = l2;
 	out->shared_per_block = shared;
+	snprintf(out->pci, sizeof out->pci, "%04x:%02x:%02x.0", domain & 0xffff, bus & 0xff, slot & 0xff);
 	out->software = out->has_kernels = fo_cuda_driver_is_software();
 	/* "90a" runs on 9.0 alone, "80" on all of 8.x. */
 	char list[64], *save = NULL;
@@ -52,6 +57,15 @@ static void describe(const struct fo_cuda_driver_calls *d, CUdevice dev, int ind
 		int cc = atoi(a), own = out->cc_major * 10 + out->cc_minor;
 		out->has_kernels |= strchr(a, 'a') ? cc == own : cc / 10 == out->cc_major && cc <= own;
 	}
+}
+
+static void survey_nvml(struct fo_cuda_found *f)
+{
+	struct fo_nvml_library l;
+	f->loaded = fo_nvml_library(&l);
+	snprintf(f->file, sizeof f->file, "%s", l.file);
+	snprintf(f->version, sizeof f->version, "%s", l.version);
+	snprintf(f->why, sizeof f->why, "%s", l.why);
 }
 
 void fo_cuda_survey(struct fo_cuda_survey *s)
@@ -66,6 +80,7 @@ void fo_cuda_survey(struct fo_cuda_survey *s)
 	const struct fo_cuda_driver_calls *d = fo_cuda_load_driver(&s->lib[FO_CUDA_DRIVER]);
 	(void)fo_cuda_load_cublaslt(&s->lib[FO_CUDA_CUBLASLT]);
 	(void)fo_cuda_load_cudnn(&s->lib[FO_CUDA_CUDNN]);
+	survey_nvml(&s->lib[FO_CUDA_NVML]);
 	int n = 0;
 	if (!d) {
 		snprintf(s->why, sizeof s->why, "%s", s->lib[FO_CUDA_DRIVER].why);

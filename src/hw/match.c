@@ -1,5 +1,5 @@
-/* From what a trace calls its accelerator to a row of the catalogue. */
-#include "diagnose/findings_int.h"
+/* From what a driver or a trace calls its accelerator to a row of the catalogue. */
+#include "hw/catalogue.h"
 
 #include <ctype.h>
 #include <stdio.h>

@@ -1,0 +1,180 @@
+#include "hw/nvml.h"
+
+#include <dlfcn.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* nvmlReturn_t is an int and 0 is success; nvmlDevice_t a pointer; nvmlClockType_t: SM 1, memory 2; nvmlTemperatureSensors_t: the chip 0. */
+enum { SUCCESS = 0, CLOCK_SM = 1, CLOCK_MEMORY = 2, SENSOR_CHIP = 0, TEXT = 80 };
+struct memory { unsigned long long total, free, used; };
+struct utilisation { unsigned gpu, memory; };
+
+static struct {
+	int (*init)(void);
+	const char *(*error)(int);
+	int (*driver_version)(char *, unsigned);
+	int (*version)(char *, unsigned);
+	int (*by_pci)(const char *, void **);
+	int (*power)(void *, unsigned *);                  /* mW */
+	int (*limit)(void *, unsigned *);                  /* mW */
+	int (*energy)(void *, unsigned long long *);       /* mJ */
+	int (*clock)(void *, int, unsigned *);             /* MHz */
+	int (*clock_max)(void *, int, unsigned *);         /* MHz */
+	int (*reasons)(void *, unsigned long long *);
+	int (*temperature)(void *, int, unsigned *);       /* degrees Celsius */
+	int (*utilisation)(void *, struct utilisation *);  /* per cent */
+	int (*memory)(void *, struct memory *);
+} nvml;
+static struct fo_nvml_library library;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void *open_in(const char *folder, size_t len)
+{
+	snprintf(library.file, sizeof library.file, "%.*s%slibnvidia-ml.so.1", (int)len, folder, len ? "/" : "");
+	return dlopen(library.file, RTLD_NOW | RTLD_LOCAL);
+}
+
+static void *open_library(void)
+{
+	const char *file = getenv("FLATOUT_NVML"), *at = getenv("FLATOUT_CUDA_LIBRARIES");
+	void *h = NULL;
+	if (file && *file) {
+		snprintf(library.file, sizeof library.file, "%s", file);
+		return dlopen(file, RTLD_NOW | RTLD_LOCAL); /* who names a file wants that one */
+	}
+	while (at && *at && !h) {
+		size_t len = strcspn(at, ":");
+		if (len)
+			h = open_in(at, len);
+		at += len + (at[len] == ':');
+	}
+	return h ? h : open_in("", 0);
+}
+
+static void find(void *h, void *to, const char *name, const char *older)
+{
+	void *f = dlsym(h, name);
+	if (!f && older)
+		f = dlsym(h, older);
+	memcpy(to, &f, sizeof f); /* POSIX says that the address fits a function's pointer, ISO C does not */
+}
+
+static void load(void)
+{
+	void *h = open_library();
+	if (!h) {
+		snprintf(library.why, sizeof library.why, "'%s' was not found: it comes with the NVIDIA driver",
+			 *library.file ? library.file : "libnvidia-ml.so.1");
+		*library.file = 0;
+		return;
+	}
+	find(h, &nvml.init, "nvmlInit_v2", "nvmlInit");
+	find(h, &nvml.error, "nvmlErrorString", NULL);
+	find(h, &nvml.driver_version, "nvmlSystemGetDriverVersion", NULL);
+	find(h, &nvml.version, "nvmlSystemGetNVMLVersion", NULL);
+	find(h, &nvml.by_pci, "nvmlDeviceGetHandleByPciBusId_v2", "nvmlDeviceGetHandleByPciBusId");
+	find(h, &nvml.power, "nvmlDeviceGetPowerUsage", NULL);
+	find(h, &nvml.limit, "nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetPowerManagementLimit");
+	find(h, &nvml.energy, "nvmlDeviceGetTotalEnergyConsumption", NULL);
+	find(h, &nvml.clock, "nvmlDeviceGetClockInfo", NULL);
+	find(h, &nvml.clock_max, "nvmlDeviceGetMaxClockInfo", NULL);
+	find(h, &nvml.reasons, "nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons");
+	find(h, &nvml.temperature, "nvmlDeviceGetTemperature", NULL);
+	find(h, &nvml.utilisation, "nvmlDeviceGetUtilizationRates", NULL);
+	find(h, &nvml.memory, "nvmlDeviceGetMemoryInfo", NULL);
+	int st = nvml.init && nvml.by_pci ? nvml.init() : -1;
+	if (st != SUCCESS) {
+		snprintf(library.why, sizeof library.why, "'%s' cannot be used: %s", library.file,
+			 st == -1 ? "it has not the functions of NVML" : nvml.error ? nvml.error(st) : "it does not start");
+		return;
+	}
+	library.loaded = true;
+	if (!nvml.driver_version || nvml.driver_version(library.driver, TEXT) != SUCCESS)
+		*library.driver = 0;
+	if (!nvml.version || nvml.version(library.version, TEXT) != SUCCESS)
+		*library.version = 0;
+}
+
+bool fo_nvml_library(struct fo_nvml_library *out)
+{
+	pthread_once(&once, load);
+	if (out)
+		*out = library;
+	return library.loaded;
+}
+
+fo_nvml_device fo_nvml_find(const char *pci)
+{
+	void *d = NULL;
+	return fo_nvml_library(NULL) && *pci && nvml.by_pci(pci, &d) == SUCCESS ? d : NULL;
+}
+
+static double number(int (*f)(void *, unsigned *), void *d, double unit)
+{
+	unsigned v;
+	return f && f(d, &v) == SUCCESS ? v * unit : NAN;
+}
+
+static double with(int (*f)(void *, int, unsigned *), void *d, int which, double unit)
+{
+	unsigned v;
+	return f && f(d, which, &v) == SUCCESS ? v * unit : NAN;
+}
+
+void fo_nvml_read(fo_nvml_device d, struct fo_nvml_now *out)
+{
+	unsigned long long v;
+	struct memory m;
+	struct utilisation u;
+	*out = (struct fo_nvml_now){ NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, -1, -1, -1 };
+	if (!d)
+		return;
+	out->power_w = number(nvml.power, d, 1e-3);
+	out->limit_w = number(nvml.limit, d, 1e-3);
+	if (nvml.energy && nvml.energy(d, &v) == SUCCESS)
+		out->energy_j = (double)v * 1e-3;
+	out->sm_hz = with(nvml.clock, d, CLOCK_SM, 1e6);
+	out->sm_max_hz = with(nvml.clock_max, d, CLOCK_SM, 1e6);
+	out->memory_hz = with(nvml.clock, d, CLOCK_MEMORY, 1e6);
+	out->memory_max_hz = with(nvml.clock_max, d, CLOCK_MEMORY, 1e6);
+	out->temperature_c = with(nvml.temperature, d, SENSOR_CHIP, 1);
+	if (nvml.utilisation && nvml.utilisation(d, &u) == SUCCESS)
+		out->busy = u.gpu * 1e-2;
+	if (nvml.memory && nvml.memory(d, &m) == SUCCESS) {
+		out->memory_used_bytes = (int64_t)m.used;
+		out->memory_bytes = (int64_t)m.total;
+	}
+	if (nvml.reasons && nvml.reasons(d, &v) == SUCCESS)
+		out->reasons = (int64_t)(v & INT64_MAX);
+}
+
+void fo_nvml_reasons_text(int64_t reasons, struct fo_str *out)
+{
+	static const struct {
+		int bit;
+		const char *text;
+	} row[] = { { 0x1, "idle" },
+		    { 0x2, "application clocks" },
+		    { 0x4, "power limit" },
+		    { 0x8, "hardware slowdown" },
+		    { 0x10, "sync boost" },
+		    { 0x20, "thermal slowdown (software)" },
+		    { 0x40, "thermal slowdown (hardware)" },
+		    { 0x80, "power brake" },
+		    { 0x100, "display clock" } };
+	size_t begin = out->len;
+	if (reasons <= 0) {
+		fo_str_puts(out, reasons ? "not readable" : "none");
+		return;
+	}
+	for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+		if (reasons & row[i].bit)
+			fo_str_printf(out, "%s%s", out->len > begin ? ", " : "", row[i].text);
+		reasons &= ~(int64_t)row[i].bit;
+	}
+	if (reasons)
+		fo_str_printf(out, "%s0x%llx", out->len > begin ? ", " : "", (unsigned long long)reasons);
+}
