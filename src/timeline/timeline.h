@@ -63,8 +63,11 @@ struct fo_profile {
 	double part_ns[FO_PART_COUNT];
 	double total_ns; /* = sum of part_ns */
 	int64_t steps;
+	/* Steps whose operations were not timed (a device's, exec.h) have no parts: they are in neither of the above. */
+	double untimed_ns;
+	int64_t untimed_steps;
 };
-/* Adds one step: its spans in the rings of t and its wall time [begin, end), which includes loader_wait_ns spent waiting for
+/* Adds one step, as an untimed one where the compute lane has no span of it: its spans in the rings of t and its wall time [begin, end), which includes loader_wait_ns spent waiting for
  * the loader. Exact by construction: what no span of the compute lane covers is unattributed. */
 void fo_profile_add_step(struct fo_profile *f, const struct fo_timeline *t, const struct fo_program *p,
 			 const struct fo_unrolled *u, int32_t step, int64_t begin_ns, int64_t end_ns,

@@ -202,6 +202,18 @@ static void *lane_thread(void *arg)
 
 void fo_exec_weights_changed(struct fo_exec *e) { e->derived = false; }
 
+fo_status fo_exec_fetch(struct fo_exec *e)
+{
+	(void)e;
+	return FO_OK;
+}
+
+double fo_exec_around_seconds(const struct fo_exec *e)
+{
+	(void)e;
+	return NAN;
+}
+
 static fo_status derive(struct fo_exec *e)
 {
 	for (int i = 0; i < e->u.n && !e->derived; i++) {
@@ -497,6 +509,8 @@ static fo_status set_up(struct fo_exec *e, struct fo_exec *share)
 fo_status fo_exec_new(struct fo_exec **out, const struct fo_program *p, struct fo_store *s,
 		      const struct fo_exec_options *o, fo_port_fn *port, void *ctx, struct fo_exec *share)
 {
+	if (o->cuda)
+		return fo_fail(FO_EUNSUPPORTED, "training steps do not run on a device yet");
 	struct fo_exec *e = fo_xmalloc(sizeof *e);
 	e->p = p;
 	e->store = s;
@@ -565,4 +579,14 @@ void fo_exec_kernels(const struct fo_exec *e, int count[FO_ISA_COUNT])
 		if (pr->kernel)
 			count[pr->isa]++;
 	}
+}
+
+int fo_exec_codes(const struct fo_exec *e, struct fo_exec_code out[FO_EXEC_CODES_MAX])
+{
+	int count[FO_ISA_COUNT], n = 0;
+	fo_exec_kernels(e, count);
+	for (int i = FO_ISA_COUNT - 1; i >= 0; i--)
+		if (count[i])
+			out[n++] = (struct fo_exec_code){ fo_isa_name[i], count[i] };
+	return n;
 }

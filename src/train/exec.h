@@ -6,6 +6,7 @@
 #ifndef FO_TRAIN_EXEC_H
 #define FO_TRAIN_EXEC_H
 
+#include "kernel/cuda/cuda.h"
 #include "kernel/kernel.h"
 #include "program/program.h"
 #include "timeline/timeline.h"
@@ -56,11 +57,18 @@ struct fo_exec_options {
 	uint64_t delay_seed; /* not 0: random delays before operations (tests) */
 	double *mac;         /* not NULL: `ref` counts multiply-accumulates here (tests) */
 	int timeline_steps;  /* steps that the span rings hold; 0: 64 */
+	/* Not NULL: the program runs on this device, which the caller opened and closes later than executors and store; isa, threads,
+	 * delay_seed and mac mean nothing there. What persists has a copy on the device, one for all executors of a store. */
+	struct fo_cuda *cuda;
+	/* Device: every how many steps operations are timed, by events (0: never, 1: all). Other steps leave no spans: they belong to a
+	 * profile as untimed ones (timeline.h). On the processor every step is timed. */
+	int timed_every;
+	bool eager; /* device: operations are launched one by one in each step, never replayed as a graph */
 };
 
 struct fo_exec;
-/* The program, store and options must outlive it. `share` (may be NULL): an executor that never runs at the same time;
- * its arena is used when it is large enough. */
+/* The program and store must outlive it. `share` (may be NULL): an executor that never runs at the same time; its arena is used when it
+ * is large enough. FO_EUNSUPPORTED, all reasons at once, where the device cannot run some operations of the program. */
 FO_CHECKED fo_status fo_exec_new(struct fo_exec **out, const struct fo_program *p, struct fo_store *s,
 				 const struct fo_exec_options *o, fo_port_fn *port, void *ctx, struct fo_exec *share);
 void fo_exec_free(struct fo_exec *e);
@@ -68,6 +76,9 @@ FO_CHECKED fo_status fo_exec_step(struct fo_exec *e, int32_t step);
 /* Weights were changed from outside (initialised, loaded) since the last step: the next one makes first what is kept of them in
  * another form (phase derive). The first step of an executor does so in any case. */
 void fo_exec_weights_changed(struct fo_exec *e);
+/* Makes the host copy of what persists (fo_store_find, fo_store_visit, fo_store_memory) that of the last step. On the processor it is that
+ * at any time. On a device: before checkpoints, before weights leave, before only some of them are changed from outside. */
+FO_CHECKED fo_status fo_exec_fetch(struct fo_exec *e);
 /* Runs the instances in this order (a permutation) on the calling thread, ignoring waits: how tests prove that waits matter. */
 FO_CHECKED fo_status fo_exec_step_in_order(struct fo_exec *e, const int *order);
 
@@ -75,6 +86,8 @@ FO_CHECKED fo_status fo_exec_step_in_order(struct fo_exec *e, const int *order);
  * exactly once. How benchmarks put a clock around every operation. */
 typedef void fo_exec_around_fn(void *ctx, int instance, void (*run)(void *arg), void *arg);
 FO_CHECKED fo_status fo_exec_step_around(struct fo_exec *e, fo_exec_around_fn *around, void *ctx);
+/* Device: seconds between the events before and behind the operation that run(arg) ran last; NaN on the processor. */
+double fo_exec_around_seconds(const struct fo_exec *e);
 
 /* Where numbers first went wrong. */
 struct fo_exec_fault {
@@ -92,12 +105,22 @@ FO_CHECKED fo_status fo_exec_find_fault(struct fo_exec *e, struct fo_exec_fault 
 
 const struct fo_unrolled *fo_exec_unrolled(const struct fo_exec *e);
 struct fo_timeline *fo_exec_timeline(struct fo_exec *e);
-/* What the memory plan promises, in bytes, rounded up to the huge pages it takes. */
+/* What the memory plan promises, in bytes, rounded up to the huge pages it takes; on a device arena, persistent and workspace are device
+ * memory, rounded up as it is allocated (each executor has workspaces of its own). */
 struct fo_memory {
 	int64_t arena, persistent, workspace, max_live;
+	int64_t staging; /* device: page-locked host memory of this executor, through which batches and losses pass; else 0 */
+	int64_t host;    /* device: the host copy of what persists, once it was filled there or fetched; else 0 */
 };
 struct fo_memory fo_exec_memory(const struct fo_exec *e);
-/* Which set runs how many of the step's instances: index by fo_isa. */
+/* Which set runs how many of the step's instances: index by fo_isa. All 0 on a device. */
 void fo_exec_kernels(const struct fo_exec *e, int count[FO_ISA_COUNT]);
+/* Whose code runs how many of them: "amx", "avx2", ... or, on a device, "cuBLASLt", "cuDNN", "flatout". Returns the entries filled. */
+struct fo_exec_code {
+	const char *by; /* static */
+	int instances;
+};
+enum { FO_EXEC_CODES_MAX = 8 };
+int fo_exec_codes(const struct fo_exec *e, struct fo_exec_code out[FO_EXEC_CODES_MAX]);
 
 #endif

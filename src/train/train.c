@@ -542,7 +542,8 @@ static fo_status one_step(struct fo_session *s, struct fo_train_result *out, enu
 	s->meta.grad_norm = t.grad_norm;
 	s->meta.loader = fo_loader_state(s->loader);
 	/* The running mean is enough for an ETA; the median is taken once, at the end. */
-	t.eta_seconds = out->profile.total_ns * 1e-9 / (double)out->profile.steps * (double)(t.steps - t.step);
+	const struct fo_profile *f = &out->profile;
+	t.eta_seconds = (f->total_ns + f->untimed_ns) * 1e-9 / (double)(f->steps + f->untimed_steps) * (double)(t.steps - t.step);
 	if (!out->loss_tokens)
 		out->first_loss = t.loss;
 	out->last_loss = t.loss;
@@ -628,7 +629,7 @@ static void summarise(struct fo_session *s, struct fo_train_result *out)
 	struct fo_memory m = fo_exec_memory(s->exec);
 	out->steps = s->steps_here;
 	out->tokens = s->stepped_tokens;
-	out->seconds = out->profile.total_ns * 1e-9;
+	out->seconds = (out->profile.total_ns + out->profile.untimed_ns) * 1e-9;
 	out->peak = s->peak;
 	out->planned_bytes = m.arena + m.persistent + m.workspace + other_bytes(s) + fo_saver_bytes(s);
 	fo_session_saved(s, out->checkpoint, sizeof out->checkpoint);
