@@ -107,7 +107,9 @@ struct fo_cuda_queue {
 	size_t ws_bytes;
 };
 struct fo_cuda_kernel {
-	const char *by; /* "flatout", "cuBLASLt", "cuDNN": whose code runs */
+	const char *by; /* "flatout", "cuBLASLt", "cuDNN": whose code runs; where that depends on the call, the slower choice */
+	/* NULL: by. Else whose code runs for this call; final only after prepare. */
+	const char *(*by_of)(const struct fo_cuda *c, const struct fo_call *shape);
 	/* NULL, or in one clause why this call cannot run on the device: "operands are fp64". Data pointers are not set yet. */
 	const char *(*cannot)(const struct fo_cuda *c, const struct fo_call *shape);
 	/* What depends on the contents of operands that the host filled (host[i] of operand i, NULL elsewhere): a number, 0 or
@@ -123,6 +125,9 @@ struct fo_cuda_kernel {
 const struct fo_cuda_kernel *fo_cuda_kernel_of(enum fo_op_kind kind);
 /* NULL where this call can run, else why not, for people. */
 const char *fo_cuda_cannot(const struct fo_cuda *c, const struct fo_call *shape);
+/* Whose code runs for this call: "flatout", "cuBLASLt", "cuDNN"; for an operation that has a kernel. Final after prepare: where a library
+ * turns a call down there, our own takes it. */
+const char *fo_cuda_by(const struct fo_cuda *c, const struct fo_call *shape);
 /* Not an operation: index of the first element of t that is not finite into found[0] (int64 on the device), -1: all are. */
 FO_CHECKED fo_status fo_cuda_find_nonfinite(struct fo_cuda_queue *q, const struct fo_tensor *t, int64_t *found);
 

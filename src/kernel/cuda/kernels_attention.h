@@ -1,2 +1,28 @@
-/* Kernels of attention.cu and launch_attention.c. */
-#define FO_CUDA_KERNELS_ATTENTION(X)
+/* Kernels of attention.cu and launch_attention.c. Heads lie side by side in columns: head h of q in columns h dim .. (h + 1) dim, and
+ * the same of k and v for head h / group. */
+struct fo_cuda_attention_args {
+	struct fo_cuda_view q, k, v, o, lse;
+	struct fo_cuda_view doc;               /* doc_start(T,1); cached: span(1,2), and lse is absent */
+	float scale;
+	int32_t dim, heads, group, window;     /* window 0: none */
+	int32_t cached;
+};
+struct fo_cuda_attention_bwd_args {
+	struct fo_cuda_view q, k, v, o, lse, dout, doc, dq, dk, dv;
+	float *delta;                          /* (T,H) row sums of do o: attention_dq writes, attention_dkv reads */
+	float scale;
+	int32_t dim, heads, group, window;
+};
+/* _4: heads of at most 4 x 32 columns, _8: of 8 x 32. */
+#define FO_CUDA_KERNELS_ATTENTION(X)                                                                                   \
+	X(attention_4, struct fo_cuda_attention_args) X(attention_8, struct fo_cuda_attention_args)                    \
+	X(attention_decode_4, struct fo_cuda_attention_args) X(attention_decode_8, struct fo_cuda_attention_args)      \
+	X(attention_dq_4, struct fo_cuda_attention_bwd_args) X(attention_dq_8, struct fo_cuda_attention_bwd_args)      \
+	X(attention_dkv_4, struct fo_cuda_attention_bwd_args) X(attention_dkv_8, struct fo_cuda_attention_bwd_args)
+
+/* Tiles of attention_*, attention_dq_* and attention_dkv_*: a block owns TILE_ROWS rows and walks over tiles of TILE_COLS. */
+enum { FO_CUDA_ATTENTION_ROWS = 16, FO_CUDA_ATTENTION_COLS = 32, FO_CUDA_ATTENTION_THREADS = 128, FO_CUDA_DECODE_THREADS = 256 };
+/* Dynamic shared memory in bytes: two row tiles, two column tiles (a column more against bank conflicts), two tiles of weights. */
+#define FO_CUDA_ATTENTION_SHARED(dim)                                                                                  \
+	((2 * FO_CUDA_ATTENTION_ROWS * (dim) + 2 * FO_CUDA_ATTENTION_COLS * ((dim) + 1) +                              \
+	  2 * FO_CUDA_ATTENTION_ROWS * FO_CUDA_ATTENTION_COLS) * 4)

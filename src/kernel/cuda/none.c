@@ -139,6 +139,11 @@ const char *fo_cuda_cannot(const struct fo_cuda *c, const struct fo_call *shape)
 	(void)c, (void)shape;
 	return "this build has no CUDA backend";
 }
+const char *fo_cuda_by(const struct fo_cuda *c, const struct fo_call *shape)
+{
+	(void)c, (void)shape;
+	return "none";
+}
 fo_status fo_cuda_find_nonfinite(struct fo_cuda_queue *q, const struct fo_tensor *t, int64_t *found)
 {
 	(void)q, (void)t, (void)found;

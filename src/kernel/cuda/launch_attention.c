@@ -1,0 +1,152 @@
+/* Launches of attention.cu. */
+#include "kernel/cuda/cuda_int.h"
+
+enum {
+	DIM_MOST = 256,    /* columns of a head: 8 per thread of a warp (kernels_attention.h) */
+	DIM_NARROW = 128,  /* ... 4 */
+	DECODE_ROWS = 8,   /* up to here a block for each query and head; above, tiles share the keys that they read */
+	SHARED_PLAIN = 48 << 10, /* dynamic shared memory that needs no permission (CUDA programming guide, compute capabilities) */
+};
+
+/* Which operand is what; -1: the operation has none. */
+struct places {
+	int8_t q, k, v, o, lse, dout, doc, dq, dk, dv;
+};
+static struct places places_of(const struct fo_call *c)
+{
+	switch (c->kind) {
+	case FO_OP_attention: return (struct places){ 0, 1, 2, 4, 5, -1, 3, -1, -1, -1 };
+	case FO_OP_attention_cached: return (struct places){ 0, 1, 2, 4, -1, -1, 3, -1, -1, -1 };
+	default: return (struct places){ 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 };
+	}
+}
+
+static const char *cannot(const struct fo_cuda *c, const struct fo_call *s)
+{
+	const struct places at = places_of(s);
+	(void)c;
+	for (int i = 0; i < s->n; i++)
+		if (i == at.doc ? s->arg[i].dtype != FO_I32 : !fo_cuda_is_float(&s->arg[i]))
+			return "operands are neither bf16 nor fp32";
+	if (s->attr.head_dim > DIM_MOST)
+		return "heads have more than 256 columns";
+	if (s->arg[0].rows > INT32_MAX / 2 || s->arg[1].rows > INT32_MAX / 2)
+		return "there are more than 2^30 rows";
+	return NULL;
+}
+
+/* ---- our own kernels ---- */
+
+static bool wide(const struct fo_call *s) { return s->attr.head_dim > DIM_NARROW; }
+
+/* Leave for as much shared memory as heads of this width may need. */
+static fo_status allow_shared(const struct fo_cuda *c, enum fo_cuda_function narrow, enum fo_cuda_function broad, bool is_wide)
+{
+	int bytes = FO_CUDA_ATTENTION_SHARED(is_wide ? DIM_MOST : DIM_NARROW);
+	if (bytes <= SHARED_PLAIN)
+		return FO_OK;
+	return fo_cuda_check(c,
+			     c->driver->cuFuncSetAttribute(c->function[is_wide ? broad : narrow], CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+							   bytes),
+			     "give attention its shared memory");
+}
+
+static struct fo_cuda_grid tiles(const struct fo_call *s, int64_t rows, int64_t heads)
+{
+	return (struct fo_cuda_grid){ (uint32_t)((rows + FO_CUDA_ATTENTION_ROWS - 1) / FO_CUDA_ATTENTION_ROWS), (uint32_t)heads, 1,
+				      FO_CUDA_ATTENTION_THREADS, (uint32_t)FO_CUDA_ATTENTION_SHARED(s->attr.head_dim) };
+}
+
+static fo_status own_forward_prepare(struct fo_cuda *c, const struct fo_call *s, size_t *ws_bytes)
+{
+	*ws_bytes = 0;
+	return allow_shared(c, FO_CUDA_FN_attention_4, FO_CUDA_FN_attention_8, wide(s));
+}
+static fo_status own_forward(struct fo_cuda_queue *q, const struct fo_call *s)
+{
+	const struct places at = places_of(s);
+	const struct fo_tensor *a = s->arg;
+	const bool cached = s->kind == FO_OP_attention_cached;
+	const int32_t dim = s->attr.head_dim;
+	struct fo_cuda_attention_args args = {
+		.q = fo_cuda_view_of(&a[at.q]),
+		.k = fo_cuda_view_of(&a[at.k]),
+		.v = fo_cuda_view_of(&a[at.v]),
+		.o = fo_cuda_view_of(&a[at.o]),
+		.doc = fo_cuda_view_of(&a[at.doc]),
+		.scale = (float)s->attr.value,
+		.dim = dim,
+		.heads = (int32_t)(a[at.q].cols / dim),
+		.group = (int32_t)(a[at.q].cols / a[at.k].cols),
+		.window = s->attr.window,
+		.cached = cached,
+	};
+	if (!cached)
+		args.lse = fo_cuda_view_of(&a[at.lse]);
+	if (cached && a[at.q].rows <= DECODE_ROWS) {
+		struct fo_cuda_grid grid = { (uint32_t)a[at.q].rows, (uint32_t)args.heads, 1, FO_CUDA_DECODE_THREADS, 0 };
+		return fo_cuda_launch(q, wide(s) ? FO_CUDA_FN_attention_decode_8 : FO_CUDA_FN_attention_decode_4, grid, &args);
+	}
+	return fo_cuda_launch(q, wide(s) ? FO_CUDA_FN_attention_8 : FO_CUDA_FN_attention_4, tiles(s, a[at.q].rows, args.heads), &args);
+}
+
+static fo_status own_backward_prepare(struct fo_cuda *c, const struct fo_call *s, size_t *ws_bytes)
+{
+	*ws_bytes = (size_t)(s->arg[0].rows * (s->arg[0].cols / s->attr.head_dim)) * sizeof(float);
+	FO_TRY(allow_shared(c, FO_CUDA_FN_attention_dq_4, FO_CUDA_FN_attention_dq_8, wide(s)));
+	return allow_shared(c, FO_CUDA_FN_attention_dkv_4, FO_CUDA_FN_attention_dkv_8, wide(s));
+}
+static fo_status own_backward(struct fo_cuda_queue *q, const struct fo_call *s)
+{
+	const struct places at = places_of(s);
+	const struct fo_tensor *a = s->arg;
+	const int32_t dim = s->attr.head_dim;
+	const struct fo_cuda_attention_bwd_args args = {
+		.q = fo_cuda_view_of(&a[at.q]),
+		.k = fo_cuda_view_of(&a[at.k]),
+		.v = fo_cuda_view_of(&a[at.v]),
+		.o = fo_cuda_view_of(&a[at.o]),
+		.lse = fo_cuda_view_of(&a[at.lse]),
+		.dout = fo_cuda_view_of(&a[at.dout]),
+		.doc = fo_cuda_view_of(&a[at.doc]),
+		.dq = fo_cuda_view_of(&a[at.dq]),
+		.dk = fo_cuda_view_of(&a[at.dk]),
+		.dv = fo_cuda_view_of(&a[at.dv]),
+		.delta = q->ws,
+		.scale = (float)s->attr.value,
+		.dim = dim,
+		.heads = (int32_t)(a[at.q].cols / dim),
+		.group = (int32_t)(a[at.q].cols / a[at.k].cols),
+		.window = s->attr.window,
+	};
+	FO_TRY(fo_cuda_launch(q, wide(s) ? FO_CUDA_FN_attention_dq_8 : FO_CUDA_FN_attention_dq_4, tiles(s, a[at.q].rows, args.heads), &args));
+	return fo_cuda_launch(q, wide(s) ? FO_CUDA_FN_attention_dkv_8 : FO_CUDA_FN_attention_dkv_4,
+			      tiles(s, a[at.k].rows, a[at.k].cols / dim), &args);
+}
+
+/* ---- operations ---- */
+
+static fo_status forward_prepare(struct fo_cuda *c, const struct fo_call *s, int64_t variant, size_t *ws_bytes)
+{
+	(void)variant;
+	return own_forward_prepare(c, s, ws_bytes);
+}
+static fo_status forward(struct fo_cuda_queue *q, const struct fo_call *s, int64_t variant)
+{
+	(void)variant;
+	return own_forward(q, s);
+}
+static fo_status backward_prepare(struct fo_cuda *c, const struct fo_call *s, int64_t variant, size_t *ws_bytes)
+{
+	(void)variant;
+	return own_backward_prepare(c, s, ws_bytes);
+}
+static fo_status backward(struct fo_cuda_queue *q, const struct fo_call *s, int64_t variant)
+{
+	(void)variant;
+	return own_backward(q, s);
+}
+
+const struct fo_cuda_kernel fo_cuda_attention = { .by = "flatout", .cannot = cannot, .prepare = forward_prepare, .run = forward };
+const struct fo_cuda_kernel fo_cuda_attention_bwd = { .by = "flatout", .cannot = cannot, .prepare = backward_prepare, .run = backward };
+const struct fo_cuda_kernel fo_cuda_attention_cached = { .by = "flatout", .cannot = cannot, .prepare = forward_prepare, .run = forward };
