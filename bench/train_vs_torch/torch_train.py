@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The PyTorch peer of the training benchmark: one Llama, trained on random tokens on the CPU.
+"""The PyTorch peer of the training benchmarks: one Llama, trained on random tokens.
 
 Prints one JSON line per step, {"step":i,"seconds":s,"tokens":n,"loss":l}, on stdout and everything else on
 stderr. A step is everything that training needs: forward, loss, backward, clipping, AdamW, refreshed weights.
@@ -9,6 +9,10 @@ program can interleave its own steps with these. Defaults are the benchmark: 12 
     --dtype fp32                       parameters, activations and products in fp32
     --dtype bf16 --bf16-mode pure      bf16 weights and activations, fp32 master weights and AdamW
     --dtype bf16 --bf16-mode autocast  fp32 weights, torch.autocast to bf16
+    --dtype bf16 --bf16-mode bare      bf16 weights and moments, no master weights
+    --device cuda                      on the first GPU; memory that does not suffice: {"error":"out of memory"}, exit 5
+    --recompute full | selective       each layer is computed again in backward; all but its products and attention
+    --sdpa cudnn | flash               the attention that PyTorch may take; auto: its own choice
     --check DIR                        no training: compares this model with a stored case of tests/golden
 """
 
@@ -22,6 +26,7 @@ import time
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+import torch.utils.checkpoint as ckpt
 
 
 class Attention(nn.Module):
@@ -83,12 +88,27 @@ class Trunk(nn.Module):
         self.embed_tokens = nn.Embedding(c.vocab, c.hidden)
         self.layers = nn.ModuleList(Layer(c) for _ in range(c.layers))
         self.norm = Norm(c)
+        self.recompute = c.recompute
 
     def forward(self, tokens, cos, sin):
         x = self.embed_tokens(tokens)
         for layer in self.layers:
-            x = layer(x, cos, sin)
+            x = again(layer, self.recompute, x, cos, sin) if self.recompute != "none" else layer(x, cos, sin)
         return self.norm(x)
+
+
+# What selective recomputation keeps: results of the expensive operations.
+KEPT = [torch.ops.aten.mm.default, torch.ops.aten._scaled_dot_product_flash_attention.default,
+        torch.ops.aten._scaled_dot_product_cudnn_attention.default,
+        torch.ops.aten._scaled_dot_product_efficient_attention.default]
+
+
+def again(layer, how, *args):
+    """A layer whose activations are computed again in backward."""
+    more = {}
+    if how == "selective":
+        more["context_fn"] = lambda: ckpt.create_selective_checkpoint_contexts(KEPT)
+    return ckpt.checkpoint(layer, *args, use_reentrant=False, **more)
 
 
 class Llama(nn.Module):
@@ -125,7 +145,10 @@ class Trainer:
     def __init__(self, args):
         self.args = args
         self.pure = args.dtype == "bf16" and args.bf16_mode == "pure"
-        self.model = Llama(args)
+        with torch.device(args.device):
+            self.model = Llama(args)
+        if args.dtype == "bf16" and args.bf16_mode == "bare":
+            self.model = self.model.to(torch.bfloat16)
         self.master = list(self.model.parameters())
         if self.pure:
             self.master = [nn.Parameter(p.detach().clone()) for p in self.master]
@@ -136,7 +159,7 @@ class Trainer:
         self.opt = torch.optim.AdamW(groups, lr=args.lr, betas=(0.9, 0.95), eps=1e-8, fused=True)
         self.run = torch.compile(self.loss) if args.compile else self.loss
         table = torch.bfloat16 if args.dtype == "bf16" else torch.float32
-        self.cos, self.sin = rope_tables(args.seq, args.head_dim, args.theta, table)
+        self.cos, self.sin = (t.to(args.device) for t in rope_tables(args.seq, args.head_dim, args.theta, table))
         self.gen = torch.Generator().manual_seed(args.seed)
 
     def loss(self, tokens, targets):
@@ -144,12 +167,12 @@ class Trainer:
         return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
 
     def batch(self):
-        x = torch.randint(0, self.args.vocab, (self.args.batch, self.args.seq + 1), generator=self.gen)
+        x = torch.randint(0, self.args.vocab, (self.args.batch, self.args.seq + 1), generator=self.gen).to(self.args.device)
         return x[:, :-1].contiguous(), x[:, 1:].contiguous()
 
     def step(self, tokens, targets):
-        auto = self.args.dtype == "bf16" and not self.pure
-        with torch.autocast("cpu", torch.bfloat16) if auto else contextlib.nullcontext():
+        auto = self.args.dtype == "bf16" and self.args.bf16_mode == "autocast"
+        with torch.autocast(self.args.device, torch.bfloat16) if auto else contextlib.nullcontext():
             loss = self.run(tokens, targets)
         loss.backward()
         if self.pure:
@@ -166,11 +189,16 @@ class Trainer:
 
 
 def train(args):
+    if args.sdpa != "auto":
+        torch.backends.cuda.enable_cudnn_sdp(args.sdpa == "cudnn")
+        torch.backends.cuda.enable_flash_sdp(args.sdpa == "flash")
     trainer = Trainer(args)
     count = sum(p.numel() for p in trainer.params)
     mode = args.dtype + (" " + args.bf16_mode if args.dtype == "bf16" else "") + (" compiled" if args.compile else "")
-    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, {mode}, {count} parameters, "
-          f"{args.batch} x {args.seq} tokens per step, {torch.backends.cpu.get_cpu_capability()}", file=sys.stderr)
+    where = (f"{torch.cuda.get_device_name()}, cuDNN {torch.backends.cudnn.version()}, sdpa {args.sdpa}" if args.device == "cuda"
+             else f"{torch.get_num_threads()} threads, {torch.backends.cpu.get_cpu_capability()}")
+    print(f"torch {torch.__version__}, {where}, {mode}, recompute {args.recompute}, {count} parameters, "
+          f"{args.batch} x {args.seq} tokens per step", file=sys.stderr)
     for i in range(args.steps):
         tokens, targets = trainer.batch()
         if args.lockstep and not sys.stdin.readline():
@@ -220,7 +248,10 @@ def check(args):
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--dtype", choices=("bf16", "fp32", "fp64"), default="bf16", help="fp64 for --check only")
-    ap.add_argument("--bf16-mode", choices=("pure", "autocast"), default="pure")
+    ap.add_argument("--bf16-mode", choices=("pure", "autocast", "bare"), default="pure")
+    ap.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    ap.add_argument("--recompute", choices=("none", "selective", "full"), default="none")
+    ap.add_argument("--sdpa", choices=("auto", "cudnn", "flash"), default="auto")
     ap.add_argument("--compile", action="store_true", help="torch.compile (needs a C++ compiler)")
     ap.add_argument("--lockstep", action="store_true", help="wait for a line on stdin before each step")
     ap.add_argument("--check", metavar="DIR")
@@ -251,7 +282,13 @@ def main():
     if args.threads > 0:
         torch.set_num_threads(args.threads)
     torch.manual_seed(args.seed)
-    return check(args) if args.check else train(args)
+    if args.check:
+        return check(args)
+    try:
+        return train(args)
+    except torch.cuda.OutOfMemoryError:
+        print('{"error":"out of memory"}', flush=True)
+        return 5
 
 
 if __name__ == "__main__":
