@@ -30,13 +30,18 @@ void fo_cpu_name(char *buf, size_t size)
 		fclose(f);
 }
 
-char *fo_limits_path(struct fo_arena *a, const char *cpu)
+char *fo_cache_path(struct fo_arena *a, const char *name)
 {
 	const char *dir = getenv("FLATOUT_CACHE"), *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
 	char *base = dir && *dir   ? fo_arena_strdup(a, dir)
 		     : xdg && *xdg ? fo_arena_printf(a, "%s/flatout", xdg)
 				   : fo_arena_printf(a, "%s/.cache/flatout", home && *home ? home : "/tmp");
-	return fo_arena_printf(a, "%s/machine-%08x.json", base, (unsigned)XXH3_64bits(cpu, strlen(cpu)));
+	return fo_arena_printf(a, "%s/%s", base, name);
+}
+
+char *fo_limits_path(struct fo_arena *a, const char *cpu)
+{
+	return fo_cache_path(a, fo_arena_printf(a, "machine-%08x.json", (unsigned)XXH3_64bits(cpu, strlen(cpu))));
 }
 
 void fo_limits_fini(struct fo_limits *m)

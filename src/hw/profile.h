@@ -63,8 +63,9 @@ struct fo_limits {
 
 /* The processor's name as the system tells it; made visible. */
 void fo_cpu_name(char *buf, size_t size);
-/* "<cache>/machine-<hash of the processor's name>.json"; the cache is $FLATOUT_CACHE, else $XDG_CACHE_HOME/flatout, else
- * ~/.cache/flatout. The folder is not made. */
+/* "<cache>/<name>": the cache is $FLATOUT_CACHE, else $XDG_CACHE_HOME/flatout, else ~/.cache/flatout. The folder is not made. */
+char *fo_cache_path(struct fo_arena *a, const char *name);
+/* "<cache>/machine-<hash of the processor's name>.json". */
 char *fo_limits_path(struct fo_arena *a, const char *cpu);
 
 /* FO_EIO when it cannot be read, FO_EFORMAT (naming the place) when it is not a profile; *m needs no fini then. */

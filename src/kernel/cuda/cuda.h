@@ -16,6 +16,7 @@
 
 struct fo_str;
 struct fo_json;
+struct fo_arena;
 
 /* ---- what is there ---- */
 
@@ -128,6 +129,29 @@ const char *fo_cuda_cannot(const struct fo_cuda *c, const struct fo_call *shape)
 /* Whose code runs for this call: "flatout", "cuBLASLt", "cuDNN"; for an operation that has a kernel. Final after prepare: where a library
  * turns a call down there, our own takes it. */
 const char *fo_cuda_by(const struct fo_cuda *c, const struct fo_call *shape);
+/* ---- products: which of cuBLASLt's algorithms ---- */
+
+/* How an algorithm is chosen when a product is prepared for the first time. */
+enum fo_cuda_tune_mode {
+	FO_CUDA_TUNE_OFF,  /* the library's first proposal: the same on every run of one library */
+	FO_CUDA_TUNE_KEPT, /* what the cache holds, else the first proposal */
+	FO_CUDA_TUNE_ON,   /* what the cache holds, else all proposals are measured, about a second per product, and the best is kept there */
+};
+struct fo_cuda_tuned {
+	int proposed, kept, measured; /* products by how their algorithm was chosen */
+	double seconds;               /* spent on measuring */
+	double gain;                  /* geometric mean over measured products: time of the first proposal / of the chosen one; 1 without any */
+	char note[320];               /* what was odd: damaged lines, no memory to measure in; "" */
+};
+/* Of what is prepared from now on; before: FO_CUDA_TUNE_OFF. cache: a file of JSON lines (docs/formats.md, "Products of CUDA devices"),
+ * made when something is kept; NULL: none. Lines that are damaged are noted and left out, those of other devices and libraries stay.
+ * A choice decides the order of sums: runs that shall give the same bits need the same choices, so the same cache or mode OFF.
+ * Algorithms whose sums depend on the order in which blocks finish are never chosen. Fails where the file is there and cannot be read. */
+FO_CHECKED fo_status fo_cuda_tune_set(struct fo_cuda *c, enum fo_cuda_tune_mode mode, const char *cache);
+/* "<cache>/cuda-products.jsonl" (hw/profile.h). */
+char *fo_cuda_tune_path(struct fo_arena *a);
+void fo_cuda_tune_result(const struct fo_cuda *c, struct fo_cuda_tuned *out);
+
 /* Not an operation: index of the first element of t that is not finite into found[0] (int64 on the device), -1: all are. */
 FO_CHECKED fo_status fo_cuda_find_nonfinite(struct fo_cuda_queue *q, const struct fo_tensor *t, int64_t *found);
 

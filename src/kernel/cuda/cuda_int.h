@@ -81,6 +81,9 @@ uint32_t fo_cuda_blocks(const struct fo_cuda *c, int64_t n, int64_t per_block);
 /* Launchers by file: each defines struct fo_cuda_kernel rows that table.c lists. */
 extern const struct fo_cuda_kernel fo_cuda_add;
 extern const struct fo_cuda_kernel fo_cuda_attention, fo_cuda_attention_bwd, fo_cuda_attention_cached;
+extern const struct fo_cuda_kernel fo_cuda_matmul; /* matmul.c */
+/* Frees the table of products of a device that closes. */
+void fo_cuda_tune_free(struct fo_cuda *c);
 
 /* What launchers ask of operands. */
 static inline bool fo_cuda_is_float(const struct fo_tensor *t) { return t->dtype == FO_F32 || t->dtype == FO_BF16; }

@@ -184,6 +184,7 @@ void fo_cuda_close(struct fo_cuda *c)
 		return;
 	if (c->dnn_handle)
 		c->dnn->cudnnDestroy(c->dnn_handle);
+	fo_cuda_tune_free(c);
 	if (c->lt_handle)
 		c->lt->cublasLtDestroy(c->lt_handle);
 	for (int i = 0; i < c->modules; i++)

@@ -26,6 +26,21 @@ struct __attribute__((aligned(16))) fo_16 {
 	uint32_t w[4];
 };
 
+/* Four of the eight bytes of a (0 to 3) and b (4 to 7): byte i of the result is the one that hexadecimal digit i of `which` names. */
+FO_DEVICE uint32_t fo_bytes(uint32_t a, uint32_t b, uint32_t which)
+{
+#ifdef FO_SIMT
+	uint32_t x = 0;
+	for (int i = 0; i < 4; i++) {
+		const uint32_t k = which >> 4 * i & 7;
+		x |= ((k < 4 ? a : b) >> k % 4 * 8 & 0xff) << 8 * i;
+	}
+	return x;
+#else
+	return __byte_perm(a, b, which);
+#endif
+}
+
 /* ---- bf16: round to nearest even ---- */
 
 FO_DEVICE float fo_from_bf16(uint16_t h) { return __uint_as_float((uint32_t)h << 16); }

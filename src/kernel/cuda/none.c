@@ -1,5 +1,6 @@
 /* A build without the CUDA toolkit: everything is there and says so. */
 #include "base/err.h"
+#include "hw/profile.h"
 #include "kernel/cuda/cuda.h"
 
 static fo_status none(void)
@@ -143,6 +144,20 @@ const char *fo_cuda_by(const struct fo_cuda *c, const struct fo_call *shape)
 {
 	(void)c, (void)shape;
 	return "none";
+}
+fo_status fo_cuda_tune_set(struct fo_cuda *c, enum fo_cuda_tune_mode mode, const char *cache)
+{
+	(void)c, (void)mode, (void)cache;
+	return none();
+}
+char *fo_cuda_tune_path(struct fo_arena *a)
+{
+	return fo_cache_path(a, "cuda-products.jsonl");
+}
+void fo_cuda_tune_result(const struct fo_cuda *c, struct fo_cuda_tuned *out)
+{
+	(void)c;
+	*out = (struct fo_cuda_tuned){ .gain = 1 };
 }
 fo_status fo_cuda_find_nonfinite(struct fo_cuda_queue *q, const struct fo_tensor *t, int64_t *found)
 {

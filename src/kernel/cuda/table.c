@@ -6,6 +6,7 @@ static const struct fo_cuda_kernel *const table[FO_OP_COUNT] = {
 	[FO_OP_attention] = &fo_cuda_attention,
 	[FO_OP_attention_bwd] = &fo_cuda_attention_bwd,
 	[FO_OP_attention_cached] = &fo_cuda_attention_cached,
+	[FO_OP_matmul] = &fo_cuda_matmul,
 };
 
 const struct fo_cuda_kernel *fo_cuda_kernel_of(enum fo_op_kind kind) { return table[kind]; }

@@ -1,0 +1,407 @@
+/* Products by shape: descriptors made once, and an algorithm for each, proposed by the library, kept from before or measured here.
+ *
+ * Measuring. Operands are random: a device at its power limit runs zeros up to 13 % faster, and what is best on zeros need not be best
+ * on numbers. Copies of them larger than the second-level cache are used in turn. First every proposal runs alone for a while, then the
+ * fastest few alternate, batch by batch, so that clocks and heat are the same for all of them; medians decide. */
+#include "kernel/cuda/product.h"
+
+#include "base/clock.h"
+#include "hw/profile.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+enum {
+	BUCKETS = 256, /* of the table: a program has tens of products */
+	PROPOSALS = 32,
+	FINALISTS = 4,
+	BATCHES = 25,   /* per finalist; odd: the median is one of them */
+	SETS = 32,      /* of operands, at most */
+	RUNS_MOST = 2000,
+	THREADS = 256,
+	ALIGNED = 256,
+};
+#define WARM_MS 50.0   /* before anything counts: clocks and power settle */
+#define SCREEN_MS 10.0 /* per proposal */
+#define BATCH_MS 5.0   /* per batch of a finalist: 4 x 25 x 5 ms = half a second */
+
+struct fo_cuda_tune {
+	enum fo_cuda_tune_mode mode;
+	char *path;
+	struct fo_cuda_product_plan *bucket[BUCKETS];
+	struct fo_cuda_choices kept;
+	struct fo_cuda_tuned result;
+	double log_gain; /* sum over measured products */
+};
+
+static struct fo_cuda_tune *tune_of(struct fo_cuda *c)
+{
+	if (!c->tune)
+		c->tune = fo_xmalloc(sizeof *c->tune);
+	return c->tune;
+}
+
+void fo_cuda_tune_free(struct fo_cuda *c)
+{
+	struct fo_cuda_tune *t = c->tune;
+	for (int i = 0; t && i < BUCKETS; i++)
+		for (struct fo_cuda_product_plan *p = t->bucket[i], *next; p; p = next) {
+			next = p->next;
+			fo_cuda_product_fini(c, p);
+			free(p);
+		}
+	if (t) {
+		fo_cuda_choices_fini(&t->kept);
+		free(t->path);
+	}
+	free(t);
+	c->tune = NULL;
+}
+
+char *fo_cuda_tune_path(struct fo_arena *a) { return fo_cache_path(a, "cuda-products.jsonl"); }
+
+static void note_damaged(struct fo_cuda_tune *t)
+{
+	if (t->kept.damaged)
+		snprintf(t->result.note, sizeof t->result.note, "%d damaged line%s of '%s' left out", t->kept.damaged,
+			 t->kept.damaged > 1 ? "s" : "", t->path);
+}
+
+fo_status fo_cuda_tune_set(struct fo_cuda *c, enum fo_cuda_tune_mode mode, const char *cache)
+{
+	struct fo_cuda_tune *t = tune_of(c);
+	struct fo_cuda_choices *k = &t->kept;
+	size_t v = c->lt->cublasLtGetVersion();
+	free(t->path);
+	t->path = cache && mode != FO_CUDA_TUNE_OFF ? fo_xstrdup(cache) : NULL;
+	t->mode = mode;
+	fo_cuda_choices_fini(k);
+	snprintf(k->device, sizeof k->device, "%s", c->info.name);
+	snprintf(k->library, sizeof k->library, "%zu.%zu.%zu", v / 10000, v / 100 % 100, v % 100);
+	if (!t->path)
+		return FO_OK;
+	FO_TRY(fo_cuda_choices_read(k, t->path));
+	note_damaged(t);
+	return FO_OK;
+}
+
+void fo_cuda_tune_result(const struct fo_cuda *c, struct fo_cuda_tuned *out)
+{
+	*out = c->tune ? c->tune->result : (struct fo_cuda_tuned){ 0 };
+	out->gain = out->measured ? exp(c->tune->log_gain / out->measured) : 1;
+}
+
+static int bucket_of(const struct fo_cuda_product *key) { return (int)(XXH3_64bits(key, sizeof *key) % BUCKETS); }
+
+struct fo_cuda_product_plan *fo_cuda_product_find(const struct fo_cuda *c, const struct fo_cuda_product *key)
+{
+	struct fo_cuda_product_plan *p = c->tune ? c->tune->bucket[bucket_of(key)] : NULL;
+	while (p && memcmp(&p->key, key, sizeof *key) != 0)
+		p = p->next;
+	return p;
+}
+
+/* ---- proposals ---- */
+
+/* Split sums are added up in the compute type and in a fixed order: not in place, where blocks add as they finish, and not in the type of
+ * the output, which would round each part to bf16. */
+static bool ask_for(const struct fo_cuda *c, const struct fo_cuda_product *key, cublasLtMatmulPreference_t pref)
+{
+	static const cublasLtMatmulPreferenceAttributes_t align[] = {
+		CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+		CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
+	};
+	const int type[] = { key->type_a, key->type_b, key->type_d, key->type_d };
+	uint64_t most = fo_cuda_product_ws_most(c);
+	uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+	bool ok = c->lt->cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most, sizeof most) ==
+			  CUBLAS_STATUS_SUCCESS &&
+		  c->lt->cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reduction,
+							      sizeof reduction) == CUBLAS_STATUS_SUCCESS;
+	for (int i = 0; i < 4; i++) {
+		uint32_t bytes = key->loose ? (uint32_t)fo_dtype_bytes(type[i]) : 16;
+		ok = ok && c->lt->cublasLtMatmulPreferenceSetAttribute(pref, align[i], &bytes, sizeof bytes) == CUBLAS_STATUS_SUCCESS;
+	}
+	return ok;
+}
+
+/* At most `most`, the library's best first; how many. */
+static int propose(const struct fo_cuda *c, const struct fo_cuda_product_plan *p, int most, cublasLtMatmulHeuristicResult_t *out)
+{
+	cublasLtMatmulPreference_t pref;
+	int n = 0, good = 0;
+	if (c->lt->cublasLtMatmulPreferenceCreate(&pref) != CUBLAS_STATUS_SUCCESS)
+		return 0;
+	if (!ask_for(c, &p->key, pref) || c->lt->cublasLtMatmulAlgoGetHeuristic(c->lt_handle, p->desc, p->a, p->b, p->d, p->d, pref, most, out, &n) !=
+						  CUBLAS_STATUS_SUCCESS)
+		n = 0;
+	c->lt->cublasLtMatmulPreferenceDestroy(pref);
+	for (int i = 0; i < n; i++)
+		if (out[i].state == CUBLAS_STATUS_SUCCESS && out[i].workspaceSize <= fo_cuda_product_ws_most(c))
+			out[good++] = out[i];
+	return good;
+}
+
+static void take(struct fo_cuda_product_plan *p, const cublasLtMatmulAlgo_t *algo, size_t ws_bytes)
+{
+	p->algo = *algo;
+	p->ws_bytes = ws_bytes;
+}
+
+/* ---- measuring ---- */
+
+struct bench {
+	struct fo_cuda *c;
+	struct fo_cuda_product_plan *p;
+	fo_cuda_stream stream;
+	fo_cuda_event begin, end;
+	char *memory;
+	size_t a, b, d, set; /* bytes */
+	int sets, next;
+	char *ws;
+	float *scale;
+};
+struct timed {
+	cublasLtMatmulHeuristicResult_t h;
+	int rank, runs;
+	double ms, batch[BATCHES];
+};
+
+static size_t round_up(size_t bytes) { return (bytes + ALIGNED - 1) / ALIGNED * ALIGNED; }
+
+/* Bytes of the three matrices, and of as many copies as are larger than the second-level cache twice over: what an operand leaves
+ * there is gone when its turn comes again. */
+static void size_up(struct bench *b)
+{
+	const struct fo_cuda_product *k = &b->p->key;
+	b->a = round_up((size_t)(k->lda * (k->ta ? k->m : k->k)) * fo_dtype_bytes(k->type_a));
+	b->b = round_up((size_t)(k->ldb * (k->tb ? k->k : k->n)) * fo_dtype_bytes(k->type_b));
+	b->d = round_up((size_t)(k->ldd * k->n) * fo_dtype_bytes(k->type_d));
+	b->set = b->a + b->b + b->d;
+	size_t sets = 2 * (size_t)b->c->info.l2_bytes / b->set + 1;
+	b->sets = sets > SETS ? SETS : (int)sets;
+}
+
+static fo_status fill_random(struct bench *b, void *to, size_t bytes, int dtype, uint64_t seed)
+{
+	struct fo_cuda_queue q = { .cuda = b->c, .stream = b->stream };
+	const struct fo_cuda_product_random_args args = { to, (int64_t)(bytes / fo_dtype_bytes(dtype)), seed, dtype };
+	return fo_cuda_launch(&q, FO_CUDA_FN_product_random, (struct fo_cuda_grid){ fo_cuda_blocks(b->c, args.n, THREADS), 1, 1, THREADS, 0 },
+			      &args);
+}
+
+/* FO_ENOMEM where not even one copy fits: then nothing is measured. */
+static fo_status begin(struct bench *b)
+{
+	const struct fo_cuda_product *k = &b->p->key;
+	size_t ws = round_up(fo_cuda_product_ws_most(b->c)), lines = round_up((size_t)(k->m > k->n ? k->m : k->n) * sizeof(float));
+	int64_t have = 0, all = 0;
+	size_up(b);
+	FO_TRY(fo_cuda_memory(b->c, &have, &all));
+	/* Half of what is free: others allocate meanwhile. */
+	while (b->sets > 1 && (size_t)b->sets * b->set + ws + lines > (size_t)have / 2)
+		b->sets--;
+	FO_TRY(fo_cuda_alloc(b->c, (size_t)b->sets * b->set + ws + lines, (void **)&b->memory));
+	b->ws = b->memory + (size_t)b->sets * b->set;
+	b->scale = (float *)(b->ws + ws);
+	FO_TRY(fo_cuda_stream_new(b->c, &b->stream));
+	FO_TRY(fo_cuda_event_new(b->c, true, &b->begin));
+	FO_TRY(fo_cuda_event_new(b->c, true, &b->end));
+	for (int i = 0; i < b->sets; i++) {
+		char *at = b->memory + (size_t)i * b->set;
+		FO_TRY(fill_random(b, at, b->a, k->type_a, 2 * (uint64_t)i));
+		FO_TRY(fill_random(b, at + b->a, b->b, k->type_b, 2 * (uint64_t)i + 1));
+		FO_TRY(fo_cuda_fill(b->c, at + b->a + b->b, 0, b->d, b->stream));
+	}
+	/* Scales that are not one, and do not make sums overflow: their values cost nothing. */
+	FO_TRY(fill_random(b, b->scale, lines, FO_F32, 0));
+	return fo_cuda_stream_wait(b->c, b->stream);
+}
+
+static void finish(struct bench *b)
+{
+	fo_cuda_event_free(b->c, b->begin);
+	fo_cuda_event_free(b->c, b->end);
+	fo_cuda_stream_free(b->c, b->stream);
+	fo_cuda_free(b->c, b->memory);
+}
+
+/* Mean of `runs` runs in a row. FO_EUNSUPPORTED: this algorithm does not run. */
+static fo_status time_runs(struct bench *b, const struct timed *t, int runs, double *ms)
+{
+	float all = 0;
+	take(b->p, &t->h.algo, t->h.workspaceSize);
+	FO_TRY(fo_cuda_event_record(b->c, b->begin, b->stream, false));
+	for (int i = 0; i < runs; i++) {
+		char *at = b->memory + (size_t)(b->next++ % b->sets) * b->set;
+		bool fp8 = fo_dtype_fp8(b->p->key.type_a);
+		if (fo_cuda_product_run(b->c, b->p, at, at + b->a, at + b->a + b->b, fp8 ? b->scale : NULL, fp8 ? b->scale : NULL, b->ws,
+					b->stream) != CUBLAS_STATUS_SUCCESS)
+			return fo_fail(FO_EUNSUPPORTED, "cuBLASLt does not run what it proposed");
+	}
+	FO_TRY(fo_cuda_event_record(b->c, b->end, b->stream, false));
+	FO_TRY(fo_cuda_stream_wait(b->c, b->stream));
+	FO_TRY(fo_cuda_event_ms(b->c, b->begin, b->end, &all));
+	*ms = (double)all / runs;
+	return FO_OK;
+}
+
+static int runs_for(double want_ms, double ms)
+{
+	double n = ms > 0 ? want_ms / ms : RUNS_MOST;
+	return n < 1 ? 1 : n > RUNS_MOST ? RUNS_MOST : (int)n;
+}
+
+static int faster(const void *a, const void *b)
+{
+	const struct timed *x = a, *y = b;
+	return x->ms < y->ms ? -1 : x->ms > y->ms ? 1 : x->rank - y->rank;
+}
+
+/* Times each proposal by itself, drops what does not run; *n that are left. */
+static fo_status screen(struct bench *b, struct timed *t, int *n)
+{
+	int kept = 0;
+	bool warm = false;
+	for (int i = 0; i < *n; i++) {
+		fo_status st = time_runs(b, &t[i], 1, &t[i].ms); /* loads the kernel, and says how long one run takes */
+		if (st == FO_OK)
+			st = time_runs(b, &t[i], 1, &t[i].ms);
+		if (st == FO_OK && !warm)
+			st = time_runs(b, &t[i], runs_for(WARM_MS, t[i].ms), &t[i].ms);
+		if (st == FO_OK)
+			st = time_runs(b, &t[i], runs_for(SCREEN_MS, t[i].ms), &t[i].ms);
+		if (st != FO_OK && st != FO_EUNSUPPORTED)
+			return st;
+		fo_err_clear();
+		if (st != FO_OK)
+			continue;
+		warm = true;
+		t[i].runs = runs_for(BATCH_MS, t[i].ms);
+		t[kept++] = t[i];
+	}
+	*n = kept;
+	return FO_OK;
+}
+
+/* The first n alternate; their medians, fastest first. */
+static fo_status final(struct bench *b, struct timed *t, int n)
+{
+	for (int r = 0; r < BATCHES; r++)
+		for (int i = 0; i < n; i++)
+			FO_TRY(time_runs(b, &t[i], t[i].runs, &t[i].batch[r]));
+	for (int i = 0; i < n; i++)
+		t[i].ms = fo_stats_quantile(t[i].batch, BATCHES, 0.5);
+	qsort(t, (size_t)n, sizeof *t, faster);
+	return FO_OK;
+}
+
+/* Measures n >= 1 proposals into *out. The library's first one is a finalist whatever it took alone: what is gained is said against it. */
+static fo_status measure(struct bench *b, const cublasLtMatmulHeuristicResult_t *h, int n, struct fo_cuda_choice *out)
+{
+	struct timed *t = fo_xmalloc((size_t)n * sizeof *t);
+	for (int i = 0; i < n; i++)
+		t[i] = (struct timed){ .h = h[i], .rank = i };
+	fo_status st = begin(b);
+	if (st == FO_OK)
+		st = screen(b, t, &n);
+	if (st == FO_OK && !n)
+		st = fo_fail(FO_EUNSUPPORTED, "none of cuBLASLt's proposals runs");
+	if (st == FO_OK) {
+		int finalists = n < FINALISTS ? n : FINALISTS;
+		bool first = t[0].rank == 0 && n > 1;
+		qsort(t + first, (size_t)(n - first), sizeof *t, faster);
+		st = final(b, t, finalists);
+		*out = (struct fo_cuda_choice){ .key = b->p->key, .algo = t[0].h.algo, .us = t[0].ms * 1e3, .first_us = t[0].ms * 1e3,
+						.rank = t[0].rank, .of = n };
+		for (int i = 0; i < finalists; i++)
+			out->first_us = t[i].rank == 0 ? t[i].ms * 1e3 : out->first_us;
+		take(b->p, &t[0].h.algo, t[0].h.workspaceSize);
+	}
+	finish(b);
+	free(t);
+	return st;
+}
+
+/* ---- choosing ---- */
+
+/* What was kept, if this library still takes it. */
+static bool take_kept(struct fo_cuda *c, struct fo_cuda_product_plan *p)
+{
+	struct fo_cuda_tune *t = c->tune;
+	const struct fo_cuda_choice *k = fo_cuda_choices_find(&t->kept, &p->key);
+	cublasLtMatmulHeuristicResult_t r = { 0 };
+	if (!k)
+		return false;
+	if (c->lt->cublasLtMatmulAlgoCheck(c->lt_handle, p->desc, p->a, p->b, p->d, p->d, &k->algo, &r) != CUBLAS_STATUS_SUCCESS ||
+	    r.workspaceSize > fo_cuda_product_ws_most(c)) {
+		snprintf(t->result.note, sizeof t->result.note, "cuBLASLt refuses an algorithm that '%s' holds for a product (%lld,%lld,%lld)",
+			 t->path, (long long)p->key.m, (long long)p->key.n, (long long)p->key.k);
+		return false;
+	}
+	take(p, &k->algo, r.workspaceSize);
+	t->result.kept++;
+	return true;
+}
+
+/* Measures and keeps; false: the first proposal it is, and the note says why. */
+static bool take_measured(struct fo_cuda *c, struct fo_cuda_product_plan *p, const cublasLtMatmulHeuristicResult_t *h, int n)
+{
+	struct fo_cuda_tune *t = c->tune;
+	struct bench b = { .c = c, .p = p };
+	struct fo_cuda_choice found;
+	int64_t start = fo_now_ns();
+	fo_status st = measure(&b, h, n, &found);
+	t->result.seconds += 1e-9 * (double)(fo_now_ns() - start);
+	if (st != FO_OK) {
+		snprintf(t->result.note, sizeof t->result.note, "a product (%lld,%lld,%lld) was not measured: %s", (long long)p->key.m,
+			 (long long)p->key.n, (long long)p->key.k, fo_err_text());
+		fo_err_clear();
+		return false;
+	}
+	t->result.measured++;
+	t->log_gain += found.us > 0 && found.first_us > 0 ? log(found.first_us / found.us) : 0;
+	if (t->path && found.us > 0 && fo_cuda_choices_keep(&t->kept, t->path, &found) != FO_OK) {
+		snprintf(t->result.note, sizeof t->result.note, "choices are not kept: %s", fo_err_text());
+		fo_err_clear();
+	} else if (t->path) {
+		note_damaged(t);
+	}
+	return true;
+}
+
+static void choose(struct fo_cuda *c, struct fo_cuda_product_plan *p)
+{
+	struct fo_cuda_tune *t = c->tune;
+	cublasLtMatmulHeuristicResult_t h[PROPOSALS];
+	/* Products of operands that lie anywhere are there for correctness: they are not measured. */
+	bool tune = t->mode == FO_CUDA_TUNE_ON && !p->key.loose;
+	if (t->mode != FO_CUDA_TUNE_OFF && take_kept(c, p))
+		return;
+	int n = propose(c, p, tune ? PROPOSALS : 1, h);
+	p->good = n > 0;
+	if (!p->good || (tune && n > 1 && take_measured(c, p, h, n)))
+		return;
+	take(p, &h[0].algo, h[0].workspaceSize);
+	t->result.proposed++;
+}
+
+fo_status fo_cuda_product_prepare(struct fo_cuda *c, const struct fo_cuda_product *key, struct fo_cuda_product_plan **out)
+{
+	struct fo_cuda_tune *t = tune_of(c);
+	int i = bucket_of(key);
+	*out = fo_cuda_product_find(c, key);
+	if (*out)
+		return FO_OK;
+	struct fo_cuda_product_plan *p = fo_xmalloc(sizeof *p);
+	p->key = *key;
+	fo_cuda_product_describe(c, p);
+	if (p->good)
+		choose(c, p);
+	p->next = t->bucket[i];
+	t->bucket[i] = *out = p;
+	return FO_OK;
+}
