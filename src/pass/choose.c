@@ -161,11 +161,11 @@ static int64_t kept(const struct fo_program *p, const struct fo_unrolled *u)
 }
 
 /* All sets, on a model of one layer: a layer's share depends neither on their number nor on that of micro-batches. */
-static fo_status measure_sets(const struct fo_model *m, struct split *s)
+static fo_status measure_layer(const struct fo_model *m, struct fo_lowering run, double *repeat, int64_t *drop)
 {
 	struct fo_model one = *m;
-	struct fo_lowering run = s->run;
 	one.layers = run.micro_batches = 1;
+	run.pass.fp8_first = run.pass.fp8_last = 0;
 	for (int mask = 0; mask < MASKS; mask++) {
 		struct fo_program p;
 		struct fo_unrolled u;
@@ -173,8 +173,8 @@ static fo_status measure_sets(const struct fo_model *m, struct split *s)
 		FO_TRY(fo_pass_build(&p, &one, &run));
 		fo_status st = fo_unroll(&p, &u);
 		if (st == FO_OK) {
-			s->repeat[mask] = fo_program_seconds(&p, true);
-			s->drop[mask] = kept(&p, &u);
+			repeat[mask] = fo_program_seconds(&p, true);
+			drop[mask] = kept(&p, &u);
 			fo_unrolled_fini(&u);
 		}
 		fo_program_fini(&p);
@@ -182,7 +182,23 @@ static fo_status measure_sets(const struct fo_model *m, struct split *s)
 			return st;
 	}
 	for (int mask = MASKS - 1; mask >= 0; mask--)
-		s->drop[mask] = s->drop[0] - s->drop[mask];
+		drop[mask] = drop[0] - drop[mask];
+	return FO_OK;
+}
+
+/* Layers that keep their precision among fp8 ones drop other bytes: the larger number keeps the bound one. */
+static fo_status measure_sets(const struct fo_model *m, struct split *s)
+{
+	struct fo_lowering plain = s->run;
+	double repeat[MASKS];
+	int64_t drop[MASKS];
+	FO_TRY(measure_layer(m, s->run, s->repeat, s->drop));
+	if (!plain.pass.fp8_first && !plain.pass.fp8_last)
+		return FO_OK;
+	plain.pass.fp8 = plain.pass.fp8_history = plain.pass.fp8_precompute = plain.pass.fp8_wgrad = 0;
+	FO_TRY(measure_layer(m, plain, repeat, drop));
+	for (int mask = 0; mask < MASKS; mask++)
+		s->drop[mask] = drop[mask] > s->drop[mask] ? drop[mask] : s->drop[mask];
 	return FO_OK;
 }
 

@@ -3,7 +3,8 @@
  * A factor is cast where it was made, once for all products that read it: an activation in forward, where its weight gradient finds
  * it again; a gradient in backward; a weight in front of its product. Scales are per tensor (`current`, `delayed`), or per line
  * that the sum runs along (`rowwise`): those of x(T,K) for y = x w' belong to rows, for dw = dy' x to columns, so rowwise x is
- * cast twice. Head, embedding and attention keep their precision. docs/passes/fp8.md. */
+ * cast twice. Head, embedding and attention keep their precision, and so may the first and last layers, whose blocks are then
+ * others, and the weight gradients. docs/passes/fp8.md. */
 #include "pass/pass.h"
 #include "base/fp8.h"
 
@@ -50,10 +51,49 @@ static int last_write(const struct fo_program *p, int block, int end, const stru
 	return -1;
 }
 
+static bool keeps_precision(const struct fo_program *p, int layer)
+{
+	return layer < p->run.pass.fp8_first || layer >= p->model.layers - p->run.pass.fp8_last;
+}
+
+/* A block of layers that keep their precision (set_apart). */
+static bool is_apart(const struct fo_program *p, int b)
+{
+	for (int s = 0; s < p->nslot; s++)
+		if (p->slot[s].block == b)
+			return keeps_precision(p, p->slot[s].layer);
+	return false;
+}
+
+/* Forward and backward of a layer, but for one that keeps its precision. */
 static bool layer_block(const struct fo_program *p, int b)
 {
-	return p->block[b].unit == FO_UNIT_LAYER &&
-	       (p->block[b].role == FO_ROLE_FORWARD || p->block[b].role == FO_ROLE_BACKWARD);
+	return p->block[b].unit == FO_UNIT_LAYER && (p->block[b].role == FO_ROLE_FORWARD || p->block[b].role == FO_ROLE_BACKWARD) &&
+	       !is_apart(p, b);
+}
+
+/* Layers that keep their precision get blocks of this role of their own, as they are. */
+static void set_apart(struct fo_program *p, int role)
+{
+	for (int b = 0, blocks = p->nblock; b < blocks; b++) {
+		int apart = -1;
+		for (int s = 0; s < p->nslot && p->block[b].unit == FO_UNIT_LAYER && p->block[b].role == role; s++) {
+			if (p->slot[s].block != b || !keeps_precision(p, p->slot[s].layer))
+				continue;
+			if (apart < 0) {
+				char name[sizeof p->block->name];
+				snprintf(name, sizeof name, "%.16s.plain", p->block[b].name);
+				apart = fo_block_clone(p, b, name);
+			}
+			p->slot[s].block = (int16_t)apart;
+		}
+	}
+}
+
+/* Are weight gradients products of factors as they are? */
+static bool plain_wgrad(const struct fo_program *p)
+{
+	return p->run.pass.fp8 == FO_FP8_ROWWISE_HP || p->run.pass.fp8_wgrad == FO_FP8_WGRAD_PLAIN;
 }
 
 static bool persists(const struct fo_program *p, const struct fo_operand *x)
@@ -236,7 +276,8 @@ static void put_history(struct work *w)
 	fo_op_arg(p, o, w->history, 0, FO_UPDATE);
 	fo_op_arg(p, o, scale, 0, FO_READ);
 	for (int l = p->layer_begin; l < p->layer_end; l++)
-		fo_slot_add(p, block, l, 0);
+		if (!keeps_precision(p, l))
+			fo_slot_add(p, block, l, 0);
 }
 
 fo_status fo_pass_fp8_legal(const struct fo_program *p)
@@ -248,6 +289,12 @@ fo_status fo_pass_fp8_legal(const struct fo_program *p)
 	if (p->run.pass.fp8 == FO_FP8_DELAYED && (p->run.pass.fp8_history < 1 || p->run.pass.fp8_history > FO_FP8_HISTORY_MAX))
 		return fo_fail(FO_EARG, "a history of %lld steps: delayed scaling takes 1 to %d",
 			       (long long)p->run.pass.fp8_history, FO_FP8_HISTORY_MAX);
+	const struct fo_passes *c = &p->run.pass;
+	if (c->fp8_wgrad < 0 || c->fp8_wgrad >= FO_FP8_WGRAD_COUNT)
+		return fo_fail(FO_EARG, "factors of weight gradients are 0 (fp8) or 1 (bf16), not %lld", (long long)c->fp8_wgrad);
+	if (c->fp8_first < 0 || c->fp8_last < 0 || c->fp8_first >= p->model.layers || c->fp8_last >= p->model.layers - c->fp8_first)
+		return fo_fail(FO_EARG, "the first %lld and the last %lld of %lld layers keep their precision: none is left for fp8",
+			       (long long)c->fp8_first, (long long)c->fp8_last, (long long)p->model.layers);
 	return FO_OK;
 }
 
@@ -262,12 +309,14 @@ fo_status fo_pass_fp8(struct fo_program *p)
 					  p->run.pass.fp8_history, FO_AXIS_ONE);
 		w.amax = fo_buffer_add(p, "fp8.amax", FO_F32, FO_HOME_ACT, FO_PER_LAYER, 1, FO_AXIS_ONE, 1, FO_AXIS_ONE);
 	}
+	set_apart(p, FO_ROLE_FORWARD);
+	set_apart(p, FO_ROLE_BACKWARD);
 	/* Forward first: backward finds there what was cast. */
 	for (int role = FO_ROLE_FORWARD; role <= FO_ROLE_BACKWARD; role++)
 		for (int b = 0; b < p->nblock; b++)
 			for (int i = 0; layer_block(p, b) && p->block[b].role == role && i < p->block[b].n; i++) {
 				const struct fo_op *o = &p->block[b].op[i];
-				if (o->kind == FO_OP_matmul && !(w.recipe == FO_FP8_ROWWISE_HP && o->phase == FO_WGRAD))
+				if (o->kind == FO_OP_matmul && !(plain_wgrad(p) && o->phase == FO_WGRAD))
 					convert(&w, b, &i);
 			}
 	if (w.recipe == FO_FP8_DELAYED)
@@ -308,7 +357,7 @@ static void put_behind_step(struct fo_program *p, const struct chain *c)
 	int weight = c->op[0].arg[0].buf, block = -1, at = -1;
 	for (int b = 0; b < p->nblock; b++)
 		for (int i = 0; i < p->block[b].n; i++)
-			if (p->block[b].op[i].kind == FO_OP_adamw && p->block[b].op[i].arg[5].buf == weight)
+			if (p->block[b].op[i].kind == FO_OP_adamw && p->block[b].op[i].arg[5].buf == weight && !is_apart(p, b))
 				block = b, at = i;
 	for (int k = 0; k < 3; k++) {
 		struct fo_op *o = fo_op_clone(p, block, at + 1 + k, &c->op[k]);
@@ -334,6 +383,8 @@ fo_status fo_pass_fp8_precompute_legal(const struct fo_program *p)
 fo_status fo_pass_fp8_precompute(struct fo_program *p)
 {
 	const struct fo_op *cast;
+	if (p->run.mode == FO_MODE_TRAIN)
+		set_apart(p, FO_ROLE_OPTIMIZER);
 	while ((cast = find_weight_cast(p))) {
 		struct chain c;
 		take_out(p, cast->arg[2].buf, &c.op[2]);

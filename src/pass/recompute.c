@@ -9,6 +9,7 @@
  * Korthikanti et al. 2022, "Reducing activation recomputation in large transformer models". */
 #include "pass/pass.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -153,12 +154,44 @@ void fo_recompute_text(const struct fo_passes *c, int64_t layers, struct fo_str 
 	fo_str_puts(out, " in the rest");
 }
 
-static int layer_block(const struct fo_program *p, int role)
+/* The forward block of the layer that a slot has; -1: none. */
+static int forward_of(const struct fo_program *p, const struct fo_slot *of)
 {
-	for (int b = 0; b < p->nblock; b++)
-		if (p->block[b].role == role && p->block[b].unit == FO_UNIT_LAYER)
-			return b;
+	for (int s = 0; s < p->nslot; s++) {
+		const struct fo_block *b = &p->block[p->slot[s].block];
+		if (b->unit == FO_UNIT_LAYER && b->role == FO_ROLE_FORWARD && p->slot[s].layer == of->layer)
+			return p->slot[s].block;
+	}
 	return -1;
+}
+
+/* Backward block b repeats c->recompute in its layers below `layers`, c->recompute_rest in the others; where it has both, the first
+ * ones get a block of their own. */
+static void repeat_in(struct fo_program *p, int b, int64_t layers)
+{
+	const struct fo_passes c = p->run.pass;
+	int f = -1, below = 0, others = 0;
+	for (int s = 0; s < p->nslot; s++) {
+		if (p->slot[s].block != b)
+			continue;
+		if (f < 0)
+			f = forward_of(p, &p->slot[s]);
+		*(p->slot[s].layer < layers ? &below : &others) += 1;
+	}
+	if (f < 0)
+		return;
+	if (!below || !others) {
+		clone_into(p, f, b, below ? c.recompute : c.recompute_rest);
+		return;
+	}
+	char name[sizeof p->block->name];
+	snprintf(name, sizeof name, "%.16s.first", p->block[b].name);
+	int first = fo_block_clone(p, b, name);
+	for (int s = 0; s < p->nslot; s++)
+		if (p->slot[s].block == b && p->slot[s].layer < layers)
+			p->slot[s].block = (int16_t)first;
+	clone_into(p, f, first, c.recompute);
+	clone_into(p, f, b, c.recompute_rest);
 }
 
 fo_status fo_pass_recompute_legal(const struct fo_program *p)
@@ -174,21 +207,13 @@ fo_status fo_pass_recompute_legal(const struct fo_program *p)
 
 fo_status fo_pass_recompute(struct fo_program *p)
 {
-	const struct fo_passes c = p->run.pass;
-	int f = layer_block(p, FO_ROLE_FORWARD), b = layer_block(p, FO_ROLE_BACKWARD);
-	if (p->run.mode != FO_MODE_TRAIN || f < 0 || b < 0)
+	const struct fo_passes *c = &p->run.pass;
+	if (p->run.mode != FO_MODE_TRAIN)
 		return FO_OK;
-	int64_t layers = c.recompute_layers && c.recompute_layers < p->model.layers ? c.recompute_layers : p->model.layers;
-	if (layers < p->model.layers) {
-		/* The first layers' activations live longest; later ones keep the block, or get less. */
-		int first = fo_block_clone(p, b, "layer.b.first");
-		for (int s = 0; s < p->nslot; s++)
-			if (p->slot[s].block == b && p->slot[s].layer < layers)
-				p->slot[s].block = (int16_t)first;
-		clone_into(p, f, first, c.recompute);
-		clone_into(p, f, b, c.recompute_rest);
-	} else {
-		clone_into(p, f, b, c.recompute);
-	}
+	/* The first layers' activations live longest; later ones keep theirs, or repeat less. */
+	int64_t layers = c->recompute_layers && c->recompute_layers < p->model.layers ? c->recompute_layers : p->model.layers;
+	for (int b = 0, blocks = p->nblock; b < blocks; b++)
+		if (p->block[b].unit == FO_UNIT_LAYER && p->block[b].role == FO_ROLE_BACKWARD)
+			repeat_in(p, b, layers);
 	return FO_OK;
 }

@@ -63,6 +63,9 @@ const struct fo_pass_field fo_pass_field[] = {
 	{ "fp8", offsetof(struct fo_passes, fp8) },
 	{ "fp8-history", offsetof(struct fo_passes, fp8_history) },
 	{ "fp8-scale-precompute", offsetof(struct fo_passes, fp8_precompute) },
+	{ "fp8-wgrad", offsetof(struct fo_passes, fp8_wgrad) },
+	{ "fp8-skip-first", offsetof(struct fo_passes, fp8_first) },
+	{ "fp8-skip-last", offsetof(struct fo_passes, fp8_last) },
 	{ "attention", offsetof(struct fo_passes, attention) },
 };
 const int fo_pass_fields = sizeof fo_pass_field / sizeof *fo_pass_field;
@@ -70,6 +73,7 @@ const int fo_pass_fields = sizeof fo_pass_field / sizeof *fo_pass_field;
 /* Values that have names. */
 static const char *const rounding_name[FO_ROUND_COUNT] = { "nearest", "stochastic" };
 static const char *const fp8_name[FO_FP8_COUNT] = { "off", "current", "delayed", "rowwise", "rowwise-hp" };
+static const char *const fp8_wgrad_name[FO_FP8_WGRAD_COUNT] = { "fp8", "bf16" };
 static const char *const attention_name[FO_ATTENTION_COUNT] = { "flash", "eager" };
 static const struct {
 	size_t offset;
@@ -80,6 +84,7 @@ static const struct {
 	{ offsetof(struct fo_passes, moments), fo_moments_name, FO_MOMENTS_COUNT },
 	{ offsetof(struct fo_passes, rounding), rounding_name, FO_ROUND_COUNT },
 	{ offsetof(struct fo_passes, fp8), fp8_name, FO_FP8_COUNT },
+	{ offsetof(struct fo_passes, fp8_wgrad), fp8_wgrad_name, FO_FP8_WGRAD_COUNT },
 	{ offsetof(struct fo_passes, attention), attention_name, FO_ATTENTION_COUNT },
 };
 

@@ -273,6 +273,8 @@ struct fo_passes {
 	int64_t fp8;                      /* enum fo_fp8 */
 	int64_t fp8_history;              /* delayed: steps that are remembered */
 	int64_t fp8_precompute;           /* 1: yes */
+	int64_t fp8_wgrad;                /* enum fo_fp8_wgrad */
+	int64_t fp8_first, fp8_last;      /* so many layers at each end keep their precision */
 	int64_t attention;                /* enum fo_attention */
 };
 /* Tiled: scores of some queries and keys at a time. Eager: the probabilities of whole rows, in memory from forward to backward. */
@@ -281,6 +283,8 @@ enum fo_attention { FO_ATTENTION_FLASH, FO_ATTENTION_EAGER, FO_ATTENTION_COUNT }
  * gradients are products of unrounded factors. */
 enum fo_fp8 { FO_FP8_OFF, FO_FP8_CURRENT, FO_FP8_DELAYED, FO_FP8_ROWWISE, FO_FP8_ROWWISE_HP, FO_FP8_COUNT };
 enum { FO_FP8_HISTORY_MAX = 65536 };
+/* Factors of weight gradients: fp8 like the others, or as they are (of every recipe what ROWWISE_HP has anyhow). */
+enum fo_fp8_wgrad { FO_FP8_WGRAD_FP8, FO_FP8_WGRAD_PLAIN, FO_FP8_WGRAD_COUNT };
 struct fo_pass_field {
 	const char *name;
 	size_t offset; /* of an int64_t in struct fo_passes */

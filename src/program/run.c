@@ -136,6 +136,10 @@ const struct fo_opt fo_run_options[] = {
 		   "delayed: whose largest maximum makes the scale"),
 	FO_OPT_ENUM(R, fp8_precompute, "pass.fp8-scale-precompute", "no",
 		    "fp8: weights are scaled and cast once, behind their optimizer step, and kept", "no|yes"),
+	FO_OPT_ENUM(R, fp8_wgrad, "pass.fp8-wgrad", "fp8",
+		    "fp8: factors of weight gradients; bf16: as they are, unrounded (rowwise-hp has them so anyhow)", "fp8|bf16"),
+	FO_OPT_INT(R, fp8_first, "pass.fp8-skip-first", "N", "0", 0, 10000, "layers", "fp8: the first N layers keep their precision"),
+	FO_OPT_INT(R, fp8_last, "pass.fp8-skip-last", "N", "0", 0, 10000, "layers", "fp8: the last N layers keep their precision"),
 	FO_OPT_ENUM(R, attention, "pass.attention", "flash",
 		    "flash: tiles, scores never leave the caches; eager: whole rows of probabilities in memory, what an untuned stack does", "flash|eager"),
 	FO_OPT_TEXT(R, program_file, "program.file", "PATH", "",
@@ -176,6 +180,9 @@ fo_status fo_run_check(struct fo_opt_set *s, const struct fo_run *r)
 			       r->state == FO_RUN_STATE_AUTO ? "auto" : "exact");
 	if (r->fp8_precompute && !r->fp8)
 		fo_opt_problem(s, "pass.fp8-scale-precompute=yes is about fp8 products: choose a recipe with pass.fp8, or leave it out");
+	if ((r->fp8_wgrad || r->fp8_first || r->fp8_last) && !r->fp8)
+		fo_opt_problem(s, "%s is about fp8 products: choose a recipe with pass.fp8, or leave it out",
+			       r->fp8_wgrad ? "pass.fp8-wgrad" : r->fp8_first ? "pass.fp8-skip-first" : "pass.fp8-skip-last");
 	if (r->recompute_layers && r->recompute != FO_RUN_RECOMPUTE_SELECTIVE && r->recompute != FO_RUN_RECOMPUTE_FULL)
 		fo_opt_problem(s, "pass.recompute-layers says where pass.recompute=selective or full applies: choose one of them, or leave it out");
 	if (r->rows * r->seq > 1 << 28)
@@ -258,6 +265,9 @@ static struct fo_passes passes_of(const struct fo_run *r)
 		.fp8 = r->fp8,
 		.fp8_history = r->fp8 == FO_FP8_DELAYED ? r->fp8_history : 0,
 		.fp8_precompute = r->fp8 && r->fp8_precompute,
+		.fp8_wgrad = r->fp8 ? r->fp8_wgrad : 0,
+		.fp8_first = r->fp8 ? r->fp8_first : 0,
+		.fp8_last = r->fp8 ? r->fp8_last : 0,
 		.attention = r->attention,
 		.fused_optimizer = !r->fused_optimizer,
 		.optimizer_in_backward = !r->optimizer_in_backward,
@@ -315,6 +325,9 @@ void fo_run_contradicts(const struct fo_opt_set *s, const struct fo_run *r, cons
 		{ "pass.fp8", AT(fp8), false, true },
 		{ "pass.fp8-history", AT(fp8_history), false, has->fp8 == FO_FP8_DELAYED },
 		{ "pass.fp8-scale-precompute", AT(fp8_precompute), true, has->fp8 },
+		{ "pass.fp8-wgrad", AT(fp8_wgrad), false, has->fp8 },
+		{ "pass.fp8-skip-first", AT(fp8_first), false, has->fp8 },
+		{ "pass.fp8-skip-last", AT(fp8_last), false, has->fp8 },
 		{ "pass.attention", AT(attention), false, true },
 		{ "optim.master", AT(master), false, given },
 		{ "optim.moments", AT(moments), false, given },
@@ -325,6 +338,9 @@ void fo_run_contradicts(const struct fo_opt_set *s, const struct fo_run *r, cons
 	/* What stands behind another option in passes_of is asked by itself. */
 	want.fp8_history = r->fp8_history;
 	want.fp8_precompute = r->fp8_precompute;
+	want.fp8_wgrad = r->fp8_wgrad;
+	want.fp8_first = r->fp8_first;
+	want.fp8_last = r->fp8_last;
 	want.rounding = r->rounding ? FO_ROUND_NEAREST : FO_ROUND_STOCHASTIC;
 	for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
 		int64_t asked = fo_passes_get(&want, row[i].at), is = fo_passes_get(has, row[i].at);

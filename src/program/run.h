@@ -57,6 +57,8 @@ struct fo_run {
 	int fp8;                      /* enum fo_fp8 */
 	int64_t fp8_history;
 	int fp8_precompute; /* 0 no, 1 yes */
+	int fp8_wgrad;      /* enum fo_fp8_wgrad */
+	int64_t fp8_first, fp8_last;
 	int attention;      /* enum fo_attention */
 };
 
@@ -64,7 +66,7 @@ extern const struct fo_opt fo_run_options[];
 
 /* A command's own flags behind the run's: fills `rows` (FO_RUN_ROWS_MAX of them) with fo_run_options and then `extra`. The
  * command's struct begins with a struct fo_run. */
-enum { FO_RUN_ROWS_MAX = 96 };
+enum { FO_RUN_ROWS_MAX = 128 };
 void fo_run_options_with(struct fo_opt *rows, const struct fo_opt *extra);
 /* What spans several keys; all mistakes at once, as fo_opt_finish. */
 FO_CHECKED fo_status fo_run_check(struct fo_opt_set *s, const struct fo_run *r);

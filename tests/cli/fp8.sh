@@ -41,6 +41,15 @@ refused 2 "trained with pass.fp8-history=1024, this run asks for 7" train $small
 	--pass.fp8-history=7
 says "^hint: set pass.fp8-history=1024 or choose another run.dir"
 
+# Weight gradients as they are: other bits than the recipe alone. Layers that keep their precision leave some to fp8.
+apart="--pass.fp8=delayed --pass.fp8-wgrad=bf16 --pass.fp8-scale-precompute=yes"
+run 0 train $small --run.dir=apart $apart
+cmp -s apart/$at6/model.safetensors delayed/$at6/model.safetensors && wrong "pass.fp8-wgrad changes nothing"
+refused 2 "pass.fp8-wgrad is about fp8 products" train $small --run.dir=apart2 --pass.fp8-wgrad=bf16
+refused 2 "keep their precision: none is left for fp8" train $small --run.dir=apart2 --pass.fp8=current --pass.fp8-skip-first=100
+run 0 program $tiny --pass.fp8=rowwise --pass.fp8-wgrad=bf16 --dump=w.txt
+refused 2 "pass.fp8-wgrad is bf16 there, not fp8" train $small --run.dir=filed --program.file=w.txt --pass.fp8-wgrad=fp8
+
 run 0 passes $tiny --pass.fp8=delayed --pass.fp8-scale-precompute=yes
 says "^+ fp8=delayed " "^+ fp8-scale-precompute "
 run 0 program $tiny --pass.fp8=rowwise --dump=p.txt

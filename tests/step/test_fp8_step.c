@@ -36,6 +36,14 @@ static struct fo_passes passes(int recipe, bool precompute, bool merges)
 				   .fp8_precompute = precompute };
 }
 
+/* The same with weight gradients of factors as they are, and layers that keep their precision. */
+static struct fo_passes apart(struct fo_passes p, bool plain_wgrad, int64_t first, int64_t last)
+{
+	p.fp8_wgrad = plain_wgrad;
+	p.fp8_first = first, p.fp8_last = last;
+	return p;
+}
+
 static uint64_t seed = 8, draws;
 static int64_t draw(int64_t n) { return (int64_t)(fo_rng_u64(seed, draws++) % (uint64_t)n); }
 
@@ -77,16 +85,23 @@ static void test_programs(void **state)
 				struct fo_program p, q;
 				struct fo_lowering low = { .seq = 8, .rows = 2, .micro_batches = 2, .precision = draw(2) ? FO_PRECISION_BF16 : FO_PRECISION_F32 };
 				low.pass = passes(recipe, precompute, draw(2));
+				bool plain_wgrad = (round + precompute) & 1;
+				int64_t first = m.layers > 1 ? round / 2 % m.layers : 0, last = first + 1 < m.layers ? round / 4 % 2 : 0;
+				low.pass = apart(low.pass, plain_wgrad, first, last);
 				must(fo_pass_build(&p, &m, &low));
-				/* Every product of a layer is one of fp8 factors, but for the weight gradients of one recipe; no other is. */
-				for (int b = 0; b < p.nblock; b++)
-					for (int i = 0; i < p.block[b].n; i++) {
-						const struct fo_op *o = &p.block[b].op[i];
-						bool layer = p.block[b].unit == FO_UNIT_LAYER &&
-							     !(recipe == FO_FP8_ROWWISE_HP && o->phase == FO_WGRAD);
+				/* Every product of a layer is one of fp8 factors, but where layers or weight gradients are apart; no other is. */
+				for (int s = 0; s < p.nslot; s++) {
+					const struct fo_block *b = &p.block[p.slot[s].block];
+					bool fp8 = b->unit == FO_UNIT_LAYER && p.slot[s].layer >= first && p.slot[s].layer < m.layers - last;
+					for (int i = 0; i < b->n; i++) {
+						const struct fo_op *o = &b->op[i];
+						bool wgrad = o->phase == FO_WGRAD && (plain_wgrad || recipe == FO_FP8_ROWWISE_HP);
 						if (o->kind == FO_OP_matmul)
-							assert_int_equal(o->n, layer ? 5 : 3);
+							assert_int_equal(o->n, fp8 && !wgrad ? 5 : 3);
+						/* Nothing is cast for nobody. */
+						assert_true(fp8 || (o->kind != FO_OP_fp8_cast && o->kind != FO_OP_amax && o->kind != FO_OP_fp8_push));
 					}
+				}
 				/* A dump holds all of it. */
 				struct fo_str text = { 0 }, again = { 0 };
 				fo_program_dump(&p, &text);
@@ -104,6 +119,7 @@ static void test_programs(void **state)
 					low.context = mode == FO_MODE_DECODE ? 16 : 0;
 					struct fo_lowering plain = low;
 					plain.pass.fp8 = plain.pass.fp8_history = plain.pass.fp8_precompute = 0;
+					plain.pass = apart(plain.pass, false, 0, 0);
 					must(fo_pass_build(&p, &m, &low));
 					must(fo_pass_build(&q, &m, &plain));
 					p.run.pass = q.run.pass;
@@ -133,6 +149,15 @@ static void test_refusals(void **state)
 	low.pass = (struct fo_passes){ .fp8 = FO_FP8_DELAYED };
 	assert_int_equal(fo_pass_build(&p, &m, &low), FO_EARG);
 	assert_non_null(strstr(fo_err_text(), "history"));
+	low.pass = apart(passes(FO_FP8_CURRENT, false, true), false, 1, 0);
+	assert_int_equal(fo_pass_build(&p, &m, &low), FO_EARG);
+	assert_non_null(strstr(fo_err_text(), "the first 1 and the last 0 of 1 layers keep their precision: none is left for fp8"));
+	low.pass.fp8_first = -1;
+	assert_int_equal(fo_pass_build(&p, &m, &low), FO_EARG);
+	low.pass = passes(FO_FP8_CURRENT, false, true);
+	low.pass.fp8_wgrad = FO_FP8_WGRAD_COUNT;
+	assert_int_equal(fo_pass_build(&p, &m, &low), FO_EARG);
+	assert_non_null(strstr(fo_err_text(), "factors of weight gradients"));
 }
 
 /* What programs from files could ask of kernels: fp8 numbers without scales, or where no kernel takes them. */
@@ -239,9 +264,10 @@ static double allowed(const struct fo_model *m, int recipe)
 	return sqrt((double)m->layers * 4 * (forward * forward + backward * backward));
 }
 
-static void compare(const char *label, const struct gradients *got, const struct gradients *want, double bound, double *worst)
+/* Returns the mean of the tensors' errors. */
+static double compare(const char *label, const struct gradients *got, const struct gradients *want, double bound, double *worst)
 {
-	double all = 0;
+	double all = 0, mean = 0;
 	assert_int_equal(got->n, want->n);
 	for (int i = 0; i < want->n; i++)
 		for (int64_t k = 0; k < want->g[i].n; k++)
@@ -258,16 +284,18 @@ static void compare(const char *label, const struct gradients *got, const struct
 		 * a hundredth of all counts at least. */
 		double e = sqrt(off / fmax(size, 1e-4 * all));
 		*worst = fmax(*worst, e);
+		mean += e / want->n;
 		if (!(e <= bound))
 			fail_msg("%s: the gradient of '%s' is off by %.3g, at most %.3g", label, a->name, e, bound);
 	}
+	return mean;
 }
 
 static void test_gradients(void **state)
 {
 	(void)state;
 	static struct gradients plain, got;
-	double worst[FO_FP8_COUNT] = { 0 };
+	double worst[FO_FP8_COUNT] = { 0 }, worst_apart = 0, fp8[FO_FP8_COUNT] = { 0 }, less[FO_FP8_COUNT] = { 0 };
 	for (int round = 0; round < 16; round++) {
 		struct fo_model m = random_model();
 		struct step_batch b;
@@ -278,10 +306,17 @@ static void test_gradients(void **state)
 			char label[64];
 			snprintf(label, sizeof label, "round %d, recipe %d, %s", round, recipe, fo_numerics_name[precision]);
 			gradients_of(&got, &m, &b, precision, passes(recipe, draw(2), draw(2)), draw(2) ? best_isa() : FO_ISA_REF);
-			compare(label, &got, &plain, allowed(&m, recipe), &worst[recipe]);
+			double part = compare(label, &got, &plain, allowed(&m, recipe), &worst[recipe]);
 			double off = fabs(got.loss / plain.loss - 1);
 			assert_true(off <= 2 * 0x1p-4);
 			assert_true(off > 0); /* fp8 takes part */
+			gradients_free(&got);
+			/* Weight gradients of factors as they are: what forward and the way back have lost, no more. */
+			bool ends = m.layers > 1 && round & 2;
+			gradients_of(&got, &m, &b, precision, apart(passes(recipe, round & 1, round & 4), true, ends && round & 4, ends && !(round & 4)),
+				     best_isa());
+			fp8[recipe] += part;
+			less[recipe] += compare(label, &got, &plain, allowed(&m, recipe), &worst_apart);
 			gradients_free(&got);
 		}
 		gradients_free(&plain);
@@ -289,6 +324,12 @@ static void test_gradients(void **state)
 	}
 	print_message("largest relative error of a gradient: current %.3f, delayed %.3f, rowwise %.3f, rowwise-hp %.3f\n", worst[1],
 		      worst[2], worst[3], worst[4]);
+	print_message("largest with plain weight gradients %.3f; mean error with and without them:", worst_apart);
+	for (int recipe = FO_FP8_CURRENT; recipe < FO_FP8_COUNT; recipe++) {
+		print_message(" %.4f %.4f", less[recipe] / 16, fp8[recipe] / 16);
+		assert_true(recipe == FO_FP8_ROWWISE_HP || less[recipe] < 0.95 * fp8[recipe]);
+	}
+	print_message("\n");
 }
 
 /* `ref` counts what it multiplies: exactly the program's FLOP, and these are the plain program's. */
@@ -305,7 +346,7 @@ static void test_flop(void **state)
 		step_batch_random(&b, 16, 2, 2, m.vocab, 1, 5);
 		low = step_lowering(&b, FO_PRECISION_BF16, FO_MODE_TRAIN);
 		must(fo_program_lower(&plain, &m, &low));
-		begin(&r, &m, &b, FO_PRECISION_BF16, passes(recipe, recipe & 1, true), FO_ISA_REF, &mac);
+		begin(&r, &m, &b, FO_PRECISION_BF16, apart(passes(recipe, recipe & 1, true), recipe & 1, recipe & 1, 0), FO_ISA_REF, &mac);
 		step(&r, 0);
 		struct fo_cost have = fo_program_cost(&r.program, -1), want = fo_program_cost(&plain, -1);
 		assert_true(2 * mac == have.exec);
@@ -331,7 +372,8 @@ static void test_precompute(void **state)
 		step_batch_random(&b, 8 + draw(8), 1, 1 + draw(3), m.vocab, 1, 17 + draws);
 		for (int pre = 0; pre < 2; pre++) {
 			struct step_rig r;
-			begin(&r, &m, &b, precision, passes(recipe, pre, merges), best_isa(), NULL);
+			bool ends = m.layers > 1 && round & 4;
+			begin(&r, &m, &b, precision, apart(passes(recipe, pre, merges), round & 8, ends, 0), best_isa(), NULL);
 			void *start = step_rig_save(&r);
 			for (int s = 0; s < 3; s++)
 				step(&r, s);
@@ -363,6 +405,8 @@ static void test_recompute(void **state)
 			struct step_rig r;
 			struct fo_passes p = passes(recipe, k & 1, true);
 			p.recompute = sets[k];
+			p = apart(p, recipe & 1, recipe & 1, recipe >> 1 & 1);
+			p.recompute_layers = k == 2 ? 2 : 0; /* blocks are split twice over */
 			begin(&r, &m, &b, FO_PRECISION_BF16, p, best_isa(), NULL);
 			for (int s = 0; s < 3; s++)
 				step(&r, s);
@@ -600,6 +644,18 @@ static void test_promises(void **state)
 	assert_true(late.persistent - now.persistent == (int64_t)(L * ((8 * 4 * HISTORY + 63) / 64 * 64)));
 	/* Between forward and backward norms and SwiGLU's product are kept in fp8 alone, what attention made in both. */
 	assert_true(plain.live - now.live == (int64_t)(L * (T * (D + F) - 4 * 64)));
+	/* Weight gradients of plain factors: their 4 products read two bytes per number, no scale; casts are the same; what forward keeps is
+	 * what it keeps without fp8. */
+	struct size wide = size_of(apart(passes(FO_FP8_CURRENT, false, true), true, 0, 0), 1);
+	assert_true(wide.matmul.bytes - now.matmul.bytes == L * (T * (acts + grads) - 4 * 8));
+	assert_true(wide.elementwise.bytes == now.elementwise.bytes && wide.cost.exec == plain.cost.exec);
+	assert_true(wide.operations == now.operations && wide.live == plain.live);
+	/* Two layers that keep their precision are two layers of the plain program. */
+	struct size ends = size_of(apart(passes(FO_FP8_CURRENT, true, true), false, 1, 1), 1);
+	assert_true(ends.matmul.bytes - plain.matmul.bytes == (pre.matmul.bytes - plain.matmul.bytes) * (L - 2) / L);
+	assert_true(ends.elementwise.bytes - plain.elementwise.bytes == (pre.elementwise.bytes - plain.elementwise.bytes) * (L - 2) / L);
+	assert_true(ends.persistent - plain.persistent == (pre.persistent - plain.persistent) / 12 * 10);
+	assert_true(ends.cost.model == plain.cost.model && ends.cost.exec == plain.cost.exec);
 	/* Per layer 16 casts of three operations. */
 	assert_int_equal(now.operations - plain.operations, 12 * 16 * 3);
 }
