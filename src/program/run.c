@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define R struct fo_run
@@ -53,6 +54,10 @@ const struct fo_opt fo_run_options[] = {
 	FO_OPT_ENUM_REFUSED(R, precision, "train.precision", "bf16", "of weights and activations; sums and gradients of weights are fp32", "bf16|fp32",
 			    "fp16: numbers below 6e-8 are lost in its five bits of exponent, so that gradients need a loss scale that is searched for and "
 			    "steps that are thrown away; bf16 takes the same bytes, has the range of fp32 and needs neither"),
+	FO_OPT_TEXT(R, device, "train.device", "HOW", "auto",
+		    "what computes: cpu; cuda, or cuda:N of several; auto: a CUDA device where one opens, else the processor"),
+	FO_OPT_INT(R, timed_every, "train.timed-every", "N", "16", 0, 1e9, "steps",
+		   "on a device the operations of every N-th step are timed, to say where time went; 0: of none. The processor times all"),
 	FO_OPT_REAL(R, lr, "optim.lr", "X", "6e-4", 0, 10, "", "peak learning rate of AdamW"),
 	FO_OPT_ENUM(R, schedule, "optim.schedule", "cosine", "how the learning rate falls after warm-up",
 		    "cosine|linear|wsd|constant"),
@@ -148,6 +153,23 @@ const struct fo_opt fo_run_options[] = {
 };
 #undef R
 
+bool fo_run_device_parse(const char *text, enum fo_run_device *kind, int *index)
+{
+	const char *digits = text + 5;
+	*index = 0;
+	*kind = FO_RUN_DEVICE_CUDA;
+	if (!strcmp(text, "auto") || !strcmp(text, "cpu")) {
+		*kind = *text == 'a' ? FO_RUN_DEVICE_AUTO : FO_RUN_DEVICE_CPU;
+		return true;
+	}
+	if (!strcmp(text, "cuda"))
+		return true;
+	if (strncmp(text, "cuda:", 5) || !*digits || strspn(digits, "0123456789") != strlen(digits) || strlen(digits) > 4)
+		return false;
+	*index = atoi(digits);
+	return true;
+}
+
 fo_status fo_run_check(struct fo_opt_set *s, const struct fo_run *r)
 {
 	/* A default gives way: nobody who asks for a short run has asked for a warm-up that is longer. */
@@ -169,6 +191,12 @@ fo_status fo_run_check(struct fo_opt_set *s, const struct fo_run *r)
 	if (r->warmup > r->steps)
 		fo_opt_problem(s, "optim.warmup is %lld steps, longer than train.steps (%lld): shorten the warm-up",
 			       (long long)r->warmup, (long long)r->steps);
+	enum fo_run_device kind;
+	int index;
+	if (!fo_run_device_parse(r->device, &kind, &index)) {
+		char shown[64];
+		fo_opt_problem(s, "train.device must be " FO_RUN_DEVICES ", got '%s'", fo_str_visible(shown, sizeof shown, r->device));
+	}
 	if (r->metered_every == 1)
 		fo_opt_problem(s, "train.metered-every=1 leaves no step to be timed as it is: take 2 or more, or 0 for none");
 	if (r->precision == 1 && r->master != FO_MASTER_FP32)

@@ -12,6 +12,8 @@ enum fo_verify_at_start { FO_VERIFY_AT_START_OFF, FO_VERIFY_AT_START_SHORT, FO_V
 enum fo_nonfinite { FO_NONFINITE_STOP, FO_NONFINITE_SKIP };
 enum fo_run_state { FO_RUN_STATE_GIVEN, FO_RUN_STATE_EXACT, FO_RUN_STATE_AUTO };
 enum fo_run_recompute { FO_RUN_RECOMPUTE_AUTO, FO_RUN_RECOMPUTE_NONE, FO_RUN_RECOMPUTE_SELECTIVE, FO_RUN_RECOMPUTE_FULL };
+enum fo_run_device { FO_RUN_DEVICE_AUTO, FO_RUN_DEVICE_CPU, FO_RUN_DEVICE_CUDA };
+#define FO_RUN_DEVICES "auto, cpu, cuda or cuda:N"
 enum fo_spike { FO_SPIKE_OFF, FO_SPIKE_WARN, FO_SPIKE_SKIP, FO_SPIKE_REWIND };
 
 struct fo_run {
@@ -25,6 +27,8 @@ struct fo_run {
 	int64_t seed, steps, rows, micro_batches, threads;
 	int64_t metered_every; /* 0: never */
 	int precision; /* 0 bf16, 1 fp32 */
+	const char *device;  /* FO_RUN_DEVICES */
+	int64_t timed_every; /* on a device; 0: never */
 	const char *affinity; /* "none", "cores", or a list of hardware threads */
 	int verify;    /* self-check at the start: enum fo_verify_at_start */
 	int master, moments; /* enum fo_master, fo_moments */
@@ -68,6 +72,8 @@ extern const struct fo_opt fo_run_options[];
  * command's struct begins with a struct fo_run. */
 enum { FO_RUN_ROWS_MAX = 128 };
 void fo_run_options_with(struct fo_opt *rows, const struct fo_opt *extra);
+/* FO_RUN_DEVICES; false for another text. index: N, 0 where none is named. */
+bool fo_run_device_parse(const char *text, enum fo_run_device *kind, int *index);
 /* What spans several keys; all mistakes at once, as fo_opt_finish. */
 FO_CHECKED fo_status fo_run_check(struct fo_opt_set *s, const struct fo_run *r);
 /* The architecture with overrides applied and checked. */

@@ -159,7 +159,9 @@ static fo_status make_executor(struct session *s)
 					 .micro_batches = 1,
 					 .precision = s->p->precision,
 					 .mode = FO_MODE_EVAL };
-	struct fo_exec_options o = { .threads = s->o->threads ? s->o->threads : fo_cpu_threads() };
+	struct fo_exec_options o = { .threads = s->o->threads ? s->o->threads : fo_cpu_threads(), .cuda = s->o->cuda };
+	if (o.cuda)
+		memcpy(out->device, fo_cuda_info(o.cuda)->name, sizeof out->device);
 	FO_TRY(fo_isa_choose(&o.isa));
 	out->isa = o.isa;
 	out->threads = o.threads;
@@ -267,7 +269,9 @@ static void summarise(struct session *s)
 		out->bytes = -1;
 	out->bits_per_byte = out->bytes > 0 ? s->sum / (FO_LN2 * (double)out->bytes) : NAN;
 	out->tokens_per_second = (double)out->real_tokens / out->seconds;
-	if (s->o->measure_peak) {
+	if (s->o->measure_peak && s->o->cuda) {
+		fo_device_find_peak(fo_cuda_info(s->o->cuda), s->p->precision, &out->peak);
+	} else if (s->o->measure_peak) {
 		struct fo_calibration c;
 		if (fo_calibrate_peak(s->p->precision == FO_PRECISION_BF16 ? FO_BF16 : FO_F32, out->threads,
 				      CALIBRATION_SECONDS, false, &c) == FO_OK)

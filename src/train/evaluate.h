@@ -3,6 +3,7 @@
 #define FO_TRAIN_EVALUATE_H
 
 #include "data/data.h"
+#include "kernel/cuda/cuda.h"
 #include "kernel/kernel.h"
 #include "timeline/timeline.h"
 
@@ -13,6 +14,7 @@ struct fo_eval_options {
 	int64_t seq;       /* tokens in a row; 0: as trained, else the model's positions, at most 2048 */
 	int64_t batches;   /* micro-batches; 0: everything once, in order; -1: as the run evaluates, else everything */
 	int threads;       /* 0: all */
+	struct fo_cuda *cuda; /* NULL: the processor */
 	bool measure_peak; /* for MFU: takes a second once per machine */
 	fo_progress_fn *progress;
 	void *ctx;
@@ -35,6 +37,7 @@ struct fo_eval_result {
 	struct fo_peak peak;        /* flop_s 0: unknown */
 	enum fo_isa isa;
 	int threads;
+	char device[96]; /* "": the processor */
 	double logged; /* what the run logged at this checkpoint's step; NAN: nothing */
 };
 

@@ -160,6 +160,11 @@ fo_status fo_session_log_start(struct fo_session *s, const struct fo_train_plan 
 	fo_json_int(&j, "workspace_bytes", p->memory.workspace);
 	fo_json_int(&j, "other_bytes", p->memory_other);
 	fo_json_int(&j, "checkpoint_bytes", p->memory_checkpoint);
+	if (p->device) {
+		fo_json_text(&j, "device", p->device->name);
+		fo_json_int(&j, "device_reserve_bytes", p->memory_reserve);
+		fo_json_int(&j, "host_bytes", p->memory_host);
+	}
 	return fo_session_log_end(s, &j);
 }
 
@@ -178,17 +183,33 @@ fo_status fo_session_log_end_of_run(struct fo_session *s, const struct fo_train_
 	fo_json_int(&j, "planned_bytes", r->planned_bytes);
 	fo_json_int(&j, "measured_bytes", r->measured_bytes);
 	fo_json_real(&j, "joules_per_token", r->joules_per_token);
+	if (r->on_device) {
+		fo_json_object(&j, "device");
+		fo_nvml_use_json(&r->device_use, &j);
+		fo_json_real(&j, "joules_per_token", r->device_joules_per_token);
+		fo_json_real(&j, "mfu_clock", r->split.clock);
+		fo_json_real(&j, "mfu_work", r->split.work);
+		fo_json_real(&j, "mfu_counted", r->split.counted);
+		fo_json_real(&j, "peak_clock_hz", r->split.peak_hz);
+		fo_json_real(&j, "tensor_pipes", r->split.pipes);
+		fo_json_close(&j);
+	}
 	fo_json_real(&j, "huge_page_share", r->huge_share);
 	fo_json_real(&j, "padding_share", r->waste);
 	fo_json_real(&j, "truncated_share", r->truncated);
 	return fo_session_log_end(s, &j);
 }
 
-fo_status fo_session_log_machine(struct fo_session *s, const struct fo_state_use *u)
+fo_status fo_session_log_machine(struct fo_session *s, const struct fo_state_use *u, const struct fo_nvml_use *device)
 {
 	struct fo_json j;
 	fo_session_log_begin(s, &j, "machine", s->meta.step);
 	fo_state_use_json(u, &j);
+	if (device) {
+		fo_json_object(&j, "device");
+		fo_nvml_use_json(device, &j);
+		fo_json_close(&j);
+	}
 	return fo_session_log_end(s, &j);
 }
 

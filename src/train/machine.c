@@ -18,6 +18,7 @@ void fo_session_watch_start(struct fo_session *s)
 {
 	int64_t t0 = fo_now_ns();
 	fo_state_watch_start(&s->watch, "");
+	fo_nvml_watch_restart(s->nvml);
 	next_look(s, t0);
 }
 
@@ -28,7 +29,8 @@ fo_status fo_session_watch(struct fo_session *s, bool last)
 		return FO_OK;
 	struct fo_state_use u = fo_state_watch_sample(&s->watch);
 	next_look(s, t0);
+	struct fo_nvml_use device = fo_nvml_watch_sample(s->nvml);
 	fo_session_publish_machine(s, &u);
 	FO_TRY(fo_session_log_profile(s));
-	return fo_session_log_machine(s, &u);
+	return fo_session_log_machine(s, &u, s->cuda ? &device : NULL);
 }

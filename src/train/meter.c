@@ -9,6 +9,10 @@ fo_status fo_session_meter_open(struct fo_session *s)
 	struct fo_session_meter *m = &s->meter;
 	if (!s->r->metered_every)
 		return FO_OK;
+	if (s->cuda) {
+		fo_session_warn(s, "no step is metered: bursts of known work are the processor's; on a device train.timed-every times operations");
+		return FO_OK;
+	}
 	fo_status st = fo_meter_init(&m->meter, fo_kernel_sets[s->options.isa], dtype, s->options.threads);
 	if (st == FO_EUNSUPPORTED) {
 		fo_session_warn(s, "no step is metered: %s", fo_err_text());

@@ -67,7 +67,8 @@ static void *writer(void *arg)
 	struct fo_saver *v = s->saver;
 	setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), WRITER_NICE); /* without it: merely slower training */
 	/* The system hands out the copy's pages here, not while a step waits for the first copy. */
-	memset(v->copy, 0, (size_t)v->copy_bytes);
+	if (v->copy)
+		memset(v->copy, 0, (size_t)v->copy_bytes);
 	pthread_mutex_lock(&v->lock);
 	v->busy = false;
 	pthread_cond_broadcast(&v->changed);
@@ -110,12 +111,15 @@ static fo_status start_writer(struct fo_session *s)
 {
 	struct fo_saver *v = s->saver;
 	sigset_t all, before;
-	fo_store_memory(s->store, &v->copy_bytes);
-	fo_status st = fo_pages_new((size_t)v->copy_bytes, &v->copy);
-	if (st != FO_OK)
-		return fo_wrap(st, "cannot hold the copy that checkpoints are written from");
-	v->weight = moved(s, s->tensors.weight, s->tensors.weights, v->copy);
-	v->state = moved(s, s->tensors.state, s->tensors.states, v->copy);
+	/* A device trains on its own memory: the store is the copy, and the next fetch waits until it is written. */
+	if (!s->cuda) {
+		fo_store_memory(s->store, &v->copy_bytes);
+		fo_status st = fo_pages_new((size_t)v->copy_bytes, &v->copy);
+		if (st != FO_OK)
+			return fo_wrap(st, "cannot hold the copy that checkpoints are written from");
+		v->weight = moved(s, s->tensors.weight, s->tensors.weights, v->copy);
+		v->state = moved(s, s->tensors.state, s->tensors.states, v->copy);
+	}
 	v->busy = true; /* until the thread is ready */
 	/* Signals are for the main thread, but for the one that a mapped file may raise here. */
 	sigfillset(&all);
@@ -163,7 +167,7 @@ int64_t fo_saver_bytes(const struct fo_session *s)
 {
 	int64_t bytes;
 	fo_store_memory(s->store, &bytes);
-	return s->async ? (int64_t)fo_pages_size((size_t)bytes) : 0;
+	return s->async && !s->cuda ? (int64_t)fo_pages_size((size_t)bytes) : 0;
 }
 
 /* ---- the loop's side ---- */
@@ -231,10 +235,15 @@ void fo_session_save_begin(struct fo_session *s)
 	}
 	int64_t t0 = fo_now_ns();
 	settle(s, true);
-	copy_store(s);
 	v->content = content_of(s);
-	v->content.weight = v->weight;
-	v->content.state = v->state;
+	if (v->copy) {
+		copy_store(s);
+		v->content.weight = v->weight;
+		v->content.state = v->state;
+	} else if (fo_exec_fetch(s->exec) != FO_OK) {
+		fo_session_warn(s, "%s; training goes on, and the checkpoints before it stay", fo_err_text());
+		return;
+	}
 	v->meta = s->meta;
 	v->keep = (int)s->r->ckpt_keep;
 	v->blocked = (double)(fo_now_ns() - t0) * 1e-9;
@@ -249,6 +258,7 @@ fo_status fo_session_save(struct fo_session *s, int keep)
 	struct fo_ckpt_content c = content_of(s);
 	int64_t t0 = fo_now_ns();
 	settle(s, true);
+	FO_TRY(fo_exec_fetch(s->exec));
 	FO_TRY(write_checkpoint(s, &c, &s->meta, keep));
 	double seconds = (double)(fo_now_ns() - t0) * 1e-9;
 	report(s, s->meta.step, seconds, seconds);
@@ -286,7 +296,9 @@ fo_status fo_session_go_back(struct fo_session *s, bool *found)
 	if (st == FO_OK && !path)
 		st = fo_ckpt_pick(&a, s->ckpt_dir, 0, NULL, NULL, &path, &m);
 	*found = st == FO_OK && path;
-	if (*found) {
+	if (*found)
+		st = fo_exec_fetch(s->exec); /* what the checkpoint lacks stays as it is */
+	if (*found && st == FO_OK) {
 		st = fo_ckpt_read(path, s->tensors.weight, s->tensors.weights, s->tensors.state, s->tensors.states);
 		fo_exec_weights_changed(s->exec);
 		s->torn = st != FO_OK; /* weights of two moments */

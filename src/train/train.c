@@ -22,7 +22,7 @@
 /* What the run may take; 0: not known. */
 static int64_t memory_allowed(const struct fo_session *s)
 {
-	int64_t have = fo_memory_available();
+	int64_t have = s->cuda ? s->device_free - s->device_reserve : fo_memory_available();
 	return s->r->memory_limit && (s->r->memory_limit < have || !have) ? s->r->memory_limit : have;
 }
 
@@ -118,12 +118,18 @@ static fo_status make_programs(struct fo_session *s, int64_t reserve)
 static fo_status make_executors(struct fo_session *s)
 {
 	s->options.timeline_steps = TIMELINE_STEPS;
+	s->options.cuda = s->cuda;
+	s->options.timed_every = (int)(s->r->timed_every < INT32_MAX ? s->r->timed_every : INT32_MAX);
 	FO_TRY(fo_isa_choose(&s->options.isa));
+	if (s->cuda)
+		FO_TRY(fo_session_device_fits(s));
 	FO_TRY(fo_store_new(&s->store, &s->program));
 	fo_status st = fo_exec_new(&s->exec, &s->program, s->store, &s->options, fo_ports_serve, &s->ports, NULL);
 	if (st == FO_OK)
 		st = fo_exec_new(&s->eval, &s->eval_program, s->store, &s->options, fo_ports_serve, &s->eval_ports,
 				 s->exec);
+	if (st == FO_EUNSUPPORTED && s->cuda)
+		return fo_hint(st, "train.device=cpu runs it on the processor");
 	/* A dumped program that names its buffers otherwise is the user's mistake, not ours. */
 	if (st == FO_EBUG && *s->r->program_file)
 		return fo_wrap(FO_EFORMAT, "the program in '%s' does not fit this run", s->r->program_file);
@@ -139,19 +145,30 @@ struct fo_batch_shape fo_session_shape(const struct fo_session *s, const struct 
 					.window = s->model.sliding_window };
 }
 
-/* Bytes of the loader's token arrays (data.h: four int32 each, up to three steps alive) and the recorder, evaluation beyond
- * the shared arena. */
-static int64_t other_bytes(const struct fo_session *s)
+/* Bytes of the loader's token arrays (data.h: four int32 each, up to three steps alive) and the recorder. */
+static int64_t loader_bytes(const struct fo_session *s)
 {
 	int64_t step = s->program.tokens * s->program.run.micro_batches * 16,
 		eval = s->eval_program.tokens * 16 * s->eval_batches;
-	struct fo_memory m = fo_exec_memory(s->exec), e = fo_exec_memory(s->eval);
 	struct fo_batch_shape shape = fo_session_shape(s, &s->program);
 	int64_t order = fo_loader_order_bytes(&s->corpus.train, &shape);
 	return (int64_t)fo_pages_size((size_t)(3 * step + order)) + eval +
 	       (int64_t)fo_pages_size(fo_exec_timeline(s->exec)->bytes) +
-	       (int64_t)fo_pages_size(fo_exec_timeline(s->eval)->bytes) + (e.arena > m.arena ? e.arena : 0) +
-	       e.workspace;
+	       (int64_t)fo_pages_size(fo_exec_timeline(s->eval)->bytes);
+}
+
+/* Evaluation beyond the shared arena, and beside a device's memory nothing else. */
+static int64_t other_bytes(const struct fo_session *s)
+{
+	struct fo_memory m = fo_exec_memory(s->exec), e = fo_exec_memory(s->eval);
+	return (s->cuda ? 0 : loader_bytes(s)) + (e.arena > m.arena ? e.arena : 0) + e.workspace;
+}
+
+/* What a run on a device takes of the host: its copy of what persists, from which checkpoints are written, staging, the loader. */
+static int64_t host_bytes(const struct fo_session *s)
+{
+	struct fo_memory m = fo_exec_memory(s->exec), e = fo_exec_memory(s->eval);
+	return s->cuda ? (int64_t)fo_pages_size((size_t)fo_store_bytes(s->store)) + m.staging + e.staging + loader_bytes(s) : 0;
 }
 
 static int64_t step_bytes(const struct fo_session *s)
@@ -193,12 +210,15 @@ static bool copies_checkpoints(const struct fo_session *s)
 
 static struct fo_train_plan plan_of(const struct fo_session *s)
 {
-	return (struct fo_train_plan){
+	struct fo_train_plan p = {
 		.run = s->r,
 		.program = &s->program,
 		.memory = fo_exec_memory(s->exec),
 		.memory_other = other_bytes(s),
-		.memory_available = fo_memory_available(),
+		.memory_available = s->cuda ? s->device_free - s->device_reserve : fo_memory_available(),
+		.device = s->cuda ? fo_cuda_info(s->cuda) : NULL,
+		.memory_reserve = s->device_reserve,
+		.memory_host = host_bytes(s),
 		.peak = s->peak,
 		.isa = s->options.isa,
 		.threads = s->options.threads,
@@ -209,6 +229,21 @@ static struct fo_train_plan plan_of(const struct fo_session *s)
 		.choice = s->choice,
 		.memory_checkpoint = fo_saver_bytes(s),
 	};
+	p.codes = fo_exec_codes(s->exec, p.code);
+	return p;
+}
+
+/* The host's part of a run on a device. */
+static fo_status host_fits(const struct fo_session *s)
+{
+	char a[32], b[32];
+	int64_t need = host_bytes(s), have = fo_memory_available();
+	if (!s->cuda || !have || need <= have)
+		return FO_OK;
+	return fo_hint(fo_fail(FO_ENOMEM, "beside the device the run takes %s of this machine's memory, of which %s are free",
+			       fo_str_bytes(a, (double)need), fo_str_bytes(b, (double)have)),
+		       "the host keeps a copy of weights and optimizer state, from which checkpoints are written: choose a smaller state "
+		       "(optim.state=auto)");
 }
 
 static fo_status announce(struct fo_session *s)
@@ -218,7 +253,8 @@ static fo_status announce(struct fo_session *s)
 	int64_t need = step_bytes(s), have = memory_allowed(s);
 	/* Where the copy does not fit, training waits for its checkpoints. */
 	int64_t budget = memory_budget(s);
-	s->async = copies_checkpoints(s) && (!budget || need + p.memory.persistent <= budget);
+	/* On a device the host's copy of the state is there in any case. */
+	s->async = copies_checkpoints(s) && (s->cuda || !budget || need + p.memory.persistent <= budget);
 	p.memory_checkpoint = fo_saver_bytes(s);
 	if (s->h->plan)
 		s->h->plan(s->h->ctx, &p);
@@ -230,7 +266,7 @@ static fo_status announce(struct fo_session *s)
 				fo_str_bytes(copy, (double)p.memory.persistent));
 	}
 	if (!have || need <= have)
-		return FO_OK;
+		return host_fits(s);
 	char a[32], b[32], c[32];
 	fo_fail(FO_ENOMEM, "the run plans %s and may use %s", fo_str_bytes(a, (double)need),
 		fo_str_bytes(b, (double)have));
@@ -328,11 +364,14 @@ fo_status fo_session_open_loader(struct fo_session *s)
 static fo_status open_session(struct fo_session *s)
 {
 	s->ckpt_dir = fo_arena_printf(&s->arena, "%s/checkpoints", s->r->dir);
+	FO_TRY(fo_session_device_open(s));
 	FO_TRY(make_programs(s, 0));
 	if (!s->h->dry_run)
 		FO_TRY(lock_folder(s));
 	FO_TRY(check_weights(s));
-	if (!s->h->dry_run) {
+	if (s->cuda)
+		fo_device_find_peak(fo_cuda_info(s->cuda), fo_run_precision(s->r), &s->peak);
+	if (!s->h->dry_run && !s->cuda) {
 		fo_status st = fo_calibrate_peak(fo_run_precision(s->r) == FO_PRECISION_BF16 ? FO_BF16 : FO_F32,
 						 s->r->threads ? (int)s->r->threads : fo_cpu_threads(),
 						 CALIBRATION_SECONDS, false, &s->calibration);
@@ -340,8 +379,9 @@ static fo_status open_session(struct fo_session *s)
 			fo_calibration_peak(&s->calibration, &s->peak);
 		else
 			snprintf(s->peak.source, sizeof s->peak.source, "%s", fo_err_text());
-		FO_TRY(open_data(s));
 	}
+	if (!s->h->dry_run)
+		FO_TRY(open_data(s));
 	s->options.threads = s->r->threads ? (int)s->r->threads : fo_cpu_threads();
 	FO_TRY(fo_place_plan(&s->place, s->r->affinity, s->options.threads, NULL, NULL));
 	FO_TRY(fo_place_others(&s->place)); /* lanes and loader, which start from here on, leave the compute threads alone */
@@ -369,6 +409,7 @@ static fo_status open_session(struct fo_session *s)
 	else
 		fo_store_init(s->store, &s->program, (uint64_t)s->r->seed);
 	FO_TRY(fo_session_resume(s));
+	fo_exec_weights_changed(s->exec);
 	FO_TRY(fo_session_open_loader(s));
 	FO_TRY(fo_saver_open(s));
 	int64_t steps = s->r->steps > s->meta.step ? s->r->steps - s->meta.step : 0;
@@ -387,6 +428,7 @@ static void close_session(struct fo_session *s)
 	fo_exec_free(s->eval);
 	fo_exec_free(s->exec);
 	fo_store_free(s->store);
+	fo_session_device_close(s);
 	fo_corpus_close(&s->corpus);
 	fo_program_fini(&s->eval_program);
 	fo_program_fini(&s->program);
@@ -420,6 +462,8 @@ static void describe_run(struct fo_session *s, struct fo_str *out)
 	fo_json_text(&j, "isa", fo_isa_name[s->options.isa]);
 	fo_json_real(&j, "peak_flop_s", s->peak.flop_s > 0 ? s->peak.flop_s : NAN);
 	fo_json_text(&j, "peak_source", s->peak.source);
+	if (s->cuda)
+		fo_json_text(&j, "device", fo_cuda_info(s->cuda)->name);
 	fo_json_text(&j, "affinity", s->r->affinity);
 	fo_json_object(&j, "state");
 	fo_machine_read(&m, "");
@@ -609,6 +653,7 @@ static fo_status run_loop(struct fo_session *s, struct fo_train_result *out)
 		/* Between evaluations and checkpoints nothing is allocated, so memory need not be looked at. */
 		if (eval || save || last || stopped || s->steps_here <= TIMELINE_STEPS) {
 			int64_t rss = fo_memory_resident();
+			fo_session_device_look(s);
 			if (rss > s->rss_peak)
 				s->rss_peak = rss;
 			s->mark_ns = fo_now_ns();
@@ -635,7 +680,7 @@ static void summarise(struct fo_session *s, struct fo_train_result *out)
 	fo_session_saved(s, out->checkpoint, sizeof out->checkpoint);
 	out->skipped = s->meta.skipped;
 	out->rewinds = s->meta.rewinds;
-	out->measured_bytes = s->rss_peak - s->rss_before;
+	out->measured_bytes = s->cuda ? s->device_used : s->rss_peak - s->rss_before;
 	out->machine = fo_state_watch_total(&s->watch);
 	out->joules_per_token = out->loss_tokens ? out->machine.joules / (double)out->loss_tokens : NAN;
 	out->huge_share = fo_state_huge_share("");
@@ -650,6 +695,7 @@ static void summarise(struct fo_session *s, struct fo_train_result *out)
 		out->waste = 1 - (double)s->real_tokens / (double)s->stepped_tokens;
 		out->truncated = (double)s->truncated / (double)(s->stepped_tokens + s->truncated);
 	}
+	fo_session_device_summarise(s, out);
 }
 
 fo_status fo_train(const struct fo_run *r, const struct fo_train_hooks *h, struct fo_train_result *out)

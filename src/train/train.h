@@ -15,6 +15,7 @@
 
 #include "ckpt/ckpt.h"
 #include "data/data.h"
+#include "hw/nvml.h"
 #include "hw/state.h"
 #include "kernel/calibrate.h"
 #include "pass/pass.h"
@@ -31,6 +32,12 @@ struct fo_train_plan {
 	int64_t memory_other;    /* evaluation's arena beyond the step's, loader, recorder */
 	int64_t memory_checkpoint; /* the copy that is written while training goes on; 0: checkpoints are waited for */
 	int64_t memory_available;
+	/* On a device `memory`, memory_other and memory_available are of its memory, the last one without the reserve. */
+	const struct fo_cuda_device *device; /* NULL: the processor */
+	int64_t memory_reserve;              /* free device memory that is not planned on */
+	int64_t memory_host;                 /* device: the host's copy of what persists, staging, loader */
+	struct fo_exec_code code[FO_EXEC_CODES_MAX]; /* whose code runs how many operations */
+	int codes;
 	struct fo_peak peak; /* flop_s 0: unknown, see peak.source */
 	enum fo_isa isa;
 	int threads;
@@ -39,6 +46,15 @@ struct fo_train_plan {
 	int64_t train_tokens, val_tokens; /* in the shards */
 	struct fo_params params;
 	struct fo_choice choice; /* planned 0: nothing was left to choose */
+};
+
+/* MFU in factors: mfu = clock x work x counted, each NAN where not known. */
+struct fo_mfu_split {
+	double clock;         /* mean SM clock / clock at which the device reaches its peak (fo_device_clock_of_peak) */
+	double work;          /* FLOP that ran / FLOP that this clock gives: hfu / clock */
+	double counted;       /* FLOP that the rule counts / FLOP that ran: mfu / hfu; less than 1 by recomputation, more by causal attention */
+	double hz, peak_hz;   /* the two clocks */
+	double pipes;         /* share of cycles in which a tensor pipe was active; NAN: not measured */
 };
 
 struct fo_train_step {
@@ -78,9 +94,15 @@ struct fo_train_result {
 	struct fo_peak peak;
 	int64_t skipped, rewinds; /* steps refused by a guard; times the run went back */
 	int64_t planned_bytes,
-		measured_bytes; /* peak resident memory: promised and seen, both beyond what the process had before */
+		measured_bytes; /* peak resident memory: promised and seen, both beyond what the process had before; of a device its
+				 * memory, seen as what became less free meanwhile */
 	struct fo_state_use machine; /* of the loop: evaluations and checkpoints included; NAN where not readable */
 	double joules_per_token;     /* of those with loss; NAN */
+	bool on_device;
+	char device[96];              /* its name */
+	struct fo_nvml_use device_use; /* of the loop, as `machine`; NAN where not readable or no device */
+	double device_joules_per_token; /* of those with loss; NAN */
+	struct fo_mfu_split split;
 	double huge_share;           /* of the process's anonymous memory in huge pages; NAN */
 	char checkpoint[512];
 	char *sample;            /* heap; NULL: none */

@@ -9,6 +9,7 @@
 #include "timeline/metered.h"
 #include "record/prometheus.h"
 #include "record/tensorboard.h"
+#include "train/device.h"
 #include "train/ports.h"
 #include "train/train.h"
 
@@ -38,6 +39,9 @@ struct fo_session {
 	struct fo_store *store;
 	struct fo_exec *exec, *eval;
 	struct fo_exec_options options;
+	struct fo_cuda *cuda;           /* NULL: the processor computes */
+	int64_t device_free, device_reserve, device_used; /* free bytes once it was open; kept free; most that was taken of them */
+	struct fo_nvml_watch *nvml;     /* NULL: no device, or none that NVML knows */
 	struct fo_ports ports, eval_ports;
 	struct fo_corpus corpus;
 	struct fo_loader *loader;
@@ -85,6 +89,14 @@ FO_CHECKED fo_status fo_session_sample(struct fo_session *s, char **text);
  * whole is told by fo_session_resume, after the plan was announced. */
 FO_CHECKED fo_status fo_session_find(struct fo_session *s);
 FO_CHECKED fo_status fo_session_resume(struct fo_session *s);
+/* src/train/session_device.c: opens what train.device names and begins to watch it; most of the device's memory that was taken; the end. */
+FO_CHECKED fo_status fo_session_device_open(struct fo_session *s);
+void fo_session_device_look(struct fo_session *s);
+void fo_session_device_close(struct fo_session *s);
+/* FO_ENOMEM, as the run is refused, where the device's memory cannot hold the program: told before executors take it. */
+FO_CHECKED fo_status fo_session_device_fits(struct fo_session *s);
+/* What the device did, and MFU in factors. */
+void fo_session_device_summarise(struct fo_session *s, struct fo_train_result *out);
 /* src/train/machine.c: watches the machine from here on; looks at it when it is time to (or `last`) and logs what it saw. */
 void fo_session_watch_start(struct fo_session *s);
 FO_CHECKED fo_status fo_session_watch(struct fo_session *s, bool last);
@@ -146,7 +158,8 @@ FO_CHECKED fo_status fo_session_open_loader(struct fo_session *s);
 FO_CHECKED fo_status fo_session_log_open(struct fo_session *s);
 FO_CHECKED fo_status fo_session_log_step(struct fo_session *s, const struct fo_train_step *t);
 FO_CHECKED fo_status fo_session_log_eval(struct fo_session *s, int64_t step, double loss);
-FO_CHECKED fo_status fo_session_log_machine(struct fo_session *s, const struct fo_state_use *u);
+/* device: NULL without one. */
+FO_CHECKED fo_status fo_session_log_machine(struct fo_session *s, const struct fo_state_use *u, const struct fo_nvml_use *device);
 FO_CHECKED fo_status fo_session_log_checkpoint(struct fo_session *s, int64_t step, const char *path, double seconds,
 					       double blocked);
 /* Parts of the time of the steps since the last call. */

@@ -187,6 +187,7 @@ static void base_run(struct fo_opt_set *s, struct fo_run *r, const char *text, c
 	set(s, "data.seq", "%d", SEQ);
 	set(s, "train.rows", "%d", ROWS);
 	set(s, "train.micro-batches", "1");
+	set(s, "train.device", "cpu"); /* what the probe times */
 	set(s, "data.holdout", "20");
 	set(s, "optim.lr", "3e-3");
 	set(s, "optim.final-lr", "0.05");

@@ -1,9 +1,10 @@
 /* flatout devices --local: CUDA devices of this machine, NVIDIA's libraries, and what is missing. */
-#include "cli/cli.h"
+#include "cli/engine/screen.h"
 
 #include "hw/catalogue.h"
 #include "hw/nvml.h"
 #include "kernel/cuda/cuda.h"
+#include "train/device.h"
 
 #define LEAD "             " /* below "CUDA driver  " */
 
@@ -169,6 +170,15 @@ static void print_json(const struct fo_cuda_survey *s, const struct fo_catalogue
 	fo_json_close(&j);
 	printf("%s\n", out.data);
 	fo_str_fini(&out);
+}
+
+fo_status fo_cli_device_open(const char *text, struct fo_cuda **out)
+{
+	char why[320], shown[1290];
+	FO_TRY(fo_device_open(text, out, why, sizeof why));
+	if (*why)
+		fprintf(stderr, "warning: a CUDA device is there but cannot be used: %s; the processor computes\n", fo_str_visible(shown, sizeof shown, why));
+	return FO_OK;
 }
 
 fo_status fo_cli_devices_local(const struct fo_catalogue *c, bool json)

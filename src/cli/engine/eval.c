@@ -8,7 +8,7 @@
 #include <string.h>
 
 struct eval {
-	const char *data, *batches;
+	const char *data, *batches, *device;
 	int64_t seq, threads;
 	int precision;
 	bool json;
@@ -23,6 +23,7 @@ static const struct fo_opt rows[] = {
 	FO_OPT_ENUM(struct eval, precision, "eval.precision", "stored", "of weights and activations: as the folder says, or this",
 		    "stored|fp32|bf16"),
 	FO_OPT_INT(struct eval, threads, "eval.threads", "N", "0", 0, 1024, "threads", "0: all this process may use"),
+	FO_OPT_TEXT(struct eval, device, "eval.device", "HOW", "auto", "what computes: auto, cpu, cuda or cuda:N, as train.device"),
 	FO_OPT_BOOL(struct eval, json, "eval.json", "false", "print JSON"),
 	FO_OPT_END
 };
@@ -53,6 +54,7 @@ static void print_json(const struct fo_pretrained *p, const struct fo_eval_resul
 	fo_json_text(&j, "precision", fo_numerics_name[p->precision]);
 	fo_json_text(&j, "isa", fo_isa_name[r->isa]);
 	fo_json_int(&j, "threads", r->threads);
+	fo_json_text(&j, "device", *r->device ? r->device : NULL);
 	fo_json_text(&j, "data", r->data);
 	fo_json_bool(&j, "in_order", r->in_order);
 	fo_json_int(&j, "seq", r->seq);
@@ -97,7 +99,10 @@ static void print_text(const struct fo_pretrained *p, const struct fo_eval_resul
 	if (isfinite(r->logged))
 		fo_cli_put(stdout, "logged   ", LEAD, "%.6f at step %lld: %s", r->logged, (long long)p->step,
 			   r->logged == r->loss ? "the same" : "not the same (see flatout help eval)");
-	fo_cli_put(stdout, "speed    ", LEAD, "%s/s on %d %s, %s",
+	if (*r->device)
+		fo_cli_put(stdout, "speed    ", LEAD, "%s/s on %s", fo_str_si(b, r->tokens_per_second, "tokens"), r->device);
+	else
+		fo_cli_put(stdout, "speed    ", LEAD, "%s/s on %d %s, %s",
 		   fo_str_si(b, r->tokens_per_second, "tokens"), r->threads,
 		   fo_cli_plural(r->threads, "thread", "threads"), fo_isa_name[r->isa]);
 	if (r->peak.flop_s > 0)
@@ -128,6 +133,7 @@ static fo_status run(int argc, char **argv)
 	o.data = in.data;
 	o.seq = in.seq;
 	o.threads = (int)in.threads;
+	FO_TRY_OR(st, fo_cli_device_open(in.device, &o.cuda), done);
 	FO_TRY_OR(st, fo_pretrained_open(&p, argv[1], precision[in.precision]), done);
 	fo_screen_init(&screen, &(struct fo_run){ .log_every = 1 }, true); /* on standard error: the result is short */
 	fo_catch_signals();
@@ -136,6 +142,7 @@ static fo_status run(int argc, char **argv)
 	if (st == FO_OK)
 		(in.json ? print_json : print_text)(&p, &r);
 done:
+	fo_cuda_close(o.cuda);
 	fo_pretrained_close(&p);
 	fo_opt_fini(&s);
 	return st;

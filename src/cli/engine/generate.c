@@ -17,7 +17,7 @@
 #define PROMPT_BYTES_MAX ((size_t)64 << 20) /* no model's positions hold the tokens of more */
 
 struct generate {
-	const char *prompt, *prompt_file;
+	const char *prompt, *prompt_file, *device;
 	int64_t tokens, top_k, seed, threads;
 	double temperature, top_p;
 	int precision;
@@ -40,6 +40,7 @@ static const struct fo_opt rows[] = {
 	FO_OPT_ENUM(struct generate, precision, "generate.precision", "stored", "of weights and cache: as the folder says, or this",
 		    "stored|fp32|bf16"),
 	FO_OPT_INT(struct generate, threads, "generate.threads", "N", "0", 0, 1024, "threads", "0: all this process may use"),
+	FO_OPT_TEXT(struct generate, device, "generate.device", "HOW", "auto", "what computes: auto, cpu, cuda or cuda:N, as train.device"),
 	FO_OPT_BOOL(struct generate, json, "generate.json", "false", "print the result as JSON, nothing as it comes"),
 	FO_OPT_END
 };
@@ -208,6 +209,7 @@ static fo_status open_model(struct session *s, const char *path)
 		context = 1 << 24;
 	s->exec.threads = in->threads ? (int)in->threads : fo_cpu_threads();
 	FO_TRY(fo_isa_choose(&s->exec.isa));
+	FO_TRY(fo_cli_device_open(in->device, &s->exec.cuda));
 	int64_t chunk = (int64_t)s->n < CHUNK ? (int64_t)s->n : CHUNK;
 	FO_TRY(fo_pretrained_generator(&s->model, &s->exec, context, chunk, &s->store, &s->generator));
 	const struct fo_sampling how = { .temperature = in->temperature,
@@ -223,7 +225,7 @@ static fo_status open_model(struct session *s, const char *path)
 /* What memory delivers at most; 0 where the model fits the caches, so that memory is not what it waits for. */
 static double read_rate(const struct session *s)
 {
-	return s->steps >= 4 && s->bytes / (double)s->steps > 2.0 * (double)fo_cache_bytes()
+	return s->steps >= 4 && !s->exec.cuda && s->bytes / (double)s->steps > 2.0 * (double)fo_cache_bytes()
 		       ? fo_memory_read_rate(s->exec.threads)
 		       : 0;
 }
@@ -264,6 +266,7 @@ static void print_json(const struct session *s)
 	fo_json_text(&j, "precision", fo_numerics_name[s->model.precision]);
 	fo_json_text(&j, "isa", fo_isa_name[s->exec.isa]);
 	fo_json_int(&j, "threads", s->exec.threads);
+	fo_json_text(&j, "device", s->exec.cuda ? fo_cuda_info(s->exec.cuda)->name : NULL);
 	fo_json_real(&j, "temperature", s->in->temperature);
 	fo_json_int(&j, "top_k", s->in->top_k);
 	fo_json_real(&j, "top_p", s->in->top_p);
@@ -317,6 +320,7 @@ done:
 	fo_sampler_fini(&s.sampler);
 	fo_generator_free(s.generator);
 	fo_store_free(s.store);
+	fo_cuda_close(s.exec.cuda);
 	fo_pretrained_close(&s.model);
 	free(s.ids);
 	fo_str_fini(&s.text);

@@ -161,6 +161,15 @@ static void plan_json(const struct fo_train_plan *p, struct fo_str *out)
 	fo_json_int(&j, "other_bytes", p->memory_other);
 	fo_json_int(&j, "checkpoint_bytes", p->memory_checkpoint);
 	fo_json_int(&j, "available_bytes", p->memory_available);
+	if (p->device) {
+		fo_json_int(&j, "reserve_bytes", p->memory_reserve);
+		fo_json_int(&j, "host_bytes", p->memory_host);
+	}
+	fo_json_close(&j);
+	fo_json_text(&j, "device", p->device ? p->device->name : NULL);
+	fo_json_object(&j, "code");
+	for (int i = 0; i < p->codes; i++)
+		fo_json_int(&j, p->code[i].by, p->code[i].instances);
 	fo_json_close(&j);
 	fo_json_text(&j, "isa", fo_isa_name[p->isa]);
 	fo_json_int(&j, "threads", p->threads);
@@ -184,11 +193,47 @@ static void put_choice(FILE *f, const struct fo_train_plan *p)
 	fo_str_fini(&text);
 }
 
+static void put_memory(FILE *f, const struct fo_train_plan *p)
+{
+	char a[32], b[32], c[32], d[32], e[32], g[32], h[32];
+	fo_cli_put(f, "memory   ", LEAD,
+		   "%s%s: activations and gradients %s, weights and optimizer %s, workspace %s, other %s%s%s; %s available",
+		   p->device ? "of the device " : "",
+		   fo_str_bytes(a, (double)(p->memory.arena + p->memory.persistent + p->memory.workspace +
+					    p->memory_other + p->memory_checkpoint)),
+		   fo_str_bytes(b, (double)p->memory.arena), fo_str_bytes(c, (double)p->memory.persistent),
+		   fo_str_bytes(d, (double)p->memory.workspace), fo_str_bytes(e, (double)p->memory_other),
+		   p->memory_checkpoint ? ", copy for checkpoints " : "",
+		   p->memory_checkpoint ? fo_str_bytes(h, (double)p->memory_checkpoint) : "",
+		   fo_str_bytes(g, (double)p->memory_available));
+	if (p->device)
+		fo_cli_put(f, "         ", LEAD, "%s more of the device are left alone; the host holds %s (a copy of weights and optimizer, staging, loader)",
+			   fo_str_bytes(a, (double)p->memory_reserve), fo_str_bytes(b, (double)p->memory_host));
+}
+
+/* Whose code runs the step's operations. */
+static void put_kernels(FILE *f, const struct fo_train_plan *p)
+{
+	struct fo_str sets = { 0 };
+	for (int i = 0; p->device && i < p->codes; i++)
+		fo_str_printf(&sets, "%s %d %s", sets.len ? "," : "", p->code[i].instances, p->code[i].by);
+	for (int i = 0; !p->device && i < FO_ISA_COUNT; i++)
+		if (p->kernels[i])
+			fo_str_printf(&sets, "%s %d %s", sets.len ? "," : "", p->kernels[i], fo_isa_name[i]);
+	if (p->device)
+		fo_cli_put(f, "device   ", LEAD, "cuda:%d, %s%s:%s operations per step", p->device->index, p->device->name,
+			   p->device->software ? " (a model of one: its times mean nothing)" : "", sets.len ? sets.data : " no");
+	else
+		fo_cli_put(f, "kernels  ", LEAD, "%s on %d %s:%s operations per step", fo_isa_name[p->isa], p->threads,
+			   fo_cli_plural(p->threads, "thread", "threads"), sets.len ? sets.data : " no");
+	fo_str_fini(&sets);
+}
+
 static void on_plan(void *ctx, const struct fo_train_plan *p)
 {
 	struct fo_screen *s = ctx;
 	FILE *f = s->out;
-	char a[32], b[32], c[32], d[32], e[32], g[32], h[32];
+	char a[32], b[32];
 	const struct fo_model *m = &p->program->model;
 	long long mb = (long long)p->program->run.micro_batches, rows = (long long)p->program->run.rows,
 		  seq = (long long)p->program->run.seq;
@@ -211,22 +256,8 @@ static void on_plan(void *ctx, const struct fo_train_plan *p)
 	fo_str_fini(&passes);
 	if (p->choice.seconds > 0 && p->choice.run.pass.recompute)
 		put_choice(f, p);
-	fo_cli_put(f, "memory   ", LEAD,
-		   "%s: activations and gradients %s, weights and optimizer %s, workspace %s, other %s%s%s; %s available",
-		   fo_str_bytes(a, (double)(p->memory.arena + p->memory.persistent + p->memory.workspace +
-					    p->memory_other + p->memory_checkpoint)),
-		   fo_str_bytes(b, (double)p->memory.arena), fo_str_bytes(c, (double)p->memory.persistent),
-		   fo_str_bytes(d, (double)p->memory.workspace), fo_str_bytes(e, (double)p->memory_other),
-		   p->memory_checkpoint ? ", copy for checkpoints " : "",
-		   p->memory_checkpoint ? fo_str_bytes(h, (double)p->memory_checkpoint) : "",
-		   fo_str_bytes(g, (double)p->memory_available));
-	struct fo_str sets = { 0 };
-	for (int i = 0; i < FO_ISA_COUNT; i++)
-		if (p->kernels[i])
-			fo_str_printf(&sets, "%s %d %s", sets.len ? "," : "", p->kernels[i], fo_isa_name[i]);
-	fo_cli_put(f, "kernels  ", LEAD, "%s on %d %s:%s operations per step", fo_isa_name[p->isa], p->threads,
-		   fo_cli_plural(p->threads, "thread", "threads"), sets.len ? sets.data : " no");
-	fo_str_fini(&sets);
+	put_memory(f, p);
+	put_kernels(f, p);
 	if (p->peak.flop_s > 0)
 		fo_cli_put(f, "peak     ", LEAD, "%s/s %s, %s", fo_str_si(a, p->peak.flop_s, "FLOP"), p->peak.dtype,
 			   p->peak.source);
@@ -310,6 +341,20 @@ static const char *const part_label[FO_PART_COUNT] = {
 	"optimizer",       "communication",     "waiting for data",   "unattributed",
 };
 
+/* Whether power or tuning is the lever: the clock that the peak assumes is not what a loaded device runs at. */
+static void print_split(FILE *f, const struct fo_train_result *r)
+{
+	const struct fo_mfu_split *s = &r->split;
+	char a[32], b[32];
+	if (isnan(s->clock)) {
+		fo_cli_put(f, "split    ", LEAD, "MFU by clock and work per clock: not known, the device's clock is not readable");
+		return;
+	}
+	fo_cli_put(f, "split    ", LEAD,
+		   "MFU = clock %.1f %% (%s of %s) x work per clock %.1f %% x %.3f counted per FLOP run; tensor pipes active: not measured",
+		   100 * s->clock, fo_str_si(a, s->hz, "Hz"), fo_str_si(b, s->peak_hz, "Hz"), 100 * s->work, s->counted);
+}
+
 static void print_rules(FILE *f, const struct fo_train_result *r)
 {
 	char a[32], b[32];
@@ -322,6 +367,11 @@ static void print_rules(FILE *f, const struct fo_train_result *r)
 		   "step, unfiltered)",
 		   100 * r->mfu.mfu, 100 * r->mfu.mfu_causal, 100 * r->mfu.mfu_document, 100 * r->mfu.mfu_6n,
 		   100 * r->mfu.hfu);
+	if (r->on_device) {
+		fo_cli_put(f, "peak     ", LEAD, "%s/s %s, %s", fo_str_si(a, r->peak.flop_s, "FLOP"), r->peak.dtype, r->peak.source);
+		print_split(f, r);
+		return;
+	}
 	fo_cli_put(f, "peak     ", LEAD, "%s/s %s (median burst %s/s), %s", fo_str_si(a, r->peak.flop_s, "FLOP"),
 		   r->peak.dtype, fo_str_si(b, r->peak.median_flop_s, "FLOP"), r->peak.source);
 	if (r->mfu.hfu > 1)
@@ -330,7 +380,11 @@ static void print_rules(FILE *f, const struct fo_train_result *r)
 
 static void print_profile(FILE *f, const struct fo_profile *p)
 {
-	fprintf(f, "time     of %lld %s, %.1f s, where it went:\n", (long long)p->steps,
+	if (!p->steps) {
+		fo_cli_put(f, "time     ", LEAD, "where it went is not known: no step's operations were timed (train.timed-every)");
+		return;
+	}
+	fprintf(f, "time     of %lld %s%s, %.1f s, where it went:\n", (long long)p->steps, p->untimed_steps ? "timed " : "",
 		fo_cli_plural(p->steps, "step", "steps"), p->total_ns * 1e-9);
 	for (int i = 0; i < FO_PART_COUNT; i++) {
 		double share = p->part_ns[i] / p->total_ns;
@@ -408,6 +462,29 @@ static void print_machine(FILE *f, const struct fo_train_result *r)
 	fo_str_fini(&not);
 }
 
+/* What the device did meanwhile, by NVML. */
+static void print_device(FILE *f, const struct fo_train_result *r)
+{
+	const struct fo_nvml_use *u = &r->device_use;
+	struct fo_str s = { 0 };
+	char a[32];
+	const struct {
+		double v;
+		const char *form;
+	} part[] = { { u->watts, ", %.0f W" },
+		     { u->hottest_c, ", at most %.0f C" },
+		     { r->device_joules_per_token, ", %.3g J/token" },
+		     { 100 * u->power_share, ", clock held back by power %.0f %% of the time" },
+		     { 100 * u->thermal_share, ", by heat %.0f %%" } };
+	if (!isnan(u->sm_hz))
+		fo_str_printf(&s, ", mean clock %s", fo_str_si(a, u->sm_hz, "Hz"));
+	for (size_t i = 0; i < sizeof part / sizeof *part; i++)
+		if (!isnan(part[i].v))
+			fo_str_printf(&s, part[i].form, part[i].v);
+	fo_cli_put(f, "device   ", LEAD, "%s%s", r->device, s.len ? s.data : ": clock, power and energy not readable");
+	fo_str_fini(&s);
+}
+
 static void print_figures(FILE *f, const struct fo_train_result *r)
 {
 	char a[32], b[32];
@@ -421,7 +498,9 @@ static void print_figures(FILE *f, const struct fo_train_result *r)
 		fo_str_si(a, r->tokens_per_second, ""), fo_str_si(b, (double)r->loss_tokens, ""));
 	print_rules(f, r);
 	print_profile(f, &r->profile);
-	fprintf(f, "memory   planned %s, measured %s (%+.1f %%)\n", fo_str_bytes(a, (double)r->planned_bytes),
+	if (r->on_device)
+		print_device(f, r);
+	fprintf(f, "memory   %splanned %s, measured %s (%+.1f %%)\n", r->on_device ? "of the device " : "", fo_str_bytes(a, (double)r->planned_bytes),
 		fo_str_bytes(b, (double)r->measured_bytes),
 		100 * ((double)r->measured_bytes / (double)r->planned_bytes - 1));
 	print_machine(f, r);
@@ -492,6 +571,21 @@ void fo_screen_summary_json(const struct fo_train_result *r, struct fo_str *out)
 	fo_json_real(&j, "joules_per_token", r->joules_per_token);
 	fo_json_real(&j, "huge_page_share", r->huge_share);
 	fo_json_close(&j);
+	if (r->on_device) {
+		fo_json_object(&j, "device");
+		fo_json_text(&j, "name", r->device);
+		fo_nvml_use_json(&r->device_use, &j);
+		fo_json_real(&j, "joules_per_token", r->device_joules_per_token);
+		fo_json_close(&j);
+		fo_json_object(&j, "split");
+		fo_json_real(&j, "clock", r->split.clock);
+		fo_json_real(&j, "work", r->split.work);
+		fo_json_real(&j, "counted", r->split.counted);
+		fo_json_real(&j, "clock_hz", r->split.hz);
+		fo_json_real(&j, "peak_clock_hz", r->split.peak_hz);
+		fo_json_real(&j, "tensor_pipes", r->split.pipes);
+		fo_json_close(&j);
+	}
 	fo_json_int(&j, "skipped", r->skipped);
 	fo_json_int(&j, "rewinds", r->rewinds);
 	fo_json_text(&j, "checkpoint", *r->checkpoint ? r->checkpoint : NULL);

@@ -33,4 +33,8 @@ char *fo_screen_run_json(struct fo_opt_set *s);
 extern volatile sig_atomic_t fo_stop_requested;
 void fo_catch_signals(void);
 
+/* fo_device_open; a device that is there and cannot be used is warned about. */
+struct fo_cuda;
+FO_CHECKED fo_status fo_cli_device_open(const char *text, struct fo_cuda **out);
+
 #endif

@@ -58,6 +58,8 @@ struct fo_cuda_survey {
 };
 /* Looks; changes nothing; never fails. */
 void fo_cuda_survey(struct fo_cuda_survey *out);
+/* How many devices the driver shows; 0 without a driver. Loads nothing but that. */
+int fo_cuda_count(void);
 
 /* ---- an open device ---- */
 

@@ -103,6 +103,14 @@ void fo_cuda_survey(struct fo_cuda_survey *s)
 	}
 }
 
+int fo_cuda_count(void)
+{
+	struct fo_cuda_found found = { 0 };
+	const struct fo_cuda_driver_calls *d = fo_cuda_load_driver(&found);
+	int n = 0;
+	return d && d->cuInit(0) == CUDA_SUCCESS && d->cuDeviceGetCount(&n) == CUDA_SUCCESS ? n : 0;
+}
+
 static fo_status load_kernels(struct fo_cuda *c)
 {
 	static const unsigned char nothing[16];

@@ -11,6 +11,7 @@ void fo_cuda_survey(struct fo_cuda_survey *s)
 {
 	*s = (struct fo_cuda_survey){ .why = "this build has no CUDA backend: install the CUDA toolkit with cuDNN and build again" };
 }
+int fo_cuda_count(void) { return 0; }
 fo_status fo_cuda_open(struct fo_cuda **out, int index)
 {
 	(void)out, (void)index;

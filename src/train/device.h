@@ -1,0 +1,27 @@
+/* Which device something runs on: what train.device (and --device of other commands) names, opened; and the peak that a device has. */
+#ifndef FO_TRAIN_DEVICE_H
+#define FO_TRAIN_DEVICE_H
+
+#include "kernel/cuda/cuda.h"
+#include "program/run.h"
+#include "timeline/timeline.h"
+
+/* text: fo_run_device_parse. *out: the device, closed by the caller with fo_cuda_close after everything that uses it; NULL: the processor.
+ * `auto` takes the first device that opens and is one (never a software device); where a driver shows devices and none of them opens, why
+ * says so in a sentence (of `size` bytes; else it is ""). FO_EARG for other texts, and fo_cuda_open's errors for a device that was asked for. */
+FO_CHECKED fo_status fo_device_open(const char *text, struct fo_cuda **out, char *why, size_t size);
+
+/* Dense peak of the device's row in the catalogue (fo_device_match) for products of this precision: bf16 products, whatever part of them
+ * is fp8; fp32 of the vector units. flop_s 0 and the reason in source where there is none, and for a software device. */
+void fo_device_find_peak(const struct fo_cuda_device *d, enum fo_numerics precision, struct fo_peak *out);
+
+/* SM clock at which the device would reach `flop_s` dense: flop_s / (multiprocessors x FLOP that one does per cycle). FLOP per cycle and
+ * multiprocessor: of dense bf16 products 2048 (compute capability 8.0), 4096 (9.0), 8192 (10.0), of fp32 128 (8.0), 256 (9.0, 10.0): the
+ * vendor's peaks over its units and boost clocks (NVIDIA's architecture papers). NAN for others. */
+double fo_device_clock_of_peak(const struct fo_cuda_device *d, enum fo_numerics precision, double flop_s);
+
+/* Device memory that is left alone: libraries load code when a kernel first runs, graphs take some once they are made. One part in 64 of the
+ * whole: of 150.7 GB 2.4, which with the context's own leaves the 147 that can be planned on. */
+int64_t fo_device_reserve(int64_t total_bytes);
+
+#endif
