@@ -58,6 +58,10 @@ const struct fo_opt fo_run_options[] = {
 		    "what computes: cpu; cuda, or cuda:N of several; auto: a CUDA device where one opens, else the processor"),
 	FO_OPT_INT(R, timed_every, "train.timed-every", "N", "16", 0, 1e9, "steps",
 		   "on a device the operations of every N-th step are timed, to say where time went; 0: of none. The processor times all"),
+	FO_OPT_ENUM(R, tune, "train.tune", "on",
+		    "on a device: algorithms of products are measured once and kept in the cache; kept: what the cache has, nothing is measured; off: "
+		    "the library's first proposals",
+		    "on|kept|off"),
 	FO_OPT_REAL(R, lr, "optim.lr", "X", "6e-4", 0, 10, "", "peak learning rate of AdamW"),
 	FO_OPT_ENUM(R, schedule, "optim.schedule", "cosine", "how the learning rate falls after warm-up",
 		    "cosine|linear|wsd|constant"),

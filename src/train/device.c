@@ -44,6 +44,14 @@ fo_status fo_device_open(const char *text, struct fo_cuda **out, char *why, size
 	return st == FO_OK || *fo_err_hint() ? st : fo_hint(st, "'flatout devices --local' says what is there and what is missing");
 }
 
+fo_status fo_device_tune(struct fo_cuda *c, enum fo_cuda_tune_mode mode)
+{
+	struct fo_arena a = { 0 };
+	fo_status st = fo_cuda_tune_set(c, mode, mode == FO_CUDA_TUNE_OFF ? NULL : fo_cuda_tune_path(&a));
+	fo_arena_fini(&a);
+	return st;
+}
+
 void fo_device_find_peak(const struct fo_cuda_device *d, enum fo_numerics precision, struct fo_peak *out)
 {
 	struct fo_catalogue c;

@@ -11,6 +11,9 @@
  * says so in a sentence (of `size` bytes; else it is ""). FO_EARG for other texts, and fo_cuda_open's errors for a device that was asked for. */
 FO_CHECKED fo_status fo_device_open(const char *text, struct fo_cuda **out, char *why, size_t size);
 
+/* How its products' algorithms are chosen from now on, with the user's cache (fo_cuda_tune_set). */
+FO_CHECKED fo_status fo_device_tune(struct fo_cuda *c, enum fo_cuda_tune_mode mode);
+
 /* Dense peak of the device's row in the catalogue (fo_device_match) for products of this precision: bf16 products, whatever part of them
  * is fp8; fp32 of the vector units. flop_s 0 and the reason in source where there is none, and for a software device. */
 void fo_device_find_peak(const struct fo_cuda_device *d, enum fo_numerics precision, struct fo_peak *out);

@@ -230,6 +230,8 @@ static struct fo_train_plan plan_of(const struct fo_session *s)
 		.memory_checkpoint = fo_saver_bytes(s),
 	};
 	p.codes = fo_exec_codes(s->exec, p.code);
+	if (s->cuda)
+		fo_cuda_tune_result(s->cuda, &p.tuned);
 	return p;
 }
 

@@ -38,6 +38,7 @@ struct fo_train_plan {
 	int64_t memory_host;                 /* device: the host's copy of what persists, staging, loader */
 	struct fo_exec_code code[FO_EXEC_CODES_MAX]; /* whose code runs how many operations */
 	int codes;
+	struct fo_cuda_tuned tuned; /* device: how products' algorithms were chosen */
 	struct fo_peak peak; /* flop_s 0: unknown, see peak.source */
 	enum fo_isa isa;
 	int threads;

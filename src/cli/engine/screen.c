@@ -167,6 +167,15 @@ static void plan_json(const struct fo_train_plan *p, struct fo_str *out)
 	}
 	fo_json_close(&j);
 	fo_json_text(&j, "device", p->device ? p->device->name : NULL);
+	if (p->device) {
+		fo_json_object(&j, "products");
+		fo_json_int(&j, "measured", p->tuned.measured);
+		fo_json_int(&j, "kept", p->tuned.kept);
+		fo_json_int(&j, "proposed", p->tuned.proposed);
+		fo_json_real(&j, "seconds", p->tuned.seconds);
+		fo_json_real(&j, "gain", p->tuned.gain);
+		fo_json_close(&j);
+	}
 	fo_json_object(&j, "code");
 	for (int i = 0; i < p->codes; i++)
 		fo_json_int(&j, p->code[i].by, p->code[i].instances);
@@ -223,7 +232,11 @@ static void put_kernels(FILE *f, const struct fo_train_plan *p)
 	if (p->device)
 		fo_cli_put(f, "device   ", LEAD, "cuda:%d, %s%s:%s operations per step", p->device->index, p->device->name,
 			   p->device->software ? " (a model of one: its times mean nothing)" : "", sets.len ? sets.data : " no");
-	else
+	if (p->device && p->tuned.proposed + p->tuned.kept + p->tuned.measured > 0)
+		fo_cli_put(f, "         ", LEAD, "products: %d measured in %.1f s (%.3f times as fast as the first proposals), %d from the cache, %d as proposed%s%s",
+			   p->tuned.measured, p->tuned.seconds, p->tuned.gain, p->tuned.kept, p->tuned.proposed, *p->tuned.note ? "; " : "",
+			   p->tuned.note);
+	if (!p->device)
 		fo_cli_put(f, "kernels  ", LEAD, "%s on %d %s:%s operations per step", fo_isa_name[p->isa], p->threads,
 			   fo_cli_plural(p->threads, "thread", "threads"), sets.len ? sets.data : " no");
 	fo_str_fini(&sets);

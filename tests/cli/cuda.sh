@@ -1,0 +1,85 @@
+#!/bin/sh
+# A run on a CUDA device, on the tests' software model of one: what is asked for is what computes, its losses are the processor's but for
+# rounding, checkpoints belong to neither, an interruption changes no bit, and what cannot run is refused.
+. "$(dirname "$0")/lib.sh"
+needs_engine
+make_text text
+FLATOUT_CACHE=$tmp/cache
+export FLATOUT_CACHE
+
+refused 2 "train.device must be auto, cpu, cuda or cuda:N, got 'gpu'" train $tiny --run.dir=no --train.device=gpu
+refused 2 "train.device must be auto" train $tiny --run.dir=no --train.device=cuda:x
+run 0 train $tiny --run.dir=cpu --train.device=cpu --log.every=1
+mv out cpu.out
+
+# Without a driver.
+if ! "$bin" devices --local >out 2>err && grep -q "libcuda.so.1' was not found\|has no CUDA backend" out; then
+	refused 3 "CUDA" train $tiny --run.dir=no --train.device=cuda
+	refused 3 "CUDA" eval cpu --device=cuda
+	refused 3 "CUDA" generate cpu --device=cuda --prompt=the
+	run 0 train $tiny --run.dir=auto --train.device=auto
+	[ "$(losses auto)" = "$(losses cpu)" ] || wrong "auto without a device is not the processor"
+fi
+refused 2 "the device must be auto, cpu, cuda or cuda:N, got 'gpu'" eval cpu --device=gpu
+
+[ -n "${FLATOUT_SOFT_CUDA:-}" ] || finish
+FLATOUT_CUDA_LIBRARIES=$FLATOUT_SOFT_CUDA
+export FLATOUT_CUDA_LIBRARIES
+gpu="$tiny --train.device=cuda --train.tune=off --train.timed-every=2"
+
+run "0|1" devices --local
+says "^cuda:0 " "^  software "
+run "0|1" devices --local --json
+valid out
+keys out built devices libraries software compute_capability can_train
+
+# A software device is never chosen unasked.
+run 0 train $tiny --run.dir=auto2 --train.device=auto
+[ "$(losses auto2)" = "$(losses cpu)" ] || wrong "auto took the software device"
+
+# near FILE FILE PERCENT: "step loss norm" of both, losses within so much.
+near() {
+	paste "$1" "$2" | awk -v most="$3" '{ d = $2 - $5; if (d < 0) d = -d; if (NF != 6 || $1 != $4 || d > most / 100 * $2) exit 1 }' ||
+		wrong "losses of $1 and $2 differ: $(paste "$1" "$2" | tr '\n' ';')"
+}
+losses cpu >cpu.losses
+run 0 train $gpu --run.dir=gpu
+says "^device   cuda:0, " "^memory   of the device " "MFU      unknown: a software device has no peak"
+losses gpu >gpu.losses
+near cpu.losses gpu.losses 1
+keys gpu/log.jsonl device device_reserve_bytes host_bytes
+keys gpu/run.json device
+valid gpu/log.jsonl
+run 0 train $gpu --run.dir=gpu-dry --dry-run --json
+valid out
+keys out device code products reserve_bytes host_bytes
+
+# The same bits again, and after an interruption; the checkpoint in the middle is written while training goes on.
+run 0 train $gpu --run.dir=half --checkpoint.every=2 --train.steps=4 --optim.schedule=constant
+run 0 train $gpu --run.dir=whole --checkpoint.every=2 --optim.schedule=constant
+run 0 train $gpu --run.dir=half --checkpoint.every=2 --optim.schedule=constant
+losses half >half.losses
+losses whole >whole.losses
+same half.losses whole.losses
+same "$(checkpoint half 6)/model.safetensors" "$(checkpoint whole 6)/model.safetensors"
+same "$(checkpoint half 6)/state.safetensors" "$(checkpoint whole 6)/state.safetensors"
+
+# The processor goes on from a checkpoint of the device, and the other way.
+cp -r half half-cpu
+run 0 train $tiny --run.dir=half-cpu --train.device=cpu --train.steps=8 --optim.schedule=constant
+[ -d "$(checkpoint half-cpu 8)" ] || wrong "the processor did not go on from the device's checkpoint"
+run 0 train $gpu --run.dir=half-cpu --train.steps=9 --optim.schedule=constant
+[ -d "$(checkpoint half-cpu 9)" ] || wrong "the device did not go on from the processor's checkpoint"
+
+run 0 eval gpu --device=cuda --json
+valid out
+sed -n 's/.*"loss": \([0-9.]*\).*/\1/p' out >gpu.eval
+run 0 eval gpu --device=cpu --json
+sed -n 's/.*"loss": \([0-9.]*\).*/\1/p' out >cpu.eval
+paste cpu.eval gpu.eval | awk '{ d = $1 - $2; exit !(NF == 2 && d < 0.02 && d > -0.02) }' || wrong "eval differs: $(paste cpu.eval gpu.eval)"
+run 0 generate gpu --device=cuda --prompt=the --tokens=8 --temperature=0
+says "tokens/s"
+
+refused 3 "may use\|no plan of this step fits" train $gpu --run.dir=large --memory.limit=1MiB
+refused 3 "attention_eager" train $gpu --run.dir=eager --pass.attention=eager
+finish
