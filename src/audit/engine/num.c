@@ -83,18 +83,36 @@ static double number(const struct fo_call *call, int i, int64_t r, int64_t c)
 	return fo_split_join(fo_bf16_from_f32((float)fo_num_get(t - 1, r, c)), (int16_t)fo_num_get(t, r, c));
 }
 
+/* Bytes of a block in front of the operand's first element: a row of sentinels, at least, and as much as keeps its alignment. */
+static size_t front(const struct fo_tensor *t)
+{
+	size_t item = fo_dtype_bytes(t->dtype);
+
+	return ((size_t)t->ld * item * GUARD_ROWS + 63) / 64 * 64 + (t->ld == t->cols ? 0 : PAD_LEFT * item);
+}
+
+static size_t block_bytes(const struct fo_tensor *t)
+{
+	size_t row = (size_t)t->ld * fo_dtype_bytes(t->dtype);
+
+	return (row * (size_t)(t->rows + GUARD_ROWS) + (row * GUARD_ROWS + 63) / 64 * 64 + 63) / 64 * 64;
+}
+
+void fo_num_block(const struct fo_tensor *t, unsigned char **block, size_t *bytes)
+{
+	*block = (unsigned char *)t->data - front(t);
+	*bytes = block_bytes(t);
+}
+
 static void place(struct fo_num_data *d, int i, bool tight)
 {
 	struct fo_tensor *t = &d->call.arg[i];
-	int64_t rows = t->rows + 2 * GUARD_ROWS, left = tight ? 0 : PAD_LEFT;
-	size_t item = fo_dtype_bytes(t->dtype), guard;
 
-	t->ld = t->cols + left + (tight ? 0 : PAD_RIGHT);
-	guard = ((size_t)t->ld * item * GUARD_ROWS + 63) / 64 * 64;
-	d->bytes[i] = ((size_t)(t->ld * (rows - GUARD_ROWS)) * item + guard + 63) / 64 * 64;
+	t->ld = t->cols + (tight ? 0 : PAD_LEFT + PAD_RIGHT);
+	d->bytes[i] = block_bytes(t);
 	d->block[i] = block_new(d->bytes[i]);
 	memset(d->block[i], SENTINEL, d->bytes[i]);
-	t->data = d->block[i] + guard + (size_t)left * item;
+	t->data = d->block[i] + front(t);
 }
 
 static double hyper_value(int64_t col)

@@ -60,6 +60,8 @@ void fo_num_data_new(struct fo_num_data *d, const struct fo_num_case *c, uint64_
 void fo_num_data_copy(struct fo_num_data *to, const struct fo_num_data *from);
 void fo_num_data_f64(struct fo_num_data *to, const struct fo_num_data *from); /* the same values; indices stay i32 */
 void fo_num_data_free(struct fo_num_data *d);
+/* The block that an operand of data lies in, sentinels included: for kernels that run elsewhere and take all of it along. */
+void fo_num_block(const struct fo_tensor *t, unsigned char **block, size_t *bytes);
 double fo_num_get(const struct fo_tensor *t, int64_t r, int64_t c);
 void fo_num_set(const struct fo_tensor *t, int64_t r, int64_t c, double x);
 

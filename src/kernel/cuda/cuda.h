@@ -85,7 +85,7 @@ FO_CHECKED fo_status fo_cuda_stream_wait(struct fo_cuda *c, fo_cuda_stream s); /
 /* timed: it carries a time; else it only orders. */
 FO_CHECKED fo_status fo_cuda_event_new(struct fo_cuda *c, bool timed, fo_cuda_event *out);
 void fo_cuda_event_free(struct fo_cuda *c, fo_cuda_event e);
-/* external: in a capture, a record that is a node of the graph, whose time can be read after each launch. */
+/* external: in a capture, a record that is a node of the graph, whose time can be read after each launch; elsewhere any record is. */
 FO_CHECKED fo_status fo_cuda_event_record(struct fo_cuda *c, fo_cuda_event e, fo_cuda_stream s, bool external);
 FO_CHECKED fo_status fo_cuda_event_after(struct fo_cuda *c, fo_cuda_stream s, fo_cuda_event e); /* s waits for e */
 FO_CHECKED fo_status fo_cuda_event_ms(struct fo_cuda *c, fo_cuda_event begin, fo_cuda_event end, float *ms);

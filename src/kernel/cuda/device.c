@@ -287,6 +287,11 @@ void fo_cuda_event_free(struct fo_cuda *c, fo_cuda_event e)
 }
 fo_status fo_cuda_event_record(struct fo_cuda *c, fo_cuda_event e, fo_cuda_stream s, bool external)
 {
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+	/* Outside of a capture the driver refuses the flag: there every record is of that kind. */
+	if (external)
+		FO_TRY(fo_cuda_check(c, c->driver->cuStreamIsCapturing(s, &status), "ask for a capture"));
+	external = status != CU_STREAM_CAPTURE_STATUS_NONE;
 	return fo_cuda_check(c, c->driver->cuEventRecordWithFlags(e, s, external ? CU_EVENT_RECORD_EXTERNAL : CU_EVENT_RECORD_DEFAULT),
 			     "record an event");
 }

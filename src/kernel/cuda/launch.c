@@ -5,7 +5,7 @@ _Static_assert((int)FO_CUDA_F32 == FO_F32 && (int)FO_CUDA_BF16 == FO_BF16 && (in
 		       (int)FO_CUDA_I16 == FO_I16 && (int)FO_CUDA_E4M3 == FO_E4M3 && (int)FO_CUDA_E5M2 == FO_E5M2,
 	       "device code knows the data types by the same numbers");
 
-enum { ACCESS_BYTES = 16, WAVES = 8 /* of blocks per multiprocessor: enough to even out their ends */ };
+enum { SHARED_UNASKED = 48 << 10 /* CUDA C++ Programming Guide, 16.5.3 of version 12 */, ACCESS_BYTES = 16, WAVES = 8 /* of blocks per multiprocessor: enough to even out their ends */ };
 
 struct fo_cuda_view fo_cuda_view_of(const struct fo_tensor *t)
 {
@@ -31,6 +31,12 @@ uint32_t fo_cuda_blocks(const struct fo_cuda *c, int64_t n, int64_t per_block)
 fo_status fo_cuda_launch(struct fo_cuda_queue *q, enum fo_cuda_function f, struct fo_cuda_grid g, const void *args)
 {
 	void *list[] = { (void *)(uintptr_t)args };
+	/* More than any block may have unasked. It costs a call, which capture allows; so there is nothing to remember. */
+	if (g.shared_bytes > SHARED_UNASKED)
+		FO_TRY(fo_cuda_check(q->cuda,
+				     q->cuda->driver->cuFuncSetAttribute(q->cuda->function[f], CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+									 (int)g.shared_bytes),
+				     "get more shared memory"));
 	return fo_cuda_check(q->cuda,
 			     q->cuda->driver->cuLaunchKernel(q->cuda->function[f], g.x, g.y, g.z, g.threads, 1, 1, g.shared_bytes, q->stream, list,
 							     NULL),

@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The folder that FOLDERS[0..len) names, and name in it; NULL and *why where it cannot be loaded from there. */
+/* name in the folder of which folder[0..len) is the name, or where the system's loader finds it (len 0). NULL: *why says so where it is
+ * there, but cannot be loaded. */
 static void *open_in(const char *folder, size_t len, const char *name, struct fo_cuda_found *f)
 {
 	char path[512];
@@ -16,10 +17,12 @@ static void *open_in(const char *folder, size_t len, const char *name, struct fo
 	else
 		snprintf(path, sizeof path, "%s", name);
 	void *h = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	const char *text = h ? NULL : dlerror();
 	if (h)
 		snprintf(f->file, sizeof f->file, "%s", path);
-	else if (!*f->why || !strstr(dlerror(), "No such file"))
-		snprintf(f->why, sizeof f->why, "cannot load '%s'", name);
+	/* The loader begins its sentence with the file that it did not find: this one, or one that this one needs. */
+	else if (text && (strncmp(text, path, strlen(path)) != 0 || !strstr(text, "No such file")) && !*f->why)
+		snprintf(f->why, sizeof f->why, "cannot load '%s': %s", path, text);
 	return h;
 }
 
@@ -35,14 +38,15 @@ static void *open_in_folders(const char *folders, const char *name, struct fo_cu
 	return NULL;
 }
 
-void *fo_cuda_dlopen(struct fo_cuda_found *f, const char *const *names)
+/* only_named: in the folders of FLATOUT_CUDA_LIBRARIES alone. */
+static void *find(struct fo_cuda_found *f, const char *const *names, bool only_named)
 {
 	*f->why = 0;
 	for (int i = 0; names[i]; i++) {
 		void *h = open_in_folders(getenv("FLATOUT_CUDA_LIBRARIES"), names[i], f);
-		if (!h)
+		if (!h && !only_named)
 			h = open_in("", 0, names[i], f);
-		if (!h)
+		if (!h && !only_named)
 			h = open_in_folders(FO_CUDA_FOLDERS, names[i], f);
 		if (h) {
 			*f->why = 0;
@@ -50,7 +54,8 @@ void *fo_cuda_dlopen(struct fo_cuda_found *f, const char *const *names)
 			return h;
 		}
 	}
-	snprintf(f->why, sizeof f->why, "'%s' was not found: name its folder in FLATOUT_CUDA_LIBRARIES", names[0]);
+	if (!*f->why)
+		snprintf(f->why, sizeof f->why, "'%s' was not found: name its folder in FLATOUT_CUDA_LIBRARIES", names[0]);
 	return NULL;
 }
 
@@ -98,7 +103,8 @@ static const void *load(struct loaded *l, const char *const *files, const char *
 {
 	pthread_mutex_lock(&lock);
 	if (!l->tried) {
-		void *h = fo_cuda_dlopen(&l->found, files);
+		/* NVIDIA's own libraries would talk to another driver than a software one, or find none. */
+		void *h = find(&l->found, files, l != &driver && driver.software);
 		l->good = h && find_all(h, l->function, names, n, &l->found);
 		l->software = h && dlsym(h, "fo_software_device");
 		if (l->good)
@@ -126,7 +132,14 @@ const struct fo_cuda_driver_calls *fo_cuda_load_driver(struct fo_cuda_found *fou
 	return load(&driver, files, driver_names, DRIVER_CALLS, driver_version, found);
 }
 
-bool fo_cuda_driver_is_software(void) { return driver.software; }
+bool fo_cuda_driver_is_software(void)
+{
+	struct fo_cuda_found found = { 0 };
+	(void)fo_cuda_load_driver(&found);
+	return driver.software;
+}
+
+void *fo_cuda_dlopen(struct fo_cuda_found *f, const char *const *names) { return find(f, names, fo_cuda_driver_is_software()); }
 
 static void lt_version(struct loaded *l)
 {
@@ -136,6 +149,7 @@ static void lt_version(struct loaded *l)
 const struct fo_cublaslt_calls *fo_cuda_load_cublaslt(struct fo_cuda_found *found)
 {
 	static const char *const files[] = { "libcublasLt.so." TEXT(CUBLAS_VER_MAJOR), NULL };
+	(void)fo_cuda_driver_is_software(); /* it decides where others are looked for */
 	return load(&lt, files, lt_names, LT_CALLS, lt_version, found);
 }
 
@@ -152,5 +166,6 @@ static void dnn_version(struct loaded *l)
 const struct fo_cudnn_calls *fo_cuda_load_cudnn(struct fo_cuda_found *found)
 {
 	static const char *const files[] = { "libcudnn.so." TEXT(CUDNN_MAJOR), NULL };
+	(void)fo_cuda_driver_is_software();
 	return load(&dnn, files, dnn_names, DNN_CALLS, dnn_version, found);
 }

@@ -1,0 +1,114 @@
+/* Private to the software driver: its memory and its queues. All functions but those of the driver itself want the lock held. */
+#ifndef FO_TESTS_CUDA_SOFT_INT_H
+#define FO_TESTS_CUDA_SOFT_INT_H
+
+#include "cuda/simt_int.h"
+#include "cuda/soft.h"
+
+#include <cuda.h>
+#include <pthread.h>
+
+#define SOFT_EXPORT __attribute__((visibility("default")))
+
+extern pthread_mutex_t soft_lock;
+extern struct fo_soft_counters soft_count;
+extern bool soft_trace, soft_check;
+uint32_t soft_draw(uint32_t below);
+void soft_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* ---- memory (soft_memory.c) ---- */
+
+enum soft_where { SOFT_NOWHERE, SOFT_DEVICE, SOFT_HOST };
+CUresult soft_alloc(CUdeviceptr *out, size_t bytes);
+CUresult soft_free(CUdeviceptr p);
+CUresult soft_host_alloc(void **out, size_t bytes);
+CUresult soft_host_free(void *p);
+CUresult soft_host_register(void *p, size_t bytes, bool add);
+size_t soft_total(void);
+/* In whose memory all of p[0 .. bytes) lies. */
+enum soft_where soft_where(const void *p, size_t bytes);
+/* What a word among a kernel's arguments is the address of, where it cannot be meant; NULL: nothing is known against it. */
+const char *soft_not_a_device_address(uint64_t word);
+/* Ends the process where somebody wrote behind an allocation. */
+void soft_check_guards(const char *after);
+
+/* ---- work (soft_queue.c) ---- */
+
+enum soft_kind { SOFT_LAUNCH, SOFT_CALL, SOFT_COPY, SOFT_FILL, SOFT_RECORD, SOFT_WAIT, SOFT_GRAPH, SOFT_NOTHING };
+/* A point in the life of a stream: it has been passed, or not yet. */
+struct soft_ticket {
+	int refs;
+	bool done;
+	double ms;
+};
+struct soft_event {
+	uint32_t magic;
+	bool timed;
+	struct soft_ticket *ticket;   /* of the last record; NULL: never recorded */
+	struct soft_capture *capture; /* not NULL: the last record was captured, and these were the stream's last nodes */
+	int *front, fronts;
+};
+struct soft_work {
+	enum soft_kind kind;
+	const char *name;
+	/* launch */
+	const struct fo_simt_kernel *kernel;
+	uint32_t grid[3], threads, shared_bytes;
+	/* call */
+	void (*run)(void *args);
+	void *args; /* own; 64-byte aligned */
+	/* copy, fill */
+	void *to;
+	const void *from;
+	size_t bytes;
+	unsigned char byte;
+	/* record, wait */
+	struct soft_ticket *ticket;
+	struct soft_event *event; /* record as a node */
+};
+struct soft_node {
+	struct soft_work work;
+	int *after, afters; /* indices of nodes that must have run */
+};
+struct soft_graph {
+	uint32_t magic;
+	int refs; /* handle, launches under way */
+	struct soft_node *node;
+	int nodes;
+	bool running;
+};
+struct soft_capture {
+	struct soft_graph *graph;
+	struct soft_stream *origin;
+	pthread_t thread;
+	CUstreamCaptureMode mode;
+	bool invalid, ended;
+};
+struct soft_entry {
+	struct soft_work work;
+	struct soft_graph *graph; /* SOFT_GRAPH: its nodes' state: */
+	int *left, ran;
+	struct soft_ticket **tickets; /* of nodes that record */
+	struct soft_entry *next;
+};
+struct soft_stream {
+	uint32_t magic;
+	struct soft_entry *head, **tail;
+	struct soft_capture *capture;
+	int *front, fronts;
+	struct soft_stream *next;
+};
+struct soft_stream *soft_stream_new(void);
+/* Takes over what `w` owns. */
+CUresult soft_put(struct soft_stream *s, struct soft_work w);
+CUresult soft_put_graph(struct soft_stream *s, struct soft_graph *g);
+void soft_drain(struct soft_stream *s);             /* NULL: all */
+void soft_drain_until(const struct soft_ticket *t);
+void soft_some(void);                               /* a few steps, or none, as the order wants */
+struct soft_ticket *soft_ticket_new(void);
+void soft_ticket_drop(struct soft_ticket *t);
+void soft_graph_drop(struct soft_graph *g);
+void soft_set_front(int **front, int *fronts, const int *from, int n);
+double soft_now_ms(void);
+
+#endif

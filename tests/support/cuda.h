@@ -1,0 +1,30 @@
+/* Tests on a CUDA device: a real one, or the software one (docs/cuda-testing.md) whose libraries FLATOUT_CUDA_LIBRARIES names. */
+#ifndef FO_TESTS_SUPPORT_CUDA_H
+#define FO_TESTS_SUPPORT_CUDA_H
+
+#include "audit/engine/num.h"
+#include "cuda/soft.h"
+#include "kernel/cuda/cuda.h"
+
+/* Opens the device that FLATOUT_CUDA_DEVICE numbers (0). NULL where there is none: it has printed "skipped: no CUDA device", and the
+ * test's status is *status: 77, or 1 where CTest promised the software device or a device there cannot be opened. */
+struct fo_cuda *fo_test_cuda_open(int *status);
+
+/* The software device's own functions; NULL on a real device. */
+struct fo_test_soft {
+	void (*counters)(struct fo_soft_counters *out, bool reset);
+	void (*seed)(uint64_t seed);
+	void (*order)(int order);
+	int (*enqueue)(void *stream, void (*run)(void *args), const void *args, size_t bytes, const char *name);
+};
+const struct fo_test_soft *fo_test_soft(const struct fo_cuda *c);
+
+/* Runs the device's kernel of an operation on operands in host memory, as struct fo_kernel of kernel.h does: fo_num_check takes the
+ * row. It copies each operand's whole block to the device, what lies around the rectangles too, runs prepare and run on a
+ * stream, and copies back. Errors of the device end the test. One device and one operation at a time. */
+void fo_test_cuda_use(struct fo_cuda *c);
+extern const struct fo_kernel fo_test_cuda_kernel;
+/* NULL where the device takes this case, else why not. */
+const char *fo_test_cuda_cannot(const struct fo_num_case *n);
+
+#endif
