@@ -79,16 +79,23 @@ struct fo_cuda_view fo_cuda_view_of(const struct fo_tensor *t);
 uint32_t fo_cuda_blocks(const struct fo_cuda *c, int64_t n, int64_t per_block);
 
 /* Launchers by file: each defines struct fo_cuda_kernel rows that table.c lists. */
-extern const struct fo_cuda_kernel fo_cuda_add;
 extern const struct fo_cuda_kernel fo_cuda_attention, fo_cuda_attention_bwd, fo_cuda_attention_cached;
 extern const struct fo_cuda_kernel fo_cuda_matmul; /* matmul.c */
 /* Frees the table of products of a device that closes. */
 void fo_cuda_tune_free(struct fo_cuda *c);
+extern const struct fo_cuda_kernel fo_cuda_add, fo_cuda_add_bias, fo_cuda_swiglu, fo_cuda_swiglu_bwd, fo_cuda_rope, fo_cuda_embed,
+	fo_cuda_embed_bwd, fo_cuda_cache_put, fo_cuda_last_row; /* launch_elementwise.c */
+extern const struct fo_cuda_kernel fo_cuda_rmsnorm, fo_cuda_add_rmsnorm, fo_cuda_rmsnorm_dx, fo_cuda_rmsnorm_dg, fo_cuda_rmsnorm_bwd,
+	fo_cuda_bias_grad; /* launch_norm.c */
 
 /* What launchers ask of operands. */
 static inline bool fo_cuda_is_float(const struct fo_tensor *t) { return t->dtype == FO_F32 || t->dtype == FO_BF16; }
 /* Elements per 16-byte access where each row of all n tensors begins at a multiple of it, else 1. For tensors of differing types
  * the narrowest decides: 8 elements of bf16 are 16 bytes, of fp32 two accesses. */
 int fo_cuda_vector(const struct fo_tensor *const *t, int n);
+/* A `cannot`: operands are bf16, fp32 or 32-bit integers. */
+const char *fo_cuda_floats_only(const struct fo_cuda *c, const struct fo_call *shape);
+/* Division by `value`, 1 to 2^31, as device code does it (fo_quotient of rows.cuh): launch_elementwise.c. */
+struct fo_cuda_divisor fo_cuda_divisor_of(uint32_t value);
 
 #endif

@@ -126,6 +126,29 @@ FO_DEVICE void fo_view_put(const fo_cuda_view &v, int64_t r, int64_t c, float x)
 		((float *)v.data)[r * v.ld + c] = x;
 }
 
+/* ---- approximations of the special function unit, for results that are rounded to bf16: 2^-22 at worst ---- */
+
+FO_DEVICE float fo_exp2_fast(float x)
+{
+#ifdef FO_SIMT
+	return exp2f(x);
+#else
+	float y;
+	asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+	return y;
+#endif
+}
+FO_DEVICE float fo_reciprocal_fast(float x)
+{
+#ifdef FO_SIMT
+	return 1 / x;
+#else
+	float y;
+	asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+	return y;
+#endif
+}
+
 /* ---- sums ---- */
 
 /* Over the 32 threads of a warp, the same in all of them; a fixed order. */

@@ -2,11 +2,25 @@
 #include "kernel/cuda/cuda_int.h"
 
 static const struct fo_cuda_kernel *const table[FO_OP_COUNT] = {
+	[FO_OP_cache_put] = &fo_cuda_cache_put,
+	[FO_OP_last_row] = &fo_cuda_last_row,
+	[FO_OP_embed] = &fo_cuda_embed,
+	[FO_OP_embed_bwd] = &fo_cuda_embed_bwd,
+	[FO_OP_rmsnorm] = &fo_cuda_rmsnorm,
+	[FO_OP_rmsnorm_dx] = &fo_cuda_rmsnorm_dx,
+	[FO_OP_rmsnorm_dg] = &fo_cuda_rmsnorm_dg,
+	[FO_OP_add_rmsnorm] = &fo_cuda_add_rmsnorm,
+	[FO_OP_rmsnorm_bwd] = &fo_cuda_rmsnorm_bwd,
+	[FO_OP_add_bias] = &fo_cuda_add_bias,
+	[FO_OP_bias_grad] = &fo_cuda_bias_grad,
 	[FO_OP_add] = &fo_cuda_add,
 	[FO_OP_attention] = &fo_cuda_attention,
 	[FO_OP_attention_bwd] = &fo_cuda_attention_bwd,
 	[FO_OP_attention_cached] = &fo_cuda_attention_cached,
 	[FO_OP_matmul] = &fo_cuda_matmul,
+	[FO_OP_rope] = &fo_cuda_rope,
+	[FO_OP_swiglu] = &fo_cuda_swiglu,
+	[FO_OP_swiglu_bwd] = &fo_cuda_swiglu_bwd,
 };
 
 const struct fo_cuda_kernel *fo_cuda_kernel_of(enum fo_op_kind kind) { return table[kind]; }
