@@ -14,7 +14,7 @@ enum { FO_CUDA_F32, FO_CUDA_BF16, FO_CUDA_F64, FO_CUDA_I32, FO_CUDA_I16, FO_CUDA
 struct fo_cuda_view {
 	void *data;
 	int64_t rows, cols, ld;
-	int32_t dtype;
+	int32_t dtype, zero; /* no padding: equal arguments are equal bytes, and none of them looks like an address */
 };
 
 #include "kernel/cuda/kernels_elementwise.h"
