@@ -21,6 +21,7 @@ if ! "$bin" devices --local >out 2>err && grep -q "libcuda.so.1' was not found\|
 	[ "$(losses auto)" = "$(losses cpu)" ] || wrong "auto without a device is not the processor"
 fi
 refused 2 "the device must be auto, cpu, cuda or cuda:N, got 'gpu'" eval cpu --device=gpu
+refused 2 "the device must be auto" verify --device=gpu
 
 [ -n "${FLATOUT_SOFT_CUDA:-}" ] || finish
 FLATOUT_CUDA_LIBRARIES=$FLATOUT_SOFT_CUDA

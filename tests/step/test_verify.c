@@ -112,11 +112,11 @@ static void test_mistakes_show(void **state)
 	struct fo_verify_rig g;
 	int32_t shifted[24 * 4];
 	(void)state;
-	must(fo_verify_rig_init(&g, FO_PRECISION_F32, FO_ISA_REF, 1, NULL));
+	must(fo_verify_rig_init(&g, FO_PRECISION_F32, &(struct fo_exec_options){ .isa = FO_ISA_REF, .threads = 1 }, NULL));
 	must(fo_verify_rig_steps(&g, 1, 3, loss, norm));
 	fo_verify_rig_fini(&g);
 	for (int mistake = 0; mistake < 4; mistake++) {
-		must(fo_verify_rig_init(&g, FO_PRECISION_F32, FO_ISA_REF, 1, NULL));
+		must(fo_verify_rig_init(&g, FO_PRECISION_F32, &(struct fo_exec_options){ .isa = FO_ISA_REF, .threads = 1 }, NULL));
 		int first = 1;
 		if (mistake == 0)
 			first = 2; /* bias correction of the wrong step */

@@ -1,3 +1,4 @@
+#include "audit/engine/num_cuda.h"
 #include "audit/engine/verify_int.h"
 
 #include "base/clock.h"
@@ -54,6 +55,8 @@ void fo_verify_error(struct fo_verify_run *v, const char *group, const char *nam
 
 bool fo_verify_set_runs(const struct fo_verify_run *v, enum fo_isa isa)
 {
+	if (v->o->cuda) /* one round for the device */
+		return isa == FO_ISA_REF;
 	return fo_kernel_sets[isa] && fo_isa_have(isa) && isa <= v->isa && (!v->o->brief || isa == v->isa);
 }
 
@@ -174,6 +177,66 @@ void fo_verify_kernels(struct fo_verify_run *v)
 		}
 }
 
+/* ---- a device's kernels ---- */
+
+static bool check_device_case(const struct fo_verify_run *v, const struct fo_num_case *c, struct fo_num_margin *m, char *why, size_t size)
+{
+	/* Runs twice and compares bits, which cuDNN's attention does not promise. */
+	bool once = v->o->brief || !strcmp(fo_cuda_kernel_of(c->call.kind)->by, "cuDNN");
+	bool good = once ? fo_num_check_once(c, &fo_num_cuda_kernel, 1, m, why, size) : fo_num_check(c, &fo_num_cuda_kernel, m, why, size);
+	const char *error = fo_num_cuda_error();
+	if (error)
+		snprintf(why, size, "%s: %s", c->name, error);
+	return good && !error;
+}
+
+static void check_device_op(struct fo_verify_run *v, const char *group, int kind, const struct fo_num_case *list, size_t n)
+{
+	struct fo_num_margin m = { 0 };
+	const char *name = fo_op_info(kind)->name, *against = "double precision", *cannot = "the device has no kernel for it";
+	char why[512], detail[64];
+	int done = 0;
+	for (size_t i = 0; i < n; i++) {
+		if (list[i].call.kind != kind || !fo_cuda_kernel_of(kind))
+			continue;
+		const char *reason = fo_num_cuda_cannot(&list[i]);
+		if (reason) {
+			cannot = reason;
+			continue;
+		}
+		done++;
+		if (!check_device_case(v, &list[i], &m, why, sizeof why)) {
+			add(v, (struct fo_verify_check){ group, name, against, m.error, m.bound, FO_VERIFY_FAIL, why });
+			return;
+		}
+	}
+	if (!done) {
+		fo_verify_add(v, group, name, against, FO_VERIFY_NOT_CHECKED, cannot);
+		return;
+	}
+	snprintf(detail, sizeof detail, "%d cases, %s", done, fo_cuda_kernel_of(kind)->by);
+	fo_verify_measured(v, group, name, against, m.error, m.bound, detail);
+}
+
+static void check_device(struct fo_verify_run *v)
+{
+	static const struct {
+		int dtype;
+		const char *name;
+	} type[] = { { FO_F32, "fp32" }, { FO_BF16, "bf16" } };
+	fo_num_cuda_use(v->o->cuda);
+	for (size_t t = 0; t < sizeof type / sizeof *type; t++) {
+		size_t n;
+		const char *group = fo_verify_group(v, "kernels cuda %s", type[t].name);
+		struct fo_num_case *list = cases(type[t].dtype, &n);
+		for (int kind = 0; kind < FO_OP_COUNT; kind++)
+			if (fo_op_info(kind)->cls != FO_CLASS_HOST && has_case(list, n, kind))
+				check_device_op(v, group, kind, list, n);
+		free(list);
+	}
+	fo_num_cuda_use(NULL);
+}
+
 /* ---- all of it ---- */
 
 fo_status fo_verify(const struct fo_verify_options *o, struct fo_verify_report *r)
@@ -182,11 +245,16 @@ fo_status fo_verify(const struct fo_verify_options *o, struct fo_verify_report *
 	int64_t t0 = fo_now_ns();
 	*r = (struct fo_verify_report){ 0 };
 	FO_TRY(fo_isa_choose(&v.isa));
-	name_missing_sets(&v);
-	fo_verify_kernels(&v);
+	if (o->cuda) {
+		check_device(&v);
+	} else {
+		name_missing_sets(&v);
+		fo_verify_kernels(&v);
+	}
 	fo_verify_steps(&v);
 	fo_verify_repeat(&v);
-	fo_verify_program(&v);
+	if (!o->cuda) /* nothing of it is the device's */
+		fo_verify_program(&v);
 	fo_verify_checkpoint(&v);
 	r->seconds = (double)(fo_now_ns() - t0) * 1e-9;
 	return FO_OK;

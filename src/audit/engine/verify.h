@@ -1,4 +1,4 @@
-/* `flatout verify`: holds this machine's kernels and the engine around them to what they should give.
+/* `flatout verify`: holds this machine's kernels, or a CUDA device's, and the engine around them to what they should give.
  *
  * - Kernels: every operation of ops.def with every kernel set that has it, fp32 and bf16, against double precision (num.h).
  *   `ref` itself is the naive implementation that the others are measured by, so its bound is a priori: four roundings to the
@@ -7,6 +7,9 @@
  *   (step_values.inc; tests/golden/make_step.py); the bound is twice the error of transformers in the same precision.
  * - Determinism: the same steps twice, the same bits. Checkpoint: saved, read back, the same bits; damaged, refused. Program:
  *   dumped, read back, the same program and the same bits.
+ *
+ * On a device: its kernels, the step, determinism and the checkpoint. Attention by cuDNN adds the gradient of queries in no fixed order:
+ * steps with it that give other bits the second time are not checked, not failed.
  *
  * What did not run is FO_VERIFY_NOT_CHECKED with its reason in `detail`, never a pass. Threads: one call at a time. */
 #ifndef FO_AUDIT_VERIFY_H
@@ -38,6 +41,7 @@ struct fo_verify_report {
 struct fo_verify_options {
 	bool brief;  /* the chosen kernel set only, one layout and thread count per case: for the start of a run */
 	int threads; /* of steps; >= 1 */
+	struct fo_cuda *cuda; /* what is checked; NULL: the processor */
 	/* Called with the group that begins; may be NULL. */
 	void (*progress)(void *ctx, const char *group);
 	void *ctx;

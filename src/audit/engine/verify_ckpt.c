@@ -26,6 +26,8 @@ static fo_status save(struct fo_verify_rig *g, const char *dir)
 					   .states = t.states,
 					   .run_config_json = "{}\n" };
 	if (st == FO_OK)
+		st = fo_exec_fetch(g->exec);
+	if (st == FO_OK)
 		st = fo_ckpt_save(dir, &c, &meta, 1);
 	fo_tensors_fini(&t);
 	return st;
@@ -39,6 +41,7 @@ static fo_status load(struct fo_verify_rig *g, const char *path)
 	fo_status st = fo_store_tensors(g->store, &g->program, &t);
 	if (st == FO_OK)
 		st = fo_ckpt_read(path, t.weight, t.weights, t.state, t.states);
+	fo_exec_weights_changed(g->exec);
 	fo_tensors_fini(&t);
 	return st;
 }
@@ -47,10 +50,11 @@ static fo_status load(struct fo_verify_rig *g, const char *path)
 static fo_status round_trip(struct fo_verify_run *v, struct fo_arena *a, const char *dir, char **path)
 {
 	struct fo_verify_rig g, h = { 0 };
+	const struct fo_exec_options how = fo_verify_how(v, v->isa);
 	uint64_t saved, loaded, end, again;
 	fo_status st;
 	*path = NULL;
-	FO_TRY_OR(st, fo_verify_rig_init(&g, FO_PRECISION_BF16, v->isa, v->o->threads, NULL), done);
+	FO_TRY_OR(st, fo_verify_rig_init(&g, FO_PRECISION_BF16, &how, NULL), done);
 	FO_TRY_OR(st, fo_verify_rig_steps(&g, 1, 2, NULL, NULL), done);
 	FO_TRY_OR(st, save(&g, dir), done);
 	FO_TRY_OR(st, fo_ckpt_latest(a, dir, path), done);
@@ -59,7 +63,7 @@ static fo_status round_trip(struct fo_verify_run *v, struct fo_arena *a, const c
 		goto done;
 	}
 	FO_TRY_OR(st, fo_verify_rig_digest(&g, &saved), done);
-	FO_TRY_OR(st, fo_verify_rig_init(&h, FO_PRECISION_BF16, v->isa, v->o->threads, NULL), done);
+	FO_TRY_OR(st, fo_verify_rig_init(&h, FO_PRECISION_BF16, &how, NULL), done);
 	FO_TRY_OR(st, load(&h, *path), done);
 	h.ports.loss[0] = g.ports.loss[0]; /* the digest has it; a store that was read back has had no step yet */
 	FO_TRY_OR(st, fo_verify_rig_digest(&h, &loaded), done);
@@ -71,7 +75,7 @@ static fo_status round_trip(struct fo_verify_run *v, struct fo_arena *a, const c
 	FO_TRY_OR(st, fo_verify_rig_digest(&g, &end), done);
 	FO_TRY_OR(st, fo_verify_rig_digest(&h, &again), done);
 	fo_verify_add(v, GROUP, "the step after it", "a run without the interruption",
-		      end == again ? FO_VERIFY_PASS : FO_VERIFY_FAIL, end == again ? "the same bits" : "other bits");
+		      fo_verify_bits(&g, end == again), end == again ? "the same bits" : "other bits");
 done:
 	fo_verify_rig_fini(&g);
 	fo_verify_rig_fini(&h);

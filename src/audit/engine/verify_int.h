@@ -3,6 +3,7 @@
 #define FO_AUDIT_VERIFY_INT_H
 
 #include "audit/engine/verify.h"
+#include "train/exec.h"
 #include "train/ports.h"
 
 struct fo_verify_run {
@@ -34,14 +35,20 @@ struct fo_verify_rig {
 	struct fo_batch batch;
 };
 /* The stored model on the stored tokens with the stored weights, before its first step. Ended with fo_verify_rig_fini, also
- * after an error. text: NULL, or a dumped program to run in place of the lowered one. */
-FO_CHECKED fo_status fo_verify_rig_init(struct fo_verify_rig *g, enum fo_numerics precision, enum fo_isa isa,
-					int threads, const struct fo_str *text);
+ * after an error. how: instruction set and threads, or the device. text: NULL, or a dumped program to run in place of the lowered one. */
+FO_CHECKED fo_status fo_verify_rig_init(struct fo_verify_rig *g, enum fo_numerics precision, const struct fo_exec_options *how,
+					const struct fo_str *text);
 void fo_verify_rig_fini(struct fo_verify_rig *g);
 /* Optimizer steps `first`.. (1-based), n of them. loss, norm: (n) each; may be NULL. */
 FO_CHECKED fo_status fo_verify_rig_steps(struct fo_verify_rig *g, int first, int n, double *loss, double *norm);
 /* XXH3 over weights, master copies, moments and the last loss. */
 FO_CHECKED fo_status fo_verify_rig_digest(struct fo_verify_rig *g, uint64_t *digest);
+
+/* What is compared bit by bit after steps of g: equal, or how bad it is that they differ. */
+enum fo_verify_result fo_verify_bits(const struct fo_verify_rig *g, bool same);
+/* "avx2", or "cuda" on a device; what fo_verify_rig_init takes for it. */
+struct fo_exec_options fo_verify_how(const struct fo_verify_run *v, enum fo_isa isa);
+const char *fo_verify_where(const struct fo_verify_run *v, enum fo_isa isa);
 
 void fo_verify_kernels(struct fo_verify_run *v);
 void fo_verify_steps(struct fo_verify_run *v);

@@ -39,7 +39,7 @@ static fo_status run(int argc, char **argv)
 	fo_catch_signals();
 	if (in.run.verify != FO_VERIFY_AT_START_OFF && !in.dry_run)
 		FO_TRY_OR(st, fo_cli_verify_at_start(in.run.verify == FO_VERIFY_AT_START_SHORT, (int)in.run.threads,
-						     screen.out), done);
+						     in.run.device, screen.out), done);
 	st = fo_train(&in.run, &hooks, &result);
 	fo_screen_end_line(&screen);
 	if (st == FO_OK && !in.dry_run && !result.steps)

@@ -1,6 +1,6 @@
 /* flatout verify: does this machine compute what it should? */
 #include "cli/engine/verify.h"
-#include "cli/cli.h"
+#include "cli/engine/screen.h"
 
 #include "kernel/calibrate.h"
 
@@ -12,6 +12,7 @@
 struct verify {
 	bool brief, json;
 	int64_t threads;
+	const char *device;
 };
 
 static const struct fo_opt rows[] = {
@@ -19,6 +20,8 @@ static const struct fo_opt rows[] = {
 		    "the chosen kernel set only, one run per case: what a training run can do at its start"),
 	FO_OPT_INT(struct verify, threads, "verify.threads", "N", "0", 0, 1024, "threads",
 		   "of the steps; 0: all this process may use"),
+	FO_OPT_TEXT(struct verify, device, "verify.device", "HOW", "cpu",
+		    "what is checked: cpu, the processor's kernels; cuda or cuda:N, that device's; auto, as train.device"),
 	FO_OPT_BOOL(struct verify, json, "verify.json", "false", "JSON on standard output"),
 	FO_OPT_END
 };
@@ -106,7 +109,7 @@ static void print_text(const struct fo_verify_report *r)
 	       r->count[FO_VERIFY_NOT_CHECKED], r->seconds);
 }
 
-static void print_json(const struct fo_verify_report *r, bool brief, int threads)
+static void print_json(const struct fo_verify_report *r, bool brief, int threads, const char *device)
 {
 	struct fo_str out = { 0 };
 	struct fo_json j;
@@ -115,6 +118,7 @@ static void print_json(const struct fo_verify_report *r, bool brief, int threads
 	fo_json_int(&j, "schema", 1);
 	fo_json_bool(&j, "short", brief);
 	fo_json_int(&j, "threads", threads);
+	fo_json_text(&j, "device", device);
 	fo_json_int(&j, "passed", r->count[FO_VERIFY_PASS]);
 	fo_json_int(&j, "failed", r->count[FO_VERIFY_FAIL]);
 	fo_json_int(&j, "not_checked", r->count[FO_VERIFY_NOT_CHECKED]);
@@ -155,10 +159,11 @@ static void show_group(void *ctx, const char *group)
 	fprintf(stderr, "\r%s\033[K", group);
 }
 
-fo_status fo_cli_verify_at_start(bool brief, int threads, FILE *f)
+fo_status fo_cli_verify_at_start(bool brief, int threads, const char *device, FILE *f)
 {
 	struct fo_verify_options o = { .brief = brief, .threads = threads ? threads : fo_cpu_threads() };
 	struct fo_verify_report r;
+	FO_TRY(fo_cli_device_open(device, &o.cuda));
 	fo_status st = fo_verify(&o, &r);
 	if (st == FO_OK) {
 		fprintf(f, "verify   %d checks passed, %d failed, %d not checked in %.1f s\n", r.count[FO_VERIFY_PASS],
@@ -170,6 +175,7 @@ fo_status fo_cli_verify_at_start(bool brief, int threads, FILE *f)
 				     "'flatout verify' shows which; run.verify=off trains all the same");
 	}
 	fo_verify_fini(&r);
+	fo_cuda_close(o.cuda);
 	return st;
 }
 
@@ -179,6 +185,7 @@ static fo_status verify(const struct verify *in)
 				       .threads = in->threads ? (int)in->threads : fo_cpu_threads() };
 	struct fo_verify_report r;
 	bool live = isatty(STDERR_FILENO) && (!getenv("TERM") || strcmp(getenv("TERM"), "dumb"));
+	FO_TRY(fo_cli_device_open(in->device, &o.cuda));
 	if (live)
 		o.progress = show_group;
 	fo_status st = fo_verify(&o, &r);
@@ -186,12 +193,13 @@ static fo_status verify(const struct verify *in)
 		fprintf(stderr, "\r\033[K");
 	if (st == FO_OK) {
 		if (in->json)
-			print_json(&r, in->brief, o.threads);
+			print_json(&r, in->brief, o.threads, o.cuda ? fo_cuda_info(o.cuda)->name : NULL);
 		else
 			print_text(&r);
 		st = failed(&r);
 	}
 	fo_verify_fini(&r);
+	fo_cuda_close(o.cuda);
 	return st;
 }
 
@@ -211,7 +219,7 @@ done:
 const struct fo_command fo_cmd_verify = {
 	.name = "verify",
 	.group = "measure",
-	.usage = "flatout verify [--short] [--threads N] [--json]",
+	.usage = "flatout verify [--short] [--threads N] [--device HOW] [--json]",
 	.summary = "self-check: kernels, a training step, checkpoints",
 	.text = "Every operation with every kernel set that this machine has against double\n"
 		"precision; losses, gradients and gradient norms of a training step against stored\n"
@@ -221,6 +229,7 @@ const struct fo_command fo_cmd_verify = {
 		"\n"
 		"  flatout verify\n"
 		"  flatout verify --short\n"
+		"  flatout verify --device=cuda\n"
 		"  flatout train run.yaml --run.verify=short",
 	.opts = rows,
 	.run = run,

@@ -1,0 +1,21 @@
+/* Kernels of a CUDA device as num.h holds kernels to their contract: the row below runs the device's kernel of an operation on operands in
+ * host memory. It copies each operand's whole block to the device, what lies around the rectangles too, runs prepare and run on a stream
+ * and copies back.
+ *
+ * One device, one operation at a time, on the thread that opened the device. */
+#ifndef FO_AUDIT_NUM_CUDA_H
+#define FO_AUDIT_NUM_CUDA_H
+
+#include "audit/engine/num.h"
+#include "kernel/cuda/cuda.h"
+
+/* Names the device that fo_num_cuda_kernel runs on from now on; NULL: none. */
+void fo_num_cuda_use(struct fo_cuda *c);
+extern const struct fo_kernel fo_num_cuda_kernel;
+/* NULL where the device takes this case, else why not. */
+const char *fo_num_cuda_cannot(const struct fo_num_case *n);
+/* A kernel's run cannot fail: the first error of the device since the last call in one sentence, or NULL. What such a run should have
+ * written is not a number. */
+const char *fo_num_cuda_error(void);
+
+#endif
