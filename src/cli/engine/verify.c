@@ -142,11 +142,13 @@ static void print_json(const struct fo_verify_report *r, bool brief, int threads
 	fo_str_fini(&out);
 }
 
-static fo_status failed(const struct fo_verify_report *r)
+static fo_status failed(const struct fo_verify_report *r, const struct fo_cuda *cuda)
 {
 	if (!r->count[FO_VERIFY_FAIL])
 		return FO_OK;
-	fo_fail(FO_ENUMERIC, "%d of %zu checks failed on this machine", r->count[FO_VERIFY_FAIL], r->n);
+	fo_fail(FO_ENUMERIC, "%d of %zu checks failed on this %s", r->count[FO_VERIFY_FAIL], r->n, cuda ? "device" : "machine");
+	if (cuda)
+		return fo_hint(FO_ENUMERIC, "train.device=cpu leaves the device alone; please report the output of 'flatout verify --device=cuda --json'");
 	return fo_hint(FO_ENUMERIC, "FLATOUT_ISA=ref avoids the faster kernels; please report the output of "
 				    "'flatout verify --json'");
 }
@@ -169,9 +171,9 @@ fo_status fo_cli_verify_at_start(bool brief, int threads, const char *device, FI
 		fprintf(f, "verify   %d checks passed, %d failed, %d not checked in %.1f s\n", r.count[FO_VERIFY_PASS],
 			r.count[FO_VERIFY_FAIL], r.count[FO_VERIFY_NOT_CHECKED], r.seconds);
 		fflush(f);
-		if (failed(&r) != FO_OK)
-			st = fo_hint(fo_fail(FO_ENUMERIC, "%d of %zu checks failed on this machine: nothing was trained",
-					     r.count[FO_VERIFY_FAIL], r.n),
+		if (failed(&r, o.cuda) != FO_OK)
+			st = fo_hint(fo_fail(FO_ENUMERIC, "%d of %zu checks failed on this %s: nothing was trained",
+					     r.count[FO_VERIFY_FAIL], r.n, o.cuda ? "device" : "machine"),
 				     "'flatout verify' shows which; run.verify=off trains all the same");
 	}
 	fo_verify_fini(&r);
@@ -196,7 +198,7 @@ static fo_status verify(const struct verify *in)
 			print_json(&r, in->brief, o.threads, o.cuda ? fo_cuda_info(o.cuda)->name : NULL);
 		else
 			print_text(&r);
-		st = failed(&r);
+		st = failed(&r, o.cuda);
 	}
 	fo_verify_fini(&r);
 	fo_cuda_close(o.cuda);
