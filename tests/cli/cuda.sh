@@ -38,6 +38,9 @@ keys out built devices libraries software compute_capability can_train
 run 0 train $tiny --run.dir=auto2 --train.device=auto
 [ "$(losses auto2)" = "$(losses cpu)" ] || wrong "auto took the software device"
 
+"$bin" train $gpu --run.dir=gpu >out 2>err </dev/null || ! grep -q "do not run on a device yet" err || finish
+rm -rf gpu
+
 # near FILE FILE PERCENT: "step loss norm" of both, losses within so much.
 near() {
 	paste "$1" "$2" | awk -v most="$3" '{ d = $2 - $5; if (d < 0) d = -d; if (NF != 6 || $1 != $4 || d > most / 100 * $2) exit 1 }' ||
