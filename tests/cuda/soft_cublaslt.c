@@ -367,7 +367,7 @@ cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *
 
 /* GCC's own: the best of what the machine has. */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define FAST __attribute__((target_clones("arch=haswell", "default")))
+#define FAST __attribute__((target_clones("arch=x86-64-v3", "default")))
 #else
 #define FAST
 #endif

@@ -701,7 +701,7 @@ CUresult cuStreamDestroy(CUstream stream)
 	if (s->capture)
 		s->capture->invalid = true;
 	soft_drain(s);
-	s->magic = 0; /* the handle stays, so that a use of it is known for what it is */
+	soft_stream_drop(s);
 	return leave(CUDA_SUCCESS);
 }
 CUresult cuStreamSynchronize(CUstream stream)

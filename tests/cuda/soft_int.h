@@ -99,6 +99,7 @@ struct soft_stream {
 	struct soft_stream *next;
 };
 struct soft_stream *soft_stream_new(void);
+void soft_stream_drop(struct soft_stream *s); /* an idle one */
 /* Takes over what `w` owns. */
 CUresult soft_put(struct soft_stream *s, struct soft_work w);
 CUresult soft_put_graph(struct soft_stream *s, struct soft_graph *g);

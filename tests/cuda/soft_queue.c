@@ -338,6 +338,16 @@ CUresult soft_put_graph(struct soft_stream *s, struct soft_graph *g)
 	return CUDA_SUCCESS;
 }
 
+/* The struct stays, so that a use of the handle is known for what it is. */
+void soft_stream_drop(struct soft_stream *s)
+{
+	struct soft_stream **at = &streams;
+	while (*at != s)
+		at = &(*at)->next;
+	*at = s->next;
+	s->magic = 0;
+}
+
 struct soft_stream *soft_stream_new(void)
 {
 	struct soft_stream *s = get(sizeof *s);

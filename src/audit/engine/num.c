@@ -468,8 +468,9 @@ bool fo_num_check_once(const struct fo_num_case *c, const struct fo_kernel *k, i
 	return ok;
 }
 
-bool fo_num_check(const struct fo_num_case *c, const struct fo_kernel *k, struct fo_num_margin *margin, char *why,
-		  size_t size)
+/* from .. to: numbers of threads. */
+static bool check(const struct fo_num_case *c, const struct fo_kernel *k, int from, int to, bool bits, struct fo_num_margin *margin,
+		  char *why, size_t size)
 {
 	int pairs = (int)strlen(fo_op_info(c->call.kind)->inplace) / 2;
 	bool ok = true;
@@ -478,11 +479,11 @@ bool fo_num_check(const struct fo_num_case *c, const struct fo_kernel *k, struct
 		struct trial t;
 
 		trial_init(&t, c, tight);
-		for (int threads = 1; threads <= THREADS_MAX && ok; threads++) {
+		for (int threads = from; threads <= to && ok; threads++) {
 			struct fo_num_data got;
 
 			ok = trial_run(&t, c, k, threads, &got, margin, why, size);
-			ok = ok && repeatable(c, k, &t.in, threads, why, size);
+			ok = ok && (!bits || repeatable(c, k, &t.in, threads, why, size));
 			for (int pair = -1; pair < pairs && threads == 2; pair++)
 				ok = ok && in_place(c, k, &t.in, &got, pair, why, size);
 			fo_num_data_free(&got);
@@ -490,6 +491,18 @@ bool fo_num_check(const struct fo_num_case *c, const struct fo_kernel *k, struct
 		trial_fini(&t);
 	}
 	return ok;
+}
+
+bool fo_num_check(const struct fo_num_case *c, const struct fo_kernel *k, struct fo_num_margin *margin, char *why,
+		  size_t size)
+{
+	return check(c, k, 1, THREADS_MAX, true, margin, why, size);
+}
+
+bool fo_num_check_device(const struct fo_num_case *c, const struct fo_kernel *k, bool bits, struct fo_num_margin *margin, char *why,
+			 size_t size)
+{
+	return check(c, k, 2, 2, bits, margin, why, size);
 }
 
 bool fo_num_check_naive(const struct fo_num_case *c, struct fo_num_margin *margin, char *why, size_t size)
