@@ -146,6 +146,35 @@ static void print_memory(struct fo_report *o, struct fo_table *t, struct fo_aren
 					     bytes(a, e->measured_bytes)));
 }
 
+/* What the device did by NVML, and whether its clock or the work per clock is what MFU lacks. */
+static void print_device(struct fo_report *o, struct fo_table *t, struct fo_arena *a)
+{
+	const struct fo_record_end *e = fo_record_last_end(o->r);
+	const char *name = o->r->starts ? o->r->start[o->r->starts - 1].device : "";
+	struct fo_str line = { 0 };
+	if (!*name)
+		return;
+	const struct fo_record_device *d = e && e->device.told ? &e->device : NULL;
+	fo_str_puts(&line, name);
+	const struct {
+		double v;
+		const char *form;
+	} part[] = { { d ? d->sm_hz * 1e-9 : NAN, ", mean clock %.2f GHz" },
+		     { d ? d->watts : NAN, ", %.0f W" },
+		     { d ? d->joules_per_token : NAN, ", %.3g J/token" },
+		     { d ? 100 * d->power_share : NAN, ", clock held back by power %.0f %% of the time" },
+		     { d ? 100 * d->thermal_share : NAN, ", by heat %.0f %%" } };
+	for (size_t i = 0; i < sizeof part / sizeof *part; i++)
+		if (!isnan(part[i].v))
+			fo_str_printf(&line, part[i].form, part[i].v);
+	fo_table_row(t, "device", line.data);
+	fo_str_fini(&line);
+	if (d && !isnan(d->clock * d->work * d->counted))
+		fo_table_row(t, "split",
+			     fo_arena_printf(a, "MFU = clock %.1f %% (of %.2f GHz) x work per clock %.1f %% x %.3f counted per FLOP run",
+					     100 * d->clock, d->peak_hz * 1e-9, 100 * d->work, d->counted));
+}
+
 static void print_rest(struct fo_report *o, struct fo_table *t, struct fo_arena *a)
 {
 	const struct fo_record *r = o->r;
@@ -198,6 +227,7 @@ static void print_text(struct fo_report *o, const char *page, bool written)
 	print_steps(o, &t, &a);
 	print_time(o, &t, &a);
 	print_memory(o, &t, &a);
+	print_device(o, &t, &a);
 	print_rest(o, &t, &a);
 	if (written)
 		fo_table_row(&t, "page", page);

@@ -369,12 +369,27 @@ static bool add_start(struct fo_record *r, const json_t *o, int64_t step)
 					       .isa = text_of(r, o, "isa"),
 					       .peak_dtype = text_of(r, o, "peak_dtype"),
 					       .program_hash = text_of(r, o, "program_hash"),
+					       .device = text_of(r, o, "device"),
 					       .arena_bytes = real_of(o, "arena_bytes"),
 					       .persistent_bytes = real_of(o, "persistent_bytes"),
 					       .workspace_bytes = real_of(o, "workspace_bytes"),
 					       .other_bytes = real_of(o, "other_bytes"),
 					       .checkpoint_bytes = real_of(o, "checkpoint_bytes") };
 	return s;
+}
+
+static struct fo_record_device device_of(const json_t *d)
+{
+	return (struct fo_record_device){ .told = json_is_object(d),
+					  .sm_hz = real_of(d, "sm_clock_hz"),
+					  .peak_hz = real_of(d, "peak_clock_hz"),
+					  .watts = real_of(d, "watts"),
+					  .joules_per_token = real_of(d, "joules_per_token"),
+					  .power_share = real_of(d, "throttled_power"),
+					  .thermal_share = real_of(d, "throttled_thermal"),
+					  .clock = real_of(d, "mfu_clock"),
+					  .work = real_of(d, "mfu_work"),
+					  .counted = real_of(d, "mfu_counted") };
 }
 
 static bool add_end(struct fo_record *r, const json_t *o, int64_t step)
@@ -390,6 +405,7 @@ static bool add_end(struct fo_record *r, const json_t *o, int64_t step)
 					     .measured_bytes = real_of(o, "measured_bytes"),
 					     .joules_per_token = real_of(o, "joules_per_token"),
 					     .huge_page_share = real_of(o, "huge_page_share"),
+					     .device = device_of(json_object_get(o, "device")),
 					     .padding_share = real_of(o, "padding_share"),
 					     .truncated_share = real_of(o, "truncated_share") };
 	return e;

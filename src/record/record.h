@@ -101,8 +101,14 @@ struct fo_record_start {
 	double time;
 	double peak_flop_s;                        /* NAN: not known */
 	int64_t threads;                           /* -1: not told */
-	const char *isa, *peak_dtype, *program_hash; /* "" not told */
+	const char *isa, *peak_dtype, *program_hash, *device; /* "" not told; device: the processor */
 	double arena_bytes, persistent_bytes, workspace_bytes, other_bytes, checkpoint_bytes; /* planned; NAN */
+};
+/* What a device did while a process's steps ran, and MFU in factors (docs/cuda.md); NAN where not told. */
+struct fo_record_device {
+	bool told;
+	double sm_hz, peak_hz, watts, joules_per_token, power_share, thermal_share;
+	double clock, work, counted; /* their product is the MFU */
 };
 /* What a process said when it ended by itself. */
 struct fo_record_end {
@@ -112,6 +118,7 @@ struct fo_record_end {
 	int64_t steps;                             /* of this process; 0 not told */
 	struct fo_profile profile;                 /* of those that were neither metered nor the first; steps 0: not told */
 	double planned_bytes, measured_bytes, joules_per_token, huge_page_share;
+	struct fo_record_device device;
 	double padding_share, truncated_share;     /* of the tokens processed; of those and what was cut off documents */
 };
 

@@ -474,6 +474,14 @@ static void machine_table(struct page *p)
 	fo_draw_table_row(&t, (const char *const[]){ "energy", isfinite(u->joules)
 								       ? fo_arena_printf(p->a, "%.4g J", u->joules)
 								       : "not readable" });
+	if (e && isfinite(e->device.sm_hz))
+		fo_draw_table_row(&t, (const char *const[]){ "device's clock", fo_arena_printf(p->a, "%.2f GHz", e->device.sm_hz / 1e9) });
+	if (e && isfinite(e->device.watts))
+		fo_draw_table_row(&t, (const char *const[]){ "device's power", fo_arena_printf(p->a, "%.0f W", e->device.watts) });
+	if (e && isfinite(e->device.clock * e->device.work * e->device.counted))
+		fo_draw_table_row(&t, (const char *const[]){ "MFU = clock x work per clock x counted per FLOP run",
+							     fo_arena_printf(p->a, "%.1f %% x %.1f %% x %.3f", 100 * e->device.clock,
+									     100 * e->device.work, e->device.counted) });
 	if (e && isfinite(e->huge_page_share))
 		fo_draw_table_row(
 			&t, (const char *const[]){ "in huge pages", number(p, e->huge_page_share, FO_DRAW_SHARE) });

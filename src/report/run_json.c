@@ -65,6 +65,30 @@ static void memory_json(const struct fo_report *o, struct fo_json *j)
 	fo_json_close(j);
 }
 
+/* Null where the processor computed. */
+static void device_json(const struct fo_record *r, struct fo_json *j)
+{
+	const struct fo_record_end *e = fo_record_last_end(r);
+	const char *name = r->starts ? r->start[r->starts - 1].device : "";
+	const struct fo_record_device none = { false, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN }, *d = e ? &e->device : &none;
+	if (!*name) {
+		fo_json_raw(j, "device", "null");
+		return;
+	}
+	fo_json_object(j, "device");
+	fo_json_text(j, "name", name);
+	fo_json_real(j, "sm_clock_hz", d->sm_hz);
+	fo_json_real(j, "peak_clock_hz", d->peak_hz);
+	fo_json_real(j, "watts", d->watts);
+	fo_json_real(j, "joules_per_token", d->joules_per_token);
+	fo_json_real(j, "throttled_power", d->power_share);
+	fo_json_real(j, "throttled_thermal", d->thermal_share);
+	fo_json_real(j, "mfu_clock", d->clock);
+	fo_json_real(j, "mfu_work", d->work);
+	fo_json_real(j, "mfu_counted", d->counted);
+	fo_json_close(j);
+}
+
 void fo_report_json(const struct fo_report *o, struct fo_json *j)
 {
 	const struct fo_record *r = o->r;
@@ -91,6 +115,7 @@ void fo_report_json(const struct fo_report *o, struct fo_json *j)
 	fo_json_object(j, "machine");
 	fo_state_use_json(&o->machine, j);
 	fo_json_close(j);
+	device_json(r, j);
 	fo_json_int(j, "guard_events", r->guards);
 	fo_json_text(j, "command", o->command);
 	fo_json_array(j, "missing");

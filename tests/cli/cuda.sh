@@ -23,6 +23,19 @@ fi
 refused 2 "the device must be auto, cpu, cuda or cuda:N, got 'gpu'" eval cpu --device=gpu
 refused 2 "the device must be auto" verify --device=gpu
 
+# What a run on a device logged, and its MFU in factors: 0.752 x 0.806 x 1.09 is 0.66.
+mkdir logged
+cat >logged/log.jsonl <<-'END'
+	{"event":"start","step":0,"peak_dtype":"bf16","peak_flop_s":9.89e14,"device":"NVIDIA H200","time":1}
+	{"event":"step","step":1,"loss":5.1,"grad_norm":1,"lr":1e-3,"seconds":1,"tokens":10,"loss_tokens":10,"mfu":0.66,"hfu":0.606,"time":2}
+	{"event":"end","step":1,"how":"done","steps":1,"device":{"sm_clock_hz":1.376e9,"watts":698,"joules_per_token":0.05,"throttled_power":0.93,"throttled_thermal":null,"mfu_clock":0.752,"mfu_work":0.806,"mfu_counted":1.09,"peak_clock_hz":1.83e9},"time":3}
+END
+run 0 report logged
+says "^device   NVIDIA H200, mean clock 1.38 GHz, 698 W, 0.05 J/token" "^split    MFU = clock 75.2 % (of 1.83 GHz) x work per clock 80.6 %"
+run 0 report logged --json
+keys out device mfu_clock mfu_work mfu_counted throttled_power
+grep -q '"throttled_thermal": null' out || wrong "what was not readable got a figure"
+
 [ -n "${FLATOUT_SOFT_CUDA:-}" ] || finish
 FLATOUT_CUDA_LIBRARIES=$FLATOUT_SOFT_CUDA
 export FLATOUT_CUDA_LIBRARIES
