@@ -51,8 +51,19 @@ struct report {
 
 /* ---- what is predicted ---- */
 
+/* Profiles hold rates of the processor's kernels. */
+static fo_status not_of_a_device(const char *what)
+{
+	return fo_hint(fo_fail(FO_EUNSUPPORTED, "%s is not predicted: profiles are of processors", what),
+		       "train.device=cpu predicts the run on this machine's processor");
+}
+
 static fo_status load_profile(struct report *r)
 {
+	enum fo_run_device kind;
+	int index;
+	if (fo_run_device_parse(r->in.run.device, &kind, &index) && kind == FO_RUN_DEVICE_CUDA)
+		return not_of_a_device("a step on a CUDA device");
 	char cpu[80];
 	fo_cpu_name(cpu, sizeof cpu);
 	const char *path = *r->in.profile ? r->in.profile : fo_limits_path(&r->arena, cpu);
@@ -74,6 +85,8 @@ static fo_status open_record(struct report *r)
 	struct fo_record record;
 	FO_TRY(fo_record_open(&record, r->in.compare, FO_RECORD_WITH_PROGRAM | FO_RECORD_WITH_TIMELINE | FO_RECORD_WITH_METERED));
 	r->record = record;
+	if (record.starts && *record.start[record.starts - 1].device)
+		return not_of_a_device("a run on a CUDA device");
 	const struct fo_record_file *f = &r->record.file[FO_RECORD_PROGRAM];
 	if (f->state == FO_RECORD_WHOLE)
 		return FO_OK;

@@ -23,6 +23,8 @@ fi
 refused 2 "the device must be auto, cpu, cuda or cuda:N, got 'gpu'" eval cpu --device=gpu
 refused 2 "the device must be auto" verify --device=gpu
 
+refused 3 "a step on a CUDA device is not predicted" predict $tiny --train.device=cuda
+
 # What a run on a device logged, and its MFU in factors: 0.752 x 0.806 x 1.09 is 0.66.
 mkdir logged
 cat >logged/log.jsonl <<-'END'
