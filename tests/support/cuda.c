@@ -89,7 +89,6 @@ struct block {
 static void blocks_in(const struct fo_call *c, struct block *b, fo_cuda_stream s)
 {
 	for (int i = 0; i < c->n; i++) {
-		fo_num_block(&c->arg[i], &b[i].host, &b[i].bytes);
 		b[i].same = -1;
 		for (int k = 0; k < i && b[i].same < 0; k++)
 			if (b[k].host == b[i].host)
@@ -118,11 +117,11 @@ static void blocks_out(const struct fo_call *c, struct block *b, fo_cuda_stream 
 	}
 }
 
-static void run(const struct fo_call *c)
+/* b: host and bytes are set. */
+static void run_on(const struct fo_call *c, struct block *b)
 {
 	const struct fo_cuda_kernel *k = fo_cuda_kernel_of(c->kind);
 	struct fo_call shape = without_data(c), call = *c;
-	struct block b[FO_MAX_OPERANDS];
 	const void *host[FO_MAX_OPERANDS] = { NULL };
 	unsigned char *ws, *tail;
 	fo_cuda_stream s;
@@ -154,4 +153,19 @@ static void run(const struct fo_call *c)
 	fo_cuda_free(device, ws);
 	fo_cuda_stream_free(device, s);
 }
+static void run(const struct fo_call *c)
+{
+	struct block b[FO_MAX_OPERANDS];
+	for (int i = 0; i < c->n; i++)
+		fo_num_block(&c->arg[i], &b[i].host, &b[i].bytes);
+	run_on(c, b);
+}
 const struct fo_kernel fo_test_cuda_kernel = { .run = run };
+
+void fo_test_cuda_run(const struct fo_call *c, unsigned char *const *block, const size_t *bytes)
+{
+	struct block b[FO_MAX_OPERANDS];
+	for (int i = 0; i < c->n; i++)
+		b[i].host = block[i], b[i].bytes = bytes[i];
+	run_on(c, b);
+}

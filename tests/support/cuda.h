@@ -24,6 +24,8 @@ const struct fo_test_soft *fo_test_soft(const struct fo_cuda *c);
  * stream, and copies back. Errors of the device end the test. One device and one operation at a time. */
 void fo_test_cuda_use(struct fo_cuda *c);
 extern const struct fo_kernel fo_test_cuda_kernel;
+/* The same where operand i lies anywhere inside block[i] of bytes[i] bytes; operands may share a block. */
+void fo_test_cuda_run(const struct fo_call *call, unsigned char *const *block, const size_t *bytes);
 /* NULL where the device takes this case, else why not. */
 const char *fo_test_cuda_cannot(const struct fo_num_case *n);
 

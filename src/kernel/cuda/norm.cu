@@ -206,8 +206,8 @@ template <typename T, int V, bool DX, bool DG> FO_DEVICE void norm_backward(cons
 		for (int v = 0; v < V; v++) {
 			float x[8], dy[8], w[8];
 			fo_unpack(now.x[v], x), fo_unpack(now.dy[v], dy);
-			if (DX && !AHEAD && lane + v * team < groups)
-				g[v] = fo_pack_load((const T *)p.g.data + (lane + v * team) * 8);
+			if (DX && !AHEAD)
+				g[v] = lane + v * team < groups ? fo_pack_load((const T *)p.g.data + (lane + v * team) * 8) : fo_pack_zero<T>();
 			if (DX)
 				fo_unpack(g[v], w);
 #pragma unroll
