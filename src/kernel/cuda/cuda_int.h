@@ -34,10 +34,11 @@
 	X(cudnnGetLastErrorString) X(cudnnBackendCreateDescriptor) X(cudnnBackendDestroyDescriptor)                    \
 	X(cudnnBackendSetAttribute) X(cudnnBackendGetAttribute) X(cudnnBackendFinalize) X(cudnnBackendExecute)
 #define FO_CUDA_MEMBER(f) __typeof__(f) *f;
-/* One struct per library: a field per function, named as NVIDIA names it: c->driver.cuMemAlloc(...). All NULL: not loaded. */
-struct fo_cuda_driver_calls { FO_CUDA_DRIVER_CALLS(FO_CUDA_MEMBER) };
-struct fo_cublaslt_calls { FO_CUBLASLT_CALLS(FO_CUDA_MEMBER) };
-struct fo_cudnn_calls { FO_CUDNN_CALLS(FO_CUDA_MEMBER) };
+/* One struct per library: a field per function, named as NVIDIA names it: c->driver->cuMemAlloc(...). They look at a table of pointers
+ * (struct fo_cuda_loaded), hence may_alias. */
+struct __attribute__((may_alias)) fo_cuda_driver_calls { FO_CUDA_DRIVER_CALLS(FO_CUDA_MEMBER) };
+struct __attribute__((may_alias)) fo_cublaslt_calls { FO_CUBLASLT_CALLS(FO_CUDA_MEMBER) };
+struct __attribute__((may_alias)) fo_cudnn_calls { FO_CUDNN_CALLS(FO_CUDA_MEMBER) };
 
 /* Loaded once per process, by the first who asks; kept. Thread-safe. NULL: found->why says why. */
 const struct fo_cuda_driver_calls *fo_cuda_load_driver(struct fo_cuda_found *found);
@@ -48,6 +49,21 @@ const struct fo_cudnn_calls *fo_cuda_load_cudnn(struct fo_cuda_found *found);
 /* A library by its candidates' names ("libcudnn.so.9", ..., NULL): folders of FLATOUT_CUDA_LIBRARIES (':' between them) first, then
  * what the system's loader finds, then where the toolkit lay when this was built. NULL: found->why. */
 void *fo_cuda_dlopen(struct fo_cuda_found *found, const char *const *names);
+
+/* A library's functions, all or none, loaded once per process and kept. names: of functions; what begins with '?' may be missing and is NULL
+ * then. version says which it is, and may refuse it. Thread-safe; to zero-initialised, static. Its functions, or NULL: found->why. */
+struct fo_cuda_loaded {
+	bool tried, good, software;
+	struct fo_cuda_found found;
+	void *function[64];
+};
+const void *fo_cuda_load(struct fo_cuda_loaded *to, const char *const *files, const char *const *names, int n,
+			 void (*version)(struct fo_cuda_loaded *l), struct fo_cuda_found *found);
+#define FO_CUDA_TEXT_(f) #f
+#define FO_CUDA_TEXT(f) FO_CUDA_TEXT_(f)
+#define FO_CUDA_NAME(f) FO_CUDA_TEXT(f), /* of what a macro of NVIDIA's may have renamed */
+/* Looks for NCCL; where the build had no header found->why says so (load_nccl.c). */
+void fo_cuda_survey_nccl(struct fo_cuda_found *found);
 
 struct fo_cuda_tune;  /* algorithms of products (tune.c) */
 struct fo_cuda_plans; /* attention plans (cudnn.c) */

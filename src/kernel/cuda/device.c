@@ -80,6 +80,7 @@ void fo_cuda_survey(struct fo_cuda_survey *s)
 	const struct fo_cuda_driver_calls *d = fo_cuda_load_driver(&s->lib[FO_CUDA_DRIVER]);
 	(void)fo_cuda_load_cublaslt(&s->lib[FO_CUDA_CUBLASLT]);
 	(void)fo_cuda_load_cudnn(&s->lib[FO_CUDA_CUDNN]);
+	fo_cuda_survey_nccl(&s->lib[FO_CUDA_NCCL]);
 	survey_nvml(&s->lib[FO_CUDA_NVML]);
 	int n = 0;
 	if (!d) {

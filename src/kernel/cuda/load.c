@@ -59,12 +59,13 @@ static void *find(struct fo_cuda_found *f, const char *const *names, bool only_n
 	return NULL;
 }
 
-/* Every function or none. */
+/* Every function or none; what only newer versions have is NULL in older ones. */
 static bool find_all(void *h, void **to, const char *const *names, int n, struct fo_cuda_found *f)
 {
 	for (int i = 0; i < n; i++) {
-		to[i] = dlsym(h, names[i]);
-		if (to[i])
+		const bool newer = *names[i] == '?';
+		to[i] = dlsym(h, names[i] + newer);
+		if (to[i] || newer)
 			continue;
 		snprintf(f->why, sizeof f->why, "'%s' has no function %s: it is too old", f->file, names[i]);
 		f->refused = true;
@@ -73,12 +74,9 @@ static bool find_all(void *h, void **to, const char *const *names, int n, struct
 	return true;
 }
 
-#define TEXT_(f) #f
-#define TEXT(f) TEXT_(f)
-#define NAME(f) TEXT(f),
-static const char *const driver_names[] = { FO_CUDA_DRIVER_CALLS(NAME) };
-static const char *const lt_names[] = { FO_CUBLASLT_CALLS(NAME) };
-static const char *const dnn_names[] = { FO_CUDNN_CALLS(NAME) };
+static const char *const driver_names[] = { FO_CUDA_DRIVER_CALLS(FO_CUDA_NAME) };
+static const char *const lt_names[] = { FO_CUBLASLT_CALLS(FO_CUDA_NAME) };
+static const char *const dnn_names[] = { FO_CUDNN_CALLS(FO_CUDA_NAME) };
 enum {
 	DRIVER_CALLS = sizeof driver_names / sizeof *driver_names,
 	LT_CALLS = sizeof lt_names / sizeof *lt_names,
@@ -86,21 +84,14 @@ enum {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct loaded {
-	bool tried, good, software;
-	struct fo_cuda_found found;
-	union {
-		struct fo_cuda_driver_calls driver;
-		struct fo_cublaslt_calls lt;
-		struct fo_cudnn_calls dnn;
-		void *function[64];
-	};
-} driver, lt, dnn;
+static struct fo_cuda_loaded driver, lt, dnn;
 _Static_assert((int)DRIVER_CALLS <= 64 && (int)LT_CALLS <= 64 && (int)DNN_CALLS <= 64, "room for all functions");
 
-static const void *load(struct loaded *l, const char *const *files, const char *const *names, int n, void (*version)(struct loaded *),
-			struct fo_cuda_found *found)
+const void *fo_cuda_load(struct fo_cuda_loaded *l, const char *const *files, const char *const *names, int n,
+			 void (*version)(struct fo_cuda_loaded *), struct fo_cuda_found *found)
 {
+	if (l != &driver)
+		(void)fo_cuda_driver_is_software(); /* it decides where others are looked for */
 	pthread_mutex_lock(&lock);
 	if (!l->tried) {
 		/* NVIDIA's own libraries would talk to another driver than a software one, or find none. */
@@ -120,16 +111,16 @@ static const void *load(struct loaded *l, const char *const *files, const char *
 	return l->good ? l->function : NULL;
 }
 
-static void driver_version(struct loaded *l)
+static void driver_version(struct fo_cuda_loaded *l)
 {
 	int v = 0;
-	if (l->driver.cuDriverGetVersion(&v) == CUDA_SUCCESS)
+	if (((const struct fo_cuda_driver_calls *)l->function)->cuDriverGetVersion(&v) == CUDA_SUCCESS)
 		snprintf(l->found.version, sizeof l->found.version, "%d.%d", v / 1000, v % 1000 / 10);
 }
 const struct fo_cuda_driver_calls *fo_cuda_load_driver(struct fo_cuda_found *found)
 {
 	static const char *const files[] = { "libcuda.so.1", NULL };
-	return load(&driver, files, driver_names, DRIVER_CALLS, driver_version, found);
+	return fo_cuda_load(&driver, files, driver_names, DRIVER_CALLS, driver_version, found);
 }
 
 bool fo_cuda_driver_is_software(void)
@@ -141,23 +132,22 @@ bool fo_cuda_driver_is_software(void)
 
 void *fo_cuda_dlopen(struct fo_cuda_found *f, const char *const *names) { return find(f, names, fo_cuda_driver_is_software()); }
 
-static void lt_version(struct loaded *l)
+static void lt_version(struct fo_cuda_loaded *l)
 {
-	size_t v = l->lt.cublasLtGetVersion();
+	size_t v = ((const struct fo_cublaslt_calls *)l->function)->cublasLtGetVersion();
 	snprintf(l->found.version, sizeof l->found.version, "%zu.%zu.%zu", v / 10000, v / 100 % 100, v % 100);
 }
 const struct fo_cublaslt_calls *fo_cuda_load_cublaslt(struct fo_cuda_found *found)
 {
-	static const char *const files[] = { "libcublasLt.so." TEXT(CUBLAS_VER_MAJOR), NULL };
-	(void)fo_cuda_driver_is_software(); /* it decides where others are looked for */
-	return load(&lt, files, lt_names, LT_CALLS, lt_version, found);
+	static const char *const files[] = { "libcublasLt.so." FO_CUDA_TEXT(CUBLAS_VER_MAJOR), NULL };
+	return fo_cuda_load(&lt, files, lt_names, LT_CALLS, lt_version, found);
 }
 
 /* Versions before 9.18 compute wrong gradients of packed documents on Hopper (TransformerEngine issue 2186), 9.10 wrong ones of all. */
 enum { CUDNN_LEAST = 91800 };
-static void dnn_version(struct loaded *l)
+static void dnn_version(struct fo_cuda_loaded *l)
 {
-	size_t v = l->dnn.cudnnGetVersion();
+	size_t v = ((const struct fo_cudnn_calls *)l->function)->cudnnGetVersion();
 	snprintf(l->found.version, sizeof l->found.version, "%zu.%zu.%zu", v / 10000, v / 100 % 100, v % 100);
 	l->found.refused = v < CUDNN_LEAST;
 	if (l->found.refused)
@@ -165,7 +155,6 @@ static void dnn_version(struct loaded *l)
 }
 const struct fo_cudnn_calls *fo_cuda_load_cudnn(struct fo_cuda_found *found)
 {
-	static const char *const files[] = { "libcudnn.so." TEXT(CUDNN_MAJOR), NULL };
-	(void)fo_cuda_driver_is_software();
-	return load(&dnn, files, dnn_names, DNN_CALLS, dnn_version, found);
+	static const char *const files[] = { "libcudnn.so." FO_CUDA_TEXT(CUDNN_MAJOR), NULL };
+	return fo_cuda_load(&dnn, files, dnn_names, DNN_CALLS, dnn_version, found);
 }

@@ -1,0 +1,239 @@
+/* What is the same for every transport: arguments that make no sense are refused here, and how ranks meet. */
+#include "comm/comm.h"
+
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/str.h"
+#include "program/program.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- where a rank belongs ---- */
+
+#define WAIT_S 300.0 /* a large job's processes start within minutes of each other */
+#define WAIT_MOST_S 86400.0
+#define POLL_S 0.02
+enum { MEET_MOST = 4096, FILE_MOST = 2 * MEET_MOST + 256 };
+#define JOB_LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
+
+/* The first of two variables that is set; NULL: neither. */
+static const char *first_of(const char *a, const char *b, const char **name)
+{
+	const char *v = getenv(a);
+	*name = v && *v ? a : b;
+	v = getenv(*name);
+	return v && *v ? v : NULL;
+}
+
+static fo_status whole_number(const char *name, const char *text, long least, long most, int *out)
+{
+	char *end;
+	long v = strtol(text, &end, 10);
+	if (end == text || *end || v < least || v > most)
+		return fo_fail(FO_EARG, "%s is '%s': expected a number from %ld to %ld", name, text, least, most);
+	*out = (int)v;
+	return FO_OK;
+}
+
+static fo_status copy_text(char *to, size_t size, const char *name, const char *from)
+{
+	if (snprintf(to, size, "%s", from) >= (int)size)
+		return fo_fail(FO_EARG, "%s is longer than %zu bytes", name, size - 1);
+	return FO_OK;
+}
+
+static fo_status env_job(struct fo_comm_place *p)
+{
+	const char *job = getenv("FLATOUT_JOB"), *id = getenv("SLURM_JOB_ID"), *step = getenv("SLURM_STEP_ID"),
+		   *again = getenv("SLURM_RESTART_COUNT");
+	if (job && *job)
+		FO_TRY(copy_text(p->job, sizeof p->job, "FLATOUT_JOB", job));
+	else if (id && *id)
+		snprintf(p->job, sizeof p->job, "%s.%s.%s", id, step ? step : "0", again ? again : "0");
+	if (p->job[strspn(p->job, JOB_LETTERS)])
+		return fo_fail(FO_EARG, "FLATOUT_JOB is '%s': expected letters, digits, '.', '_' and '-'", p->job);
+	return FO_OK;
+}
+
+fo_status fo_comm_place_env(struct fo_comm_place *p)
+{
+	const char *rank_name, *ranks_name, *rank = first_of("FLATOUT_RANK", "SLURM_PROCID", &rank_name),
+					    *ranks = first_of("FLATOUT_RANKS", "SLURM_NTASKS", &ranks_name);
+	const char *meet = getenv("FLATOUT_MEET"), *wait = getenv("FLATOUT_WAIT");
+	*p = (struct fo_comm_place){ .ranks = 1, .wait_s = WAIT_S };
+	if (ranks)
+		FO_TRY(whole_number(ranks_name, ranks, 1, FO_COMM_RANKS_MAX, &p->ranks));
+	if (p->ranks > 1 && !rank)
+		return fo_fail(FO_EARG, "%s is %d, but FLATOUT_RANK is not set", ranks_name, p->ranks);
+	if (rank)
+		FO_TRY(whole_number(rank_name, rank, 0, p->ranks - 1, &p->rank));
+	if (meet)
+		FO_TRY(copy_text(p->meet, sizeof p->meet, "FLATOUT_MEET", meet));
+	if (p->ranks > 1 && !*p->meet)
+		return fo_hint(fo_fail(FO_EARG, "%d ranks, but FLATOUT_MEET is not set", p->ranks),
+			       "name a file in it that all ranks can see and that is not there yet");
+	if (wait && *wait) {
+		char *end;
+		p->wait_s = strtod(wait, &end);
+		if (*end || !(p->wait_s > 0 && p->wait_s <= WAIT_MOST_S))
+			return fo_fail(FO_EARG, "FLATOUT_WAIT is '%s': expected seconds, at most %.0f", wait, WAIT_MOST_S);
+	}
+	return env_job(p);
+}
+
+/* ---- the file ---- */
+
+static void head_of(const struct fo_comm_place *p, size_t n, struct fo_str *out)
+{
+	fo_str_printf(out, "flatout-meet-1 %d %zu [%s]\n", p->ranks, n, p->job);
+}
+
+static fo_status give(const struct fo_comm_place *p, const unsigned char *bytes, size_t n)
+{
+	struct fo_str text = { 0 };
+	head_of(p, n, &text);
+	for (size_t i = 0; i < n; i++)
+		fo_str_printf(&text, "%02x", bytes[i]);
+	fo_str_puts(&text, "\n");
+	fo_status st = fo_fs_write_atomic(p->meet, text.data, text.len);
+	fo_str_fini(&text);
+	return st;
+}
+
+static int hex_digit(char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1; }
+
+/* Is this the file of our start, and whole? Then its bytes. */
+static bool take(const struct fo_comm_place *p, const char *text, size_t len, unsigned char *bytes, size_t n)
+{
+	struct fo_str head = { 0 };
+	head_of(p, n, &head);
+	bool good = len == head.len + 2 * n + 1 && !memcmp(text, head.data, head.len) && text[len - 1] == '\n';
+	const char *at = text + head.len;
+	for (size_t i = 0; good && i < n; i++) {
+		int hi = hex_digit(at[2 * i]), lo = hex_digit(at[2 * i + 1]);
+		good = hi >= 0 && lo >= 0;
+		bytes[i] = (unsigned char)(hi << 4 | lo);
+	}
+	fo_str_fini(&head);
+	return good;
+}
+
+fo_status fo_comm_meet(const struct fo_comm_place *p, void *bytes, size_t n)
+{
+	int64_t until = fo_now_ns() + (int64_t)(p->wait_s * 1e9);
+	bool good = false, seen = false;
+	if (n > MEET_MOST)
+		return fo_fail(FO_EBUG, "%zu bytes to meet with: at most %d", n, MEET_MOST);
+	if (p->ranks == 1)
+		return FO_OK;
+	if (p->rank == 0)
+		return give(p, bytes, n);
+	while (!good) {
+		struct fo_arena a = { 0 };
+		char *text;
+		size_t len;
+		if (fo_fs_exists(p->meet) && fo_fs_read_regular(&a, p->meet, FILE_MOST, &text, &len) == FO_OK) {
+			seen = true;
+			good = take(p, text, len, bytes, n);
+		}
+		fo_arena_fini(&a);
+		fo_err_clear(); /* a file that was replaced while it was read is read again */
+		if (!good && fo_now_ns() > until)
+			return fo_hint(fo_fail(FO_ECOMM, "rank %d of %d waited %.0f s for '%s': %s", p->rank, p->ranks, p->wait_s, p->meet,
+					       seen ? "it is there, but of another job or number of ranks" : "rank 0 did not write it"),
+				       "look at rank 0's messages; all ranks need the same FLATOUT_MEET, FLATOUT_JOB and FLATOUT_RANKS");
+		if (!good)
+			usleep((useconds_t)(POLL_S * 1e6));
+	}
+	return FO_OK;
+}
+
+void fo_comm_met(const struct fo_comm_place *p)
+{
+	if (p->ranks > 1 && p->rank == 0)
+		unlink(p->meet);
+}
+
+/* ---- calls ---- */
+
+static fo_status bad_call(const struct fo_comm *c, const char *what, int64_t n, int dtype, bool reduces, const void *a, const void *b)
+{
+	if (n < 0 || dtype < 0 || dtype >= FO_DTYPE_COUNT)
+		return fo_fail(FO_EARG, "%s of %lld elements of type %d over %s", what, (long long)n, dtype, c->transport->name);
+	if (reduces && dtype != FO_BF16 && dtype != FO_F32 && dtype != FO_F64)
+		return fo_fail(FO_EARG, "%s over %s adds bf16, f32 and f64, not %s", what, c->transport->name, fo_dtype_name[dtype]);
+	if (n && (!a || !b))
+		return fo_fail(FO_EARG, "%s of %lld elements over %s without memory", what, (long long)n, c->transport->name);
+	return FO_OK;
+}
+
+static fo_status bad_peer(const struct fo_comm *c, const char *what, int peer, bool other)
+{
+	if (peer < 0 || peer >= c->ranks || (other && peer == c->rank))
+		return fo_fail(FO_EARG, "%s: there is no %srank %d among %d", what, other ? "other " : "", peer, c->ranks);
+	return FO_OK;
+}
+
+fo_status fo_comm_all_reduce(struct fo_comm *c, const void *from, void *to, int64_t n, int dtype, enum fo_comm_op op, fo_comm_stream s)
+{
+	FO_TRY(bad_call(c, "all-reduce", n, dtype, true, from, to));
+	return n ? c->transport->all_reduce(c, from, to, n, dtype, op, s) : FO_OK;
+}
+fo_status fo_comm_all_gather(struct fo_comm *c, const void *from, void *to, int64_t n, int dtype, fo_comm_stream s)
+{
+	FO_TRY(bad_call(c, "all-gather", n, dtype, false, from, to));
+	return n ? c->transport->all_gather(c, from, to, n, dtype, s) : FO_OK;
+}
+fo_status fo_comm_reduce_scatter(struct fo_comm *c, const void *from, void *to, int64_t n, int dtype, enum fo_comm_op op, fo_comm_stream s)
+{
+	FO_TRY(bad_call(c, "reduce-scatter", n, dtype, true, from, to));
+	return n ? c->transport->reduce_scatter(c, from, to, n, dtype, op, s) : FO_OK;
+}
+fo_status fo_comm_broadcast(struct fo_comm *c, void *data, int64_t n, int dtype, int root, fo_comm_stream s)
+{
+	FO_TRY(bad_call(c, "broadcast", n, dtype, false, data, data));
+	FO_TRY(bad_peer(c, "broadcast", root, false));
+	return n ? c->transport->broadcast(c, data, n, dtype, root, s) : FO_OK;
+}
+fo_status fo_comm_send(struct fo_comm *c, const void *from, int64_t n, int dtype, int peer, fo_comm_stream s)
+{
+	FO_TRY(bad_call(c, "send", n, dtype, false, from, from));
+	FO_TRY(bad_peer(c, "send", peer, true));
+	return n ? c->transport->send(c, from, n, dtype, peer, s) : FO_OK;
+}
+fo_status fo_comm_recv(struct fo_comm *c, void *to, int64_t n, int dtype, int peer, fo_comm_stream s)
+{
+	FO_TRY(bad_call(c, "receive", n, dtype, false, to, to));
+	FO_TRY(bad_peer(c, "receive", peer, true));
+	return n ? c->transport->recv(c, to, n, dtype, peer, s) : FO_OK;
+}
+fo_status fo_comm_group_begin(struct fo_comm *c)
+{
+	FO_TRY(c->transport->group(c, false));
+	c->groups++;
+	return FO_OK;
+}
+fo_status fo_comm_group_end(struct fo_comm *c)
+{
+	if (!c->groups)
+		return fo_fail(FO_EARG, "the end of a group of calls that was not begun");
+	c->groups--;
+	return c->transport->group(c, true);
+}
+fo_status fo_comm_alloc(struct fo_comm *c, size_t bytes, void **out) { return c->transport->alloc(c, bytes ? bytes : 1, out); }
+void fo_comm_release(struct fo_comm *c, void *memory)
+{
+	if (memory)
+		c->transport->release(c, memory);
+}
+fo_status fo_comm_check(struct fo_comm *c) { return c->transport->check(c); }
+void fo_comm_abort(struct fo_comm *c) { c->transport->abort(c); }
+void fo_comm_close(struct fo_comm *c)
+{
+	if (c)
+		c->transport->close(c);
+}

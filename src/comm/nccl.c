@@ -1,0 +1,262 @@
+/* A group of devices over NCCL. */
+#include "comm/nccl.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+
+#if FO_CUDA && FO_NCCL
+#include "kernel/cuda/cuda.h"
+#include "kernel/cuda/nccl_calls.h"
+
+struct window {
+	void *memory;
+	ncclWindow_t handle; /* NULL: NCCL's memory, but no window */
+	bool own;            /* from ncclMemAlloc, else the device's */
+};
+struct group {
+	struct fo_comm base;
+	const struct fo_nccl_calls *nccl;
+	struct fo_cuda *cuda;
+	ncclComm_t comm; /* NULL: aborted */
+	struct window *window;
+	size_t cap;
+	int windows;
+};
+
+static struct group *of(struct fo_comm *c) { return (struct group *)c; }
+
+static fo_status failed(const struct group *g, ncclResult_t r, const char *doing)
+{
+	const char *detail = g->comm ? g->nccl->ncclGetLastError(g->comm) : NULL;
+	if (r == ncclSuccess)
+		return FO_OK;
+	return fo_fail(FO_ECOMM, "rank %d of %d: %s: NCCL says \"%s\"%s%s", g->base.rank, g->base.ranks, doing, g->nccl->ncclGetErrorString(r),
+		       detail && *detail ? ": " : "", detail ? detail : "");
+}
+
+static fo_status alive(const struct group *g)
+{
+	return g->comm ? FO_OK : fo_fail(FO_ECOMM, "rank %d of %d: the group was given up", g->base.rank, g->base.ranks);
+}
+
+/* What is only moved goes as bytes where NCCL has no such type or only newer versions do. */
+static ncclDataType_t type_of(int dtype, size_t *n)
+{
+	switch (dtype) {
+	case FO_BF16: return ncclBfloat16;
+	case FO_F32: return ncclFloat32;
+	case FO_F64: return ncclFloat64;
+	case FO_I32: return ncclInt32;
+	default: *n *= fo_dtype_bytes(dtype); return ncclUint8;
+	}
+}
+static ncclRedOp_t op_of(enum fo_comm_op op) { return op == FO_COMM_SUM ? ncclSum : ncclMax; }
+
+static fo_status all_reduce(struct fo_comm *c, const void *from, void *to, int64_t n, int dtype, enum fo_comm_op op, fo_comm_stream s)
+{
+	struct group *g = of(c);
+	size_t count = (size_t)n;
+	ncclDataType_t type = type_of(dtype, &count);
+	FO_TRY(alive(g));
+	return failed(g, g->nccl->ncclAllReduce(from, to, count, type, op_of(op), g->comm, s), "all-reduce");
+}
+static fo_status all_gather(struct fo_comm *c, const void *from, void *to, int64_t n, int dtype, fo_comm_stream s)
+{
+	struct group *g = of(c);
+	size_t count = (size_t)n;
+	ncclDataType_t type = type_of(dtype, &count);
+	FO_TRY(alive(g));
+	return failed(g, g->nccl->ncclAllGather(from, to, count, type, g->comm, s), "all-gather");
+}
+static fo_status reduce_scatter(struct fo_comm *c, const void *from, void *to, int64_t n, int dtype, enum fo_comm_op op, fo_comm_stream s)
+{
+	struct group *g = of(c);
+	size_t count = (size_t)n;
+	ncclDataType_t type = type_of(dtype, &count);
+	FO_TRY(alive(g));
+	return failed(g, g->nccl->ncclReduceScatter(from, to, count, type, op_of(op), g->comm, s), "reduce-scatter");
+}
+static fo_status broadcast(struct fo_comm *c, void *data, int64_t n, int dtype, int root, fo_comm_stream s)
+{
+	struct group *g = of(c);
+	size_t count = (size_t)n;
+	ncclDataType_t type = type_of(dtype, &count);
+	FO_TRY(alive(g));
+	return failed(g, g->nccl->ncclBroadcast(data, data, count, type, root, g->comm, s), "broadcast");
+}
+static fo_status send(struct fo_comm *c, const void *from, int64_t n, int dtype, int peer, fo_comm_stream s)
+{
+	struct group *g = of(c);
+	size_t count = (size_t)n;
+	ncclDataType_t type = type_of(dtype, &count);
+	FO_TRY(alive(g));
+	return failed(g, g->nccl->ncclSend(from, count, type, peer, g->comm, s), "send");
+}
+static fo_status recv(struct fo_comm *c, void *to, int64_t n, int dtype, int peer, fo_comm_stream s)
+{
+	struct group *g = of(c);
+	size_t count = (size_t)n;
+	ncclDataType_t type = type_of(dtype, &count);
+	FO_TRY(alive(g));
+	return failed(g, g->nccl->ncclRecv(to, count, type, peer, g->comm, s), "receive");
+}
+static fo_status group_call(struct fo_comm *c, bool end)
+{
+	struct group *g = of(c);
+	FO_TRY(alive(g));
+	return end ? failed(g, g->nccl->ncclGroupEnd(), "start a group of calls") : failed(g, g->nccl->ncclGroupStart(), "begin a group of calls");
+}
+
+/* ---- memory ---- */
+
+static bool has_windows(const struct group *g)
+{
+	const struct fo_nccl_calls *n = g->nccl;
+	return n->ncclMemAlloc && n->ncclMemFree && n->ncclCommWindowRegister && n->ncclCommWindowDeregister;
+}
+
+/* A window needs all ranks; where the devices cannot share one NCCL says so to all of them alike, and its memory serves without. */
+static fo_status alloc(struct fo_comm *c, size_t bytes, void **out)
+{
+	struct group *g = of(c);
+	struct window w = { .own = has_windows(g) };
+	FO_TRY(alive(g));
+	/* windows begin and end at NCCL_WIN_REQUIRED_ALIGNMENT */
+	bytes = (bytes + NCCL_WIN_REQUIRED_ALIGNMENT - 1) / NCCL_WIN_REQUIRED_ALIGNMENT * NCCL_WIN_REQUIRED_ALIGNMENT;
+	if (!w.own)
+		FO_TRY(fo_cuda_alloc(g->cuda, bytes, &w.memory));
+	else
+		FO_TRY(failed(g, g->nccl->ncclMemAlloc(&w.memory, bytes), "allocate memory for a window"));
+	if (w.own && g->nccl->ncclCommWindowRegister(g->comm, w.memory, bytes, &w.handle, NCCL_WIN_COLL_SYMMETRIC) != ncclSuccess)
+		w.handle = NULL;
+	fo_array_room(&g->window, &g->cap, (size_t)g->windows, sizeof *g->window);
+	g->window[g->windows++] = w;
+	*out = w.memory;
+	return FO_OK;
+}
+
+static void free_window(struct group *g, const struct window *w)
+{
+	if (w->handle && g->comm)
+		g->nccl->ncclCommWindowDeregister(g->comm, w->handle);
+	if (w->own)
+		g->nccl->ncclMemFree(w->memory);
+	else
+		fo_cuda_free(g->cuda, w->memory);
+}
+
+static void release(struct fo_comm *c, void *memory)
+{
+	struct group *g = of(c);
+	for (int i = 0; i < g->windows; i++)
+		if (g->window[i].memory == memory) {
+			free_window(g, &g->window[i]);
+			g->window[i] = g->window[--g->windows];
+			return;
+		}
+}
+
+int fo_comm_nccl_windows(const struct fo_comm *c)
+{
+	const struct group *g = (const struct group *)c;
+	int n = 0;
+	for (int i = 0; i < g->windows; i++)
+		n += g->window[i].handle != NULL;
+	return n;
+}
+
+/* ---- beginning and end ---- */
+
+static fo_status check(struct fo_comm *c)
+{
+	struct group *g = of(c);
+	ncclResult_t later = ncclSuccess;
+	FO_TRY(alive(g));
+	FO_TRY(failed(g, g->nccl->ncclCommGetAsyncError(g->comm, &later), "ask how it goes"));
+	return later == ncclInProgress ? FO_OK : failed(g, later, "what was started before");
+}
+
+static void abort_group(struct fo_comm *c)
+{
+	struct group *g = of(c);
+	ncclComm_t comm = g->comm;
+	g->comm = NULL;
+	if (comm)
+		g->nccl->ncclCommAbort(comm);
+}
+
+static void close_group(struct fo_comm *c)
+{
+	struct group *g = of(c);
+	while (g->windows) {
+		free_window(g, &g->window[g->windows - 1]);
+		g->windows--;
+	}
+	if (g->comm) {
+		g->nccl->ncclCommFinalize(g->comm);
+		g->nccl->ncclCommDestroy(g->comm);
+	}
+	free(g->window);
+	free(g);
+}
+
+static const struct fo_comm_transport transport = {
+	.name = "NCCL",
+	.all_reduce = all_reduce,
+	.all_gather = all_gather,
+	.reduce_scatter = reduce_scatter,
+	.broadcast = broadcast,
+	.send = send,
+	.recv = recv,
+	.group = group_call,
+	.alloc = alloc,
+	.release = release,
+	.check = check,
+	.abort = abort_group,
+	.close = close_group,
+};
+
+static fo_status meet(struct group *g, const struct fo_comm_place *place)
+{
+	ncclUniqueId id = { { 0 } };
+	if (place->rank == 0)
+		FO_TRY(failed(g, g->nccl->ncclGetUniqueId(&id), "make an id"));
+	FO_TRY(fo_comm_meet(place, &id, sizeof id));
+	FO_TRY(fo_cuda_attach(g->cuda));
+	/* returns when all ranks are there */
+	FO_TRY(failed(g, g->nccl->ncclCommInitRank(&g->comm, place->ranks, id, place->rank), "come together"));
+	fo_comm_met(place);
+	return FO_OK;
+}
+
+fo_status fo_comm_nccl_open(struct fo_comm **out, struct fo_cuda *cuda, const struct fo_comm_place *place)
+{
+	struct fo_cuda_found found = { 0 };
+	const struct fo_nccl_calls *nccl = fo_cuda_load_nccl(&found);
+	if (place->ranks < 1 || place->ranks > FO_COMM_RANKS_MAX || place->rank < 0 || place->rank >= place->ranks)
+		return fo_fail(FO_EARG, "there is no rank %d among %d", place->rank, place->ranks);
+	if (!nccl)
+		return fo_fail(FO_EUNSUPPORTED, "no NCCL for %d ranks: %s", place->ranks, found.why);
+	struct group *g = fo_xmalloc(sizeof *g);
+	*g = (struct group){ .base = { .transport = &transport, .rank = place->rank, .ranks = place->ranks }, .nccl = nccl, .cuda = cuda };
+	fo_status st = meet(g, place);
+	if (st != FO_OK) {
+		close_group(&g->base);
+		return st;
+	}
+	*out = &g->base;
+	return FO_OK;
+}
+#else
+fo_status fo_comm_nccl_open(struct fo_comm **out, struct fo_cuda *cuda, const struct fo_comm_place *place)
+{
+	(void)out, (void)cuda, (void)place;
+	return fo_hint(fo_fail(FO_EUNSUPPORTED, "this build has no NCCL"), "install NCCL with its header (nccl.h) and build again");
+}
+int fo_comm_nccl_windows(const struct fo_comm *c)
+{
+	(void)c;
+	return 0;
+}
+#endif
