@@ -154,6 +154,32 @@ FO_CHECKED fo_status fo_cuda_tune_set(struct fo_cuda *c, enum fo_cuda_tune_mode 
 char *fo_cuda_tune_path(struct fo_arena *a);
 void fo_cuda_tune_result(const struct fo_cuda *c, struct fo_cuda_tuned *out);
 
+/* ---- times of kernels, from CUPTI: for a few steps that somebody asked about; it slows every launch ---- */
+
+struct fo_cuda_traced {
+	int64_t instance;         /* as pushed; -1: of nobody who said so */
+	const char *name;         /* the kernel's, as its compiler made it; lives as long as the process */
+	int64_t begin_ns, end_ns; /* on the clock of fo_now_ns */
+	uint32_t stream;          /* CUPTI's number */
+};
+struct fo_cuda_trace {
+	struct fo_cuda_traced *kernel; /* by begin */
+	size_t n;
+	size_t unknown;   /* with instance -1 */
+	uint64_t dropped; /* records that were lost */
+};
+/* Begins to trace the whole process. Graphs must be captured after it for their kernels to be known. FO_EUNSUPPORTED: no CUPTI; FO_EDEVICE:
+ * another profiler is at work. */
+FO_CHECKED fo_status fo_cuda_trace_start(void);
+/* What this thread puts into streams, or captures, from here to pop belongs to `instance` (>= 0). They do not nest; without a trace
+ * both do nothing. */
+void fo_cuda_trace_push(int64_t instance);
+void fo_cuda_trace_pop(void);
+/* Kernels that finished since start or the last take: wait for the streams first. Freed with fini. */
+FO_CHECKED fo_status fo_cuda_trace_take(struct fo_cuda_trace *out);
+void fo_cuda_trace_fini(struct fo_cuda_trace *t);
+void fo_cuda_trace_stop(void);
+
 /* Not an operation: index of the first element of t that is not finite into found[0] (int64 on the device), -1: all are. */
 FO_CHECKED fo_status fo_cuda_find_nonfinite(struct fo_cuda_queue *q, const struct fo_tensor *t, int64_t *found);
 

@@ -62,8 +62,9 @@ const void *fo_cuda_load(struct fo_cuda_loaded *to, const char *const *files, co
 #define FO_CUDA_TEXT_(f) #f
 #define FO_CUDA_TEXT(f) FO_CUDA_TEXT_(f)
 #define FO_CUDA_NAME(f) FO_CUDA_TEXT(f), /* of what a macro of NVIDIA's may have renamed */
-/* Looks for NCCL; where the build had no header found->why says so (load_nccl.c). */
-void fo_cuda_survey_nccl(struct fo_cuda_found *found);
+/* Look for NCCL and CUPTI; where the build had no header found->why says so. */
+void fo_cuda_survey_nccl(struct fo_cuda_found *found);  /* load_nccl.c */
+void fo_cuda_survey_cupti(struct fo_cuda_found *found); /* cupti.c */
 
 struct fo_cuda_tune;  /* algorithms of products (tune.c) */
 struct fo_cuda_plans; /* attention plans (cudnn.c) */

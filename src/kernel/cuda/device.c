@@ -81,6 +81,7 @@ void fo_cuda_survey(struct fo_cuda_survey *s)
 	(void)fo_cuda_load_cublaslt(&s->lib[FO_CUDA_CUBLASLT]);
 	(void)fo_cuda_load_cudnn(&s->lib[FO_CUDA_CUDNN]);
 	fo_cuda_survey_nccl(&s->lib[FO_CUDA_NCCL]);
+	fo_cuda_survey_cupti(&s->lib[FO_CUDA_CUPTI]);
 	survey_nvml(&s->lib[FO_CUDA_NVML]);
 	int n = 0;
 	if (!d) {

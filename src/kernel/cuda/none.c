@@ -160,6 +160,29 @@ void fo_cuda_tune_result(const struct fo_cuda *c, struct fo_cuda_tuned *out)
 	(void)c;
 	*out = (struct fo_cuda_tuned){ .gain = 1 };
 }
+fo_status fo_cuda_trace_start(void)
+{
+	return none();
+}
+void fo_cuda_trace_push(int64_t instance)
+{
+	(void)instance;
+}
+void fo_cuda_trace_pop(void)
+{
+}
+fo_status fo_cuda_trace_take(struct fo_cuda_trace *out)
+{
+	*out = (struct fo_cuda_trace){ 0 };
+	return none();
+}
+void fo_cuda_trace_fini(struct fo_cuda_trace *t)
+{
+	(void)t;
+}
+void fo_cuda_trace_stop(void)
+{
+}
 fo_status fo_cuda_find_nonfinite(struct fo_cuda_queue *q, const struct fo_tensor *t, int64_t *found)
 {
 	(void)q, (void)t, (void)found;
