@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
 	PLAIN,
@@ -21,6 +22,7 @@ enum {
 	CHUNK = 64,
 	MAGIC = 0x50f7a190,
 	FP8_STEP = 16,
+	SLOW_US = 2000,
 	WORKSPACE_ALIGN = 256
 };
 
@@ -425,9 +427,18 @@ static void finish(const struct product *p, int64_t i, int64_t j, float sum, flo
 		((uint16_t *)p->d)[j * p->ldd + i] = fo_bf16_from_f32(x);
 }
 
+/* FLATOUT_SOFT_SLOW="0,2": these algorithms take SLOW_US longer, so that a choice by time can be foretold. */
+static void dawdle(int algorithm)
+{
+	const char *list = getenv("FLATOUT_SOFT_SLOW");
+	if (list && strchr(list, '0' + algorithm))
+		usleep(SLOW_US);
+}
+
 static void product(void *args)
 {
 	const struct product *p = args;
+	dawdle(p->algorithm);
 	const float alpha = p->alpha_at ? *(const float *)p->alpha_at : p->alpha, beta = p->beta_at ? *(const float *)p->beta_at : p->beta;
 	/* Halves of the depth begin at whole lanes. */
 	const int64_t half = (p->k + 2 * LANES - 1) / (2 * LANES) * LANES, padded = 2 * half, lines = (p->m + ROWS - 1) / ROWS * ROWS;

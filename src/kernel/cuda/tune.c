@@ -27,6 +27,7 @@ enum {
 #define WARM_MS 50.0   /* before anything counts: clocks and power settle */
 #define SCREEN_MS 10.0 /* per proposal */
 #define BATCH_MS 5.0   /* per batch of a finalist: 4 x 25 x 5 ms = half a second */
+#define SOFTWARE_PART 0.02 /* of these on the tests' model of a device, whose times say nothing of any other */
 
 struct fo_cuda_tune {
 	enum fo_cuda_tune_mode mode;
@@ -249,9 +250,9 @@ static fo_status time_runs(struct bench *b, const struct timed *t, int runs, dou
 	return FO_OK;
 }
 
-static int runs_for(double want_ms, double ms)
+static int runs_for(const struct bench *b, double want_ms, double ms)
 {
-	double n = ms > 0 ? want_ms / ms : RUNS_MOST;
+	double n = ms > 0 ? want_ms * (b->c->info.software ? SOFTWARE_PART : 1) / ms : RUNS_MOST;
 	return n < 1 ? 1 : n > RUNS_MOST ? RUNS_MOST : (int)n;
 }
 
@@ -271,16 +272,16 @@ static fo_status screen(struct bench *b, struct timed *t, int *n)
 		if (st == FO_OK)
 			st = time_runs(b, &t[i], 1, &t[i].ms);
 		if (st == FO_OK && !warm)
-			st = time_runs(b, &t[i], runs_for(WARM_MS, t[i].ms), &t[i].ms);
+			st = time_runs(b, &t[i], runs_for(b, WARM_MS, t[i].ms), &t[i].ms);
 		if (st == FO_OK)
-			st = time_runs(b, &t[i], runs_for(SCREEN_MS, t[i].ms), &t[i].ms);
+			st = time_runs(b, &t[i], runs_for(b, SCREEN_MS, t[i].ms), &t[i].ms);
 		if (st != FO_OK && st != FO_EUNSUPPORTED)
 			return st;
 		fo_err_clear();
 		if (st != FO_OK)
 			continue;
 		warm = true;
-		t[i].runs = runs_for(BATCH_MS, t[i].ms);
+		t[i].runs = runs_for(b, BATCH_MS, t[i].ms);
 		t[kept++] = t[i];
 	}
 	*n = kept;

@@ -1,0 +1,357 @@
+/* Products on a device beyond the cases that every kernel set is held to: fp8 that the library takes as it is, and which algorithm runs. */
+#include "base/fs.h"
+#include "base/mem.h"
+#include "support/cuda.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static struct fo_cuda *cuda;
+static const struct fo_test_soft *soft;
+static char folder[] = "/tmp/fo-test-products-XXXXXX", cache[128];
+
+static void ok(fo_status st)
+{
+	if (st != FO_OK)
+		fail_msg("%s; %s", fo_err_text(), fo_err_hint());
+}
+
+/* ---- fp8: every layout, scales of all or of lines or mixed, both outputs, added and stored ---- */
+
+struct fp8 {
+	int64_t m, n, k;
+	int ta, tb, a, out, acc, lines_a, lines_b;
+};
+static struct fo_num_case fp8_case(const struct fp8 *f)
+{
+	struct fo_num_case c;
+	fo_num_case_init(&c, FO_OP_matmul);
+	fo_num_case_arg(&c, f->a, f->ta ? f->k : f->m, f->ta ? f->m : f->k, FO_READ, FO_NUM_NORMAL, 64, 0);
+	fo_num_case_arg(&c, FO_E4M3, f->tb ? f->n : f->k, f->tb ? f->k : f->n, FO_READ, FO_NUM_NORMAL, 64, 0);
+	fo_num_case_arg(&c, f->out, f->m, f->n, f->acc ? FO_ACC : FO_DEF, f->acc ? FO_NUM_NORMAL : FO_NUM_NAN, 1, 0);
+	fo_num_case_arg(&c, FO_F32, f->lines_a && !f->ta ? f->m : 1, f->lines_a && f->ta ? f->m : 1, FO_READ, FO_NUM_POSITIVE, 1, 0);
+	fo_num_case_arg(&c, FO_F32, f->lines_b && f->tb ? f->n : 1, f->lines_b && !f->tb ? f->n : 1, FO_READ, FO_NUM_POSITIVE, 1, 0);
+	c.call.attr.ta = (uint8_t)f->ta;
+	c.call.attr.tb = (uint8_t)f->tb;
+	c.call.first = f->acc ? 0 : 1u << 2;
+	return c;
+}
+
+/* The tensor cores keep about 13 bits of fp8 sums: only the software device is held to fp32's precision. */
+static void test_fp8(void **state)
+{
+	/* more than one tile of the transposition, and parts of tiles */
+	static const int64_t shape[][3] = { { 16, 16, 16 }, { 48, 144, 272 }, { 160, 32, 144 } };
+	(void)state;
+	if (!soft)
+		skip();
+	for (size_t s = 0; s < sizeof shape / sizeof *shape; s++)
+		for (int t = 0; t < 32; t++) {
+			struct fp8 f = { shape[s][0], shape[s][1], shape[s][2], t & 1, t >> 1 & 1, t >> 2 & 1 ? FO_E5M2 : FO_E4M3,
+					 t & 1 ? FO_F32 : FO_BF16, t >> 1 & 1, t >> 3 & 1, t >> 4 & 1 };
+			struct fo_num_case c = fp8_case(&f);
+			char why[512];
+			assert_null(fo_test_cuda_cannot(&c));
+			if (!fo_num_check_once(&c, &fo_test_cuda_kernel, 1, NULL, why, sizeof why))
+				fail_msg("ta=%d tb=%d lines %d %d: %s", f.ta, f.tb, f.lines_a, f.lines_b, why);
+		}
+}
+
+/* Kernels of ours that a product launches: what the library takes as it is needs none, what lies the other way one transposition each. */
+static int64_t launches_of(const struct fp8 *f)
+{
+	struct fo_num_case c = fp8_case(f);
+	struct fo_num_data d;
+	struct fo_soft_counters n;
+	fo_num_data_new(&d, &c, 1, true);
+	soft->counters(&n, true);
+	assert_true(fo_num_run(&fo_test_cuda_kernel, &d, 1));
+	soft->counters(&n, false);
+	fo_num_data_free(&d);
+	assert_int_equal(n.library_calls, 1);
+	return n.launches;
+}
+static void test_fp8_ways(void **state)
+{
+	struct fp8 f = { .m = 64, .n = 96, .k = 32, .tb = 1, .a = FO_E4M3, .out = FO_BF16 };
+	(void)state;
+	if (!soft)
+		skip();
+	assert_int_equal(launches_of(&f), 0);
+	f.lines_a = f.lines_b = 1;
+	assert_int_equal(launches_of(&f), 0);
+	f.lines_b = 0; /* a lone scale among lines becomes lines */
+	assert_int_equal(launches_of(&f), 1);
+	f.lines_a = 0;
+	f.tb = 0;
+	assert_int_equal(launches_of(&f), 1);
+	f.ta = 1;
+	assert_int_equal(launches_of(&f), 2);
+	f.k = 33; /* two factors widened, the product scaled */
+	assert_int_equal(launches_of(&f), 3);
+}
+
+/* What no program has is refused with words, not computed. */
+static void test_cannot(void **state)
+{
+	struct fp8 f = { .m = 16, .n = 16, .k = 16, .a = FO_E5M2, .out = FO_F32 };
+	struct fo_num_case c = fp8_case(&f);
+	(void)state;
+	c.call.arg[1].dtype = FO_E5M2;
+	assert_string_equal(fo_cuda_cannot(cuda, &c.call), "both factors are e5m2: one of them must be e4m3");
+	c.call.arg[1].dtype = FO_BF16;
+	assert_string_equal(fo_cuda_cannot(cuda, &c.call), "factors are of different types");
+	c = fp8_case(&f);
+	c.call.n = 3;
+	assert_string_equal(fo_cuda_cannot(cuda, &c.call), "fp8 factors have no fp32 scales");
+	fo_num_case_matmul(&c, 4, 4, 4, 0, 0, FO_F64, FO_F64, FO_DEF, true);
+	assert_string_equal(fo_cuda_cannot(cuda, &c.call), "operands are neither fp8, bf16 nor fp32");
+	fo_num_case_matmul(&c, 4, 4, 4, 0, 0, FO_F32, FO_BF16, FO_DEF, true);
+	assert_string_equal(fo_cuda_cannot(cuda, &c.call), "the product of fp32 factors is not fp32");
+	fo_num_case_matmul(&c, 4, 4, 4, 0, 0, FO_BF16, FO_F32, FO_DEF, true);
+	assert_null(fo_cuda_cannot(cuda, &c.call));
+}
+
+/* ---- algorithms ---- */
+
+/* A device of its own: what is prepared stays prepared as long as the device is open. */
+static struct fo_cuda *fresh(enum fo_cuda_tune_mode mode, const char *path)
+{
+	struct fo_cuda *c;
+	ok(fo_cuda_open(&c, 0));
+	ok(fo_cuda_tune_set(c, mode, path));
+	return c;
+}
+static struct fo_cuda_tuned prepared(struct fo_cuda *c, int64_t m, int64_t n, int64_t k)
+{
+	struct fo_num_case x;
+	struct fo_cuda_tuned t;
+	size_t ws;
+	fo_num_case_matmul(&x, m, n, k, 0, 1, FO_BF16, FO_BF16, FO_DEF, true);
+	ok(fo_cuda_kernel_of(FO_OP_matmul)->prepare(c, &x.call, 0, &ws));
+	fo_cuda_tune_result(c, &t);
+	return t;
+}
+static char *text_of(struct fo_arena *a)
+{
+	char *text = NULL;
+	size_t len;
+	ok(fo_fs_read(a, cache, 1 << 20, &text, &len));
+	return fo_arena_strdup(a, text);
+}
+static int lines_of(const char *text)
+{
+	int n = 0;
+	for (; *text; text++)
+		n += *text == '\n';
+	return n;
+}
+static void put_text(const char *text)
+{
+	ok(fo_fs_write_atomic(cache, text, strlen(text)));
+}
+
+static void test_off(void **state)
+{
+	struct fo_cuda *c = fresh(FO_CUDA_TUNE_OFF, cache);
+	struct fo_cuda_tuned t = prepared(c, 64, 64, 64);
+	(void)state;
+	assert_int_equal(t.proposed, 2); /* one for aligned operands, one for others */
+	assert_int_equal(t.measured + t.kept, 0);
+	t = prepared(c, 64, 64, 64);
+	assert_int_equal(t.proposed, 2);
+	assert_false(fo_fs_exists(cache));
+	fo_cuda_close(c);
+}
+
+static void test_kept(void **state)
+{
+	struct fo_arena a = { 0 };
+	struct fo_cuda *c = fresh(FO_CUDA_TUNE_ON, cache);
+	struct fo_cuda_tuned t = prepared(c, 64, 64, 64);
+	(void)state;
+	assert_int_equal(t.measured, 1);
+	assert_true(t.seconds > 0 && t.gain >= 1 - 1e-12);
+	assert_string_equal(t.note, "");
+	t = prepared(c, 64, 64, 64);
+	assert_int_equal(t.measured, 1);
+	t = prepared(c, 64, 64, 128);
+	assert_int_equal(t.measured, 2);
+	fo_cuda_close(c);
+	assert_int_equal(lines_of(text_of(&a)), 2);
+	for (int on = 0; on < 2; on++) {
+		c = fresh(on ? FO_CUDA_TUNE_ON : FO_CUDA_TUNE_KEPT, cache);
+		t = prepared(c, 64, 64, 128);
+		assert_int_equal(t.kept, 1);
+		assert_int_equal(t.measured, 0);
+		fo_cuda_close(c);
+	}
+	c = fresh(FO_CUDA_TUNE_KEPT, cache); /* not kept, and not measured */
+	t = prepared(c, 64, 64, 192);
+	assert_int_equal(t.kept + t.measured, 0);
+	fo_cuda_close(c);
+	fo_arena_fini(&a);
+}
+
+/* Replaces the first `from` by `to` of the same length. */
+static char *changed(struct fo_arena *a, const char *text, const char *from, const char *to)
+{
+	char *copy = fo_arena_strdup(a, text), *at = strstr(copy, from);
+	assert_non_null(at);
+	assert_int_equal(strlen(from), strlen(to));
+	memcpy(at, to, strlen(to));
+	return copy;
+}
+
+static void test_damaged(void **state)
+{
+	struct fo_arena a = { 0 };
+	const char *good = text_of(&a);
+	const char *const from[] = { "\"m\":64", "\"schema\":\"flatout-product-1\"", "\"bf16\"", "\"us\":", "\"algorithm\":\"", "\"accumulate\":false", "{" };
+	const char *const to[] = { "\"m\":-4", "\"schema\":\"flatout-product-2\"", "\"bf17\"", "\"uz\":", "\"algorithm\":\"x\":", "\"accumulate\": null", " " };
+	(void)state;
+	for (size_t i = 0; i < sizeof from / sizeof *from; i++) {
+		if (strlen(from[i]) != strlen(to[i]))
+			continue;
+		put_text(changed(&a, good, from[i], to[i]));
+		struct fo_cuda *c = fresh(FO_CUDA_TUNE_KEPT, cache);
+		struct fo_cuda_tuned t = prepared(c, 64, 64, 64);
+		assert_non_null(strstr(t.note, "1 damaged line of '"));
+		assert_int_equal(t.kept, 0);
+		t = prepared(c, 64, 64, 128); /* the second line still counts */
+		assert_int_equal(t.kept, 1);
+		fo_cuda_close(c);
+	}
+	/* cut in the middle of the second line, and bytes that are no text */
+	char *cut = fo_arena_strdup(&a, good);
+	cut[strlen(cut) - 40] = 0;
+	put_text(cut);
+	struct fo_cuda *c = fresh(FO_CUDA_TUNE_ON, cache);
+	assert_int_equal(prepared(c, 64, 64, 64).kept, 1);
+	assert_int_equal(prepared(c, 64, 64, 128).measured, 1);
+	fo_cuda_close(c);
+	assert_int_equal(lines_of(text_of(&a)), 2); /* whole again */
+	put_text("\xff\xfe\n\n[]\nnull\n3\n{\"schema\":7}\n");
+	c = fresh(FO_CUDA_TUNE_KEPT, cache);
+	struct fo_cuda_tuned t = prepared(c, 64, 64, 64);
+	assert_non_null(strstr(t.note, "5 damaged lines of '"));
+	fo_cuda_close(c);
+	put_text(good);
+	fo_arena_fini(&a);
+}
+
+static void test_foreign(void **state)
+{
+	struct fo_arena a = { 0 };
+	const char *good = text_of(&a), *device = strstr(good, "\"device\":\"");
+	char *other = fo_arena_strdup(&a, good);
+	(void)state;
+	other[device - good + 10] ^= 1; /* the first line's device has another name */
+	put_text(other);
+	struct fo_cuda *c = fresh(FO_CUDA_TUNE_ON, cache);
+	struct fo_cuda_tuned t = prepared(c, 64, 64, 64);
+	assert_int_equal(t.measured, 1);
+	assert_string_equal(t.note, "");
+	fo_cuda_close(c);
+	const char *now = text_of(&a);
+	assert_int_equal(lines_of(now), 3);
+	assert_non_null(strstr(now, fo_arena_printf(&a, "%.*s", (int)strcspn(other, "\n"), other)));
+	put_text(good);
+	fo_arena_fini(&a);
+}
+
+/* An algorithm that this library does not know: noted, and measured again. */
+static void test_refused(void **state)
+{
+	struct fo_arena a = { 0 };
+	const char *good = text_of(&a), *at = strstr(good, "\"algorithm\":\"");
+	char *other = fo_arena_strdup(&a, good);
+	(void)state;
+	if (!soft) /* what the real one makes of such bytes is its own affair */
+		skip();
+	memset(other + (at - good) + 13, '0', 128);
+	put_text(other);
+	struct fo_cuda *c = fresh(FO_CUDA_TUNE_ON, cache);
+	struct fo_cuda_tuned t = prepared(c, 64, 64, 64);
+	assert_non_null(strstr(t.note, "refuses an algorithm"));
+	assert_int_equal(t.measured, 1);
+	fo_cuda_close(c);
+	c = fresh(FO_CUDA_TUNE_KEPT, cache);
+	assert_int_equal(prepared(c, 64, 64, 64).kept, 1);
+	fo_cuda_close(c);
+	put_text(good);
+	fo_arena_fini(&a);
+}
+
+/* Where nothing can be measured the first proposal runs, and the note says why. */
+static void test_no_memory(void **state)
+{
+	struct fo_cuda *c = fresh(FO_CUDA_TUNE_ON, NULL);
+	int64_t have, all;
+	void *most;
+	(void)state;
+	ok(fo_cuda_memory(c, &have, &all));
+	ok(fo_cuda_alloc(c, (size_t)have - (1 << 20), &most));
+	struct fo_cuda_tuned t = prepared(c, 64, 64, 320);
+	assert_int_equal(t.measured, 0);
+	assert_int_equal(t.proposed, 2);
+	assert_non_null(strstr(t.note, "was not measured: the device cannot hold"));
+	fo_cuda_free(c, most);
+	fo_cuda_close(c);
+}
+
+/* The choice is the fastest: two of the software library's three algorithms are made slow in turn. */
+static void test_fastest(void **state)
+{
+	static const char *const slow[] = { "1,2", "0,2", "0,1" };
+	struct fo_arena a = { 0 };
+	(void)state;
+	if (!soft)
+		skip();
+	for (int fast = 0; fast < 3; fast++) {
+		unlink(cache);
+		setenv("FLATOUT_SOFT_SLOW", slow[fast], 1);
+		struct fo_cuda *c = fresh(FO_CUDA_TUNE_ON, cache);
+		struct fo_cuda_tuned t = prepared(c, 64, 64, 64);
+		unsetenv("FLATOUT_SOFT_SLOW");
+		assert_int_equal(t.measured, 1);
+		assert_non_null(strstr(text_of(&a), fo_arena_printf(&a, "\"rank\":%d,", fast)));
+		if (fast)
+			assert_true(t.gain > 2);
+		else
+			assert_true(t.gain == 1);
+		fo_cuda_close(c);
+	}
+	fo_arena_fini(&a);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_fp8),	cmocka_unit_test(test_fp8_ways), cmocka_unit_test(test_cannot),  cmocka_unit_test(test_off),
+		cmocka_unit_test(test_kept),	cmocka_unit_test(test_damaged),	 cmocka_unit_test(test_foreign), cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_no_memory), cmocka_unit_test(test_fastest),
+	};
+	int status;
+	setenv("FLATOUT_SOFT_MEMORY", "268435456", 0); /* of which a test takes nearly all */
+	cuda = fo_test_cuda_open(&status);
+	if (!cuda)
+		return status;
+	soft = fo_test_soft(cuda);
+	fo_test_cuda_use(cuda);
+	if (!mkdtemp(folder))
+		return 1;
+	snprintf(cache, sizeof cache, "%s/sub/products.jsonl", folder);
+	int failed = cmocka_run_group_tests(tests, NULL, NULL);
+	if (fo_fs_remove_tree(folder) != FO_OK)
+		failed++;
+	fo_cuda_close(cuda);
+	return failed;
+}
