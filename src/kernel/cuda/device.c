@@ -1,5 +1,5 @@
 /* A device: opening it, its memory, streams, events and graphs. */
-#include "kernel/cuda/cuda_int.h"
+#include "kernel/cuda/cudnn.h"
 #include "base/str.h"
 #include "hw/nvml.h"
 #include "kernel/cuda/image.h"
@@ -144,8 +144,8 @@ static fo_status open_libraries(struct fo_cuda *c)
 	cublasStatus_t st = c->lt->cublasLtCreate(&c->lt_handle);
 	if (st != CUBLAS_STATUS_SUCCESS)
 		return fo_fail(FO_EDEVICE, "cannot start cuBLASLt: status %d", (int)st);
-	c->dnn = fo_cuda_load_cudnn(&found);
-	/* Without it attention runs on our own kernels: not an error. */
+	/* Without it attention runs on our own kernels: not an error. A software device cannot run its code. */
+	c->dnn = c->info.software ? NULL : fo_cuda_load_cudnn(&found);
 	if (c->dnn && c->dnn->cudnnCreate(&c->dnn_handle) != CUDNN_STATUS_SUCCESS)
 		c->dnn_handle = NULL;
 	return FO_OK;
@@ -192,6 +192,7 @@ void fo_cuda_close(struct fo_cuda *c)
 {
 	if (!c)
 		return;
+	fo_cuda_plans_free(c);
 	if (c->dnn_handle)
 		c->dnn->cudnnDestroy(c->dnn_handle);
 	fo_cuda_tune_free(c);

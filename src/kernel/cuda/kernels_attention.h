@@ -13,15 +13,41 @@ struct fo_cuda_attention_bwd_args {
 	float scale;
 	int32_t dim, heads, group, window;
 };
+/* Around cuDNN, packed documents (attention_docs.cu). Documents of one token are not cuDNN's: padding comes as such, thousands of them. */
+enum { FO_CUDA_DOCS_OFFSETS = 5 };
+struct fo_cuda_attention_docs_args {
+	struct fo_cuda_view doc;               /* doc_start(T,1) */
+	int32_t *length;                       /* (documents): of those with two tokens or more, in order; then 0 */
+	int64_t *offset[FO_CUDA_DOCS_OFFSETS]; /* (documents + 1): first token x ld; of what has length 0: T ld */
+	int64_t ld[FO_CUDA_DOCS_OFFSETS];
+	int32_t *unfit;                        /* 1: more documents, or a longer one, than were provided for */
+	int32_t documents, longest;
+};
+/* Tokens that are a document of their own: o = v and lse = scale q k'; or their gradients. Where unfit, NaN for all tokens. */
+struct fo_cuda_attention_lone_args {
+	struct fo_cuda_view q, k, v, o, lse;   /* forward */
+	struct fo_cuda_view dout, dq, dk, dv;  /* backward */
+	struct fo_cuda_view doc;
+	const int32_t *unfit;
+	float scale;
+	int32_t dim, heads, group;
+};
+/* Two rectangles of bf16, rows 16-byte aligned. */
+struct fo_cuda_attention_copy_args {
+	struct fo_cuda_view from[2], to[2];
+};
 /* _4: heads of at most 4 x 32 columns, _8: of 8 x 32. */
 #define FO_CUDA_KERNELS_ATTENTION(X)                                                                                   \
 	X(attention_4, struct fo_cuda_attention_args) X(attention_8, struct fo_cuda_attention_args)                    \
 	X(attention_decode_4, struct fo_cuda_attention_args) X(attention_decode_8, struct fo_cuda_attention_args)      \
 	X(attention_dq_4, struct fo_cuda_attention_bwd_args) X(attention_dq_8, struct fo_cuda_attention_bwd_args)      \
-	X(attention_dkv_4, struct fo_cuda_attention_bwd_args) X(attention_dkv_8, struct fo_cuda_attention_bwd_args)
+	X(attention_dkv_4, struct fo_cuda_attention_bwd_args) X(attention_dkv_8, struct fo_cuda_attention_bwd_args)    \
+	X(attention_docs, struct fo_cuda_attention_docs_args) X(attention_lone, struct fo_cuda_attention_lone_args)    \
+	X(attention_lone_bwd, struct fo_cuda_attention_lone_args) X(attention_copy, struct fo_cuda_attention_copy_args)
 
 /* Tiles of attention_*, attention_dq_* and attention_dkv_*: a block owns TILE_ROWS rows and walks over tiles of TILE_COLS. */
 enum { FO_CUDA_ATTENTION_ROWS = 16, FO_CUDA_ATTENTION_COLS = 32, FO_CUDA_ATTENTION_THREADS = 128, FO_CUDA_DECODE_THREADS = 256 };
+enum { FO_CUDA_DOCS_THREADS = 1024 /* attention_docs: one block */, FO_CUDA_LONE_THREADS = 256 /* a warp per token */ };
 /* Dynamic shared memory in bytes: two row tiles, two column tiles (a column more against bank conflicts), two tiles of weights. */
 #define FO_CUDA_ATTENTION_SHARED(dim)                                                                                  \
 	((2 * FO_CUDA_ATTENTION_ROWS * (dim) + 2 * FO_CUDA_ATTENTION_COLS * ((dim) + 1) +                              \

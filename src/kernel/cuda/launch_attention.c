@@ -1,5 +1,5 @@
-/* Launches of attention.cu. */
-#include "kernel/cuda/cuda_int.h"
+/* Attention's operations: cuDNN where it takes them (attention_dnn.c), else our own kernels (attention.cu). */
+#include "kernel/cuda/cudnn.h"
 
 enum {
 	DIM_MOST = 256,    /* columns of a head: 8 per thread of a warp (kernels_attention.h) */
@@ -57,9 +57,8 @@ static struct fo_cuda_grid tiles(const struct fo_call *s, int64_t rows, int64_t 
 				      FO_CUDA_ATTENTION_THREADS, (uint32_t)FO_CUDA_ATTENTION_SHARED(s->attr.head_dim) };
 }
 
-static fo_status own_forward_prepare(struct fo_cuda *c, const struct fo_call *s, size_t *ws_bytes)
+static fo_status own_forward_prepare(struct fo_cuda *c, const struct fo_call *s)
 {
-	*ws_bytes = 0;
 	return allow_shared(c, FO_CUDA_FN_attention_4, FO_CUDA_FN_attention_8, wide(s));
 }
 static fo_status own_forward(struct fo_cuda_queue *q, const struct fo_call *s)
@@ -126,27 +125,53 @@ static fo_status own_backward(struct fo_cuda_queue *q, const struct fo_call *s)
 
 /* ---- operations ---- */
 
+static int64_t variant(const struct fo_call *s, const void *const *host)
+{
+	const int doc = places_of(s).doc;
+	return fo_cuda_docs_variant(s, host ? host[doc] : NULL);
+}
+static const char *by_of(const struct fo_cuda *c, const struct fo_call *s)
+{
+	/* A ragged plan stands for all: what takes such a one takes a fixed one too, and where (Ampere) it does not, say the slower. */
+	return fo_cuda_dnn_may(c, s, fo_cuda_docs_variant(s, NULL)) && !fo_cuda_dnn_why(c, s) ? "cuDNN" : "flatout";
+}
+
 static fo_status forward_prepare(struct fo_cuda *c, const struct fo_call *s, int64_t variant, size_t *ws_bytes)
 {
-	(void)variant;
-	return own_forward_prepare(c, s, ws_bytes);
+	bool taken;
+	*ws_bytes = 0;
+	if (s->kind == FO_OP_attention)
+		FO_TRY(fo_cuda_dnn_prepare(c, s, variant, ws_bytes, &taken));
+	return own_forward_prepare(c, s);
 }
 static fo_status forward(struct fo_cuda_queue *q, const struct fo_call *s, int64_t variant)
 {
-	(void)variant;
-	return own_forward(q, s);
+	bool taken = false;
+	if (s->kind == FO_OP_attention)
+		FO_TRY(fo_cuda_dnn_run(q, s, variant, &taken));
+	return taken ? FO_OK : own_forward(q, s);
 }
 static fo_status backward_prepare(struct fo_cuda *c, const struct fo_call *s, int64_t variant, size_t *ws_bytes)
 {
-	(void)variant;
-	return own_backward_prepare(c, s, ws_bytes);
+	size_t own = 0;
+	bool taken;
+	*ws_bytes = 0;
+	FO_TRY(fo_cuda_dnn_prepare(c, s, variant, ws_bytes, &taken));
+	FO_TRY(own_backward_prepare(c, s, &own));
+	*ws_bytes = own > *ws_bytes ? own : *ws_bytes;
+	return FO_OK;
 }
 static fo_status backward(struct fo_cuda_queue *q, const struct fo_call *s, int64_t variant)
 {
-	(void)variant;
-	return own_backward(q, s);
+	bool taken;
+	FO_TRY(fo_cuda_dnn_run(q, s, variant, &taken));
+	return taken ? FO_OK : own_backward(q, s);
 }
 
-const struct fo_cuda_kernel fo_cuda_attention = { .by = "flatout", .cannot = cannot, .prepare = forward_prepare, .run = forward };
-const struct fo_cuda_kernel fo_cuda_attention_bwd = { .by = "flatout", .cannot = cannot, .prepare = backward_prepare, .run = backward };
+const struct fo_cuda_kernel fo_cuda_attention = {
+	.by = "flatout", .by_of = by_of, .cannot = cannot, .variant = variant, .merge = fo_cuda_docs_merge, .prepare = forward_prepare, .run = forward,
+};
+const struct fo_cuda_kernel fo_cuda_attention_bwd = {
+	.by = "flatout", .by_of = by_of, .cannot = cannot, .variant = variant, .merge = fo_cuda_docs_merge, .prepare = backward_prepare, .run = backward,
+};
 const struct fo_cuda_kernel fo_cuda_attention_cached = { .by = "flatout", .cannot = cannot, .prepare = forward_prepare, .run = forward };

@@ -1,0 +1,383 @@
+/* Attention by cuDNN: which plan the documents of a micro-batch take, the workspace around it, and the calls.
+ *
+ * Documents of equal length that is a multiple of 128 take a fixed plan; all others a ragged one, with room for a number of documents and
+ * a length that are rounded up, so that few plans serve all micro-batches. A plan's blocks that find nothing to do cost time (documents x
+ * heads x longest / 64 of them), so both are kept near the data. Documents of one token are our own (attention_docs.cu): padding comes as
+ * thousands of such. */
+#include "kernel/cuda/cudnn.h"
+
+#include <math.h>
+#include <string.h>
+
+enum {
+	SEQ_UNIT = 128,     /* of a fixed plan: with S % 128 = 64 and no padding mask, Hopper's backward gave NaN (pytorch issue 196678) */
+	DOCS_LEAST = 16,    /* documents of the smallest ragged plan, then times 4 */
+	DOCS_MOST = 16384,  /* of the largest: a grid's third dimension ends at 65,535 */
+	DIM_UNIT = 16,      /* ragged with sizes by tokens has a known fault elsewhere (cuDNN front end) */
+	DIM_MOST = 256,
+	AMPERE = 8,         /* ... and on this generation */
+	ROW_MARGIN = 256,   /* rows behind a scratch of tokens, for whole tiles */
+	PIECE = 256,        /* alignment of workspace pieces in bytes */
+};
+
+/* ---- variants: 0 own, else bit 0 fixed; fixed: documents above it; ragged: bits 1-7 log2 documents, 8- log2 longest ---- */
+
+static int log2_up(int64_t n)
+{
+	int k = 0;
+	while ((int64_t)1 << k < n)
+		k++;
+	return k;
+}
+static int64_t ragged_variant(int64_t documents, int64_t longest)
+{
+	int64_t room = DOCS_LEAST;
+	while (room < documents)
+		room *= 4;
+	if (room > DOCS_MOST)
+		return FO_CUDA_DOCS_OWN;
+	return (int64_t)log2_up(longest < SEQ_UNIT ? SEQ_UNIT : longest) << 8 | (int64_t)log2_up(room) << 1;
+}
+static int64_t tokens_of(const struct fo_call *s) { return s->arg[0].rows; }
+
+void fo_cuda_docs_of(const struct fo_call *s, int64_t variant, int64_t *documents, int64_t *longest, bool *ragged)
+{
+	const int64_t tokens = tokens_of(s), all = (tokens + SEQ_UNIT - 1) / SEQ_UNIT * SEQ_UNIT;
+	*ragged = !(variant & 1);
+	if (!*ragged) {
+		*documents = variant >> 1;
+		*longest = tokens / *documents;
+		return;
+	}
+	*documents = (int64_t)1 << (variant >> 1 & 0x7f);
+	*longest = (int64_t)1 << (variant >> 8);
+	if (*longest > all)
+		*longest = all;
+}
+
+int64_t fo_cuda_docs_variant(const struct fo_call *s, const int32_t *doc_start)
+{
+	const int64_t tokens = tokens_of(s), ld = s->arg[s->kind == FO_OP_attention ? 3 : 6].ld;
+	int64_t documents = 0, several = 0, longest = 0, first = 0;
+	bool equal = true;
+	if (tokens < 2)
+		return FO_CUDA_DOCS_OWN;
+	if (!doc_start)
+		return ragged_variant(tokens / 2 < DOCS_MOST ? tokens / 2 : DOCS_MOST, tokens);
+	for (int64_t i = 0, start = 0; i < tokens; i++) {
+		if (i + 1 < tokens && doc_start[(i + 1) * ld] <= i)
+			continue;
+		int64_t length = i + 1 - start;
+		first = documents ? first : length;
+		equal &= length == first;
+		longest = length > longest ? length : longest;
+		several += length > 1;
+		documents++;
+		start = i + 1;
+	}
+	return equal && first % SEQ_UNIT == 0 ? documents << 1 | 1 : ragged_variant(several, longest);
+}
+
+int64_t fo_cuda_docs_merge(const struct fo_call *s, int64_t a, int64_t b)
+{
+	int64_t documents[2], longest[2];
+	bool ragged;
+	if (a == b)
+		return a;
+	if (a == FO_CUDA_DOCS_OWN || b == FO_CUDA_DOCS_OWN)
+		return FO_CUDA_DOCS_OWN;
+	fo_cuda_docs_of(s, a, &documents[0], &longest[0], &ragged);
+	fo_cuda_docs_of(s, b, &documents[1], &longest[1], &ragged);
+	return ragged_variant(documents[0] > documents[1] ? documents[0] : documents[1], longest[0] > longest[1] ? longest[0] : longest[1]);
+}
+
+/* ---- what cuDNN takes ---- */
+
+struct sizes {
+	int64_t tokens, heads, kv, dim;
+	bool backward, dense; /* dense: k, v, dk and dv pass through rows without gaps */
+};
+static struct sizes sizes_of(const struct fo_call *s, bool ragged)
+{
+	const struct fo_tensor *a = s->arg;
+	struct sizes z = { .tokens = a[0].rows, .dim = s->attr.head_dim, .backward = s->kind == FO_OP_attention_bwd };
+	z.heads = a[0].cols / z.dim;
+	z.kv = a[1].cols / z.dim;
+	/* Ragged, the gradient of each query head has rows heads / kv times as long as those of dk: in a row that q, k and v share they
+	 * would take four times the memory (Llama-3.1-8B, 32,768 tokens: 3.2 GB instead of 0.5). Copies take 1 % of attention's time. */
+	z.dense = ragged && z.backward && z.heads != z.kv &&
+		  (a[1].ld != a[1].cols || a[2].ld != a[1].cols || a[8].ld != a[1].cols || a[9].ld != a[1].cols);
+	return z;
+}
+
+static bool layouts_fit(const struct fo_call *s)
+{
+	const struct fo_tensor *a = s->arg;
+	const bool backward = s->kind == FO_OP_attention_bwd;
+	const int lse = backward ? 4 : 5, doc = backward ? 6 : 3;
+	for (int i = 0; i < s->n; i++) {
+		if (i == doc || i == lse)
+			continue;
+		if (a[i].dtype != FO_BF16 || a[i].ld % 8)
+			return false;
+	}
+	if (a[lse].dtype != FO_F32)
+		return false;
+	/* Ragged, one offset serves a value and its gradient. */
+	return !backward || (a[0].ld == a[7].ld && a[3].ld == a[5].ld && a[1].ld == a[8].ld && a[2].ld == a[9].ld);
+}
+
+bool fo_cuda_dnn_may(const struct fo_cuda *c, const struct fo_call *s, int64_t variant)
+{
+	if (!c->dnn_handle || variant == FO_CUDA_DOCS_OWN || (!(variant & 1) && c->info.cc_major == AMPERE))
+		return false;
+	return s->attr.head_dim % DIM_UNIT == 0 && s->attr.head_dim <= DIM_MOST && layouts_fit(s);
+}
+
+static struct fo_dnn_shape shape_of(const struct fo_call *s, int64_t variant)
+{
+	static const int8_t forward[] = { 0, 1, 2, 4, 5 }, backward[] = { 0, 1, 2, 3, 4, 5, 7, 8, 9 };
+	struct fo_dnn_shape d = { 0 };
+	bool ragged;
+	fo_cuda_docs_of(s, variant, &d.batch, &d.seq, &ragged);
+	const struct sizes z = sizes_of(s, ragged);
+	d.tokens = z.tokens;
+	d.heads = z.heads;
+	d.kv = z.kv;
+	d.dim = z.dim;
+	d.ragged = ragged;
+	d.backward = z.backward;
+	d.window = s->attr.window < d.seq ? s->attr.window : 0;
+	for (int i = 0; i < (z.backward ? 9 : 5); i++)
+		d.ld[FO_DNN_Q + i] = s->arg[z.backward ? backward[i] : forward[i]].ld;
+	if (z.dense)
+		d.ld[FO_DNN_K] = d.ld[FO_DNN_V] = d.ld[FO_DNN_DK] = d.ld[FO_DNN_DV] = z.kv * z.dim;
+	return d;
+}
+
+/* ---- workspace ---- */
+
+struct pieces {
+	size_t plan, length, offset[FO_CUDA_DOCS_OFFSETS], unfit, rowsum, dq_sum, dk_full, dv_full, dense[4], bytes;
+};
+static size_t piece(size_t *end, int64_t bytes)
+{
+	size_t at = *end;
+	*end += ((size_t)bytes + PIECE - 1) / PIECE * PIECE;
+	return at;
+}
+static struct pieces pieces_of(const struct fo_dnn_shape *d, const struct sizes *z, int64_t plan_bytes)
+{
+	struct pieces w = { 0 };
+	const int64_t rows = d->ragged ? d->tokens + ROW_MARGIN : d->tokens, row = z->heads * z->dim;
+	w.plan = piece(&w.bytes, plan_bytes);
+	if (d->ragged) {
+		w.length = piece(&w.bytes, d->batch * 4);
+		for (int i = 0; i < FO_CUDA_DOCS_OFFSETS; i++)
+			w.offset[i] = piece(&w.bytes, (d->batch + 1) * 8);
+		w.unfit = piece(&w.bytes, 4);
+	}
+	if (!d->backward)
+		return w;
+	w.rowsum = piece(&w.bytes, rows * (d->ragged ? d->ld[FO_DNN_LSE] : z->heads) * 4);
+	w.dq_sum = piece(&w.bytes, rows * (d->ragged ? d->ld[FO_DNN_DQ] : row) * 4);
+	if (d->ragged && z->heads != z->kv) {
+		w.dk_full = piece(&w.bytes, rows * d->ld[FO_DNN_DK] * (z->heads / z->kv) * 2);
+		w.dv_full = piece(&w.bytes, rows * d->ld[FO_DNN_DV] * (z->heads / z->kv) * 2);
+	}
+	for (int i = 0; z->dense && i < 4; i++)
+		w.dense[i] = piece(&w.bytes, rows * z->kv * z->dim * 2);
+	return w;
+}
+
+/* ---- running ---- */
+
+static const struct fo_cuda_plan *plan_of(const struct fo_cuda *c, const struct fo_call *s, int64_t variant)
+{
+	if (!fo_cuda_dnn_may(c, s, variant))
+		return NULL;
+	const struct fo_dnn_shape d = shape_of(s, variant);
+	const struct fo_cuda_plan *p = fo_cuda_plan_find(c, &d);
+	return p && !*p->why ? p : NULL;
+}
+
+struct scalars {
+	float scale, minus_inf, one, window;
+};
+static void point(void **at, const struct fo_call *s, const struct fo_dnn_shape *d, const struct sizes *z, const struct pieces *w, char *ws,
+		  struct scalars *x)
+{
+	static const int8_t forward[] = { 0, 1, 2, 4, 5 }, backward[] = { 0, 1, 2, 3, 4, 5, 7, 8, 9 };
+	for (int i = 0; i < (z->backward ? 9 : 5); i++)
+		at[FO_DNN_Q + i] = s->arg[z->backward ? backward[i] : forward[i]].data;
+	*x = (struct scalars){ (float)s->attr.value, -INFINITY, 1, (float)d->window };
+	at[FO_DNN_SCALE] = &x->scale;
+	at[FO_DNN_MINUS_INF] = &x->minus_inf;
+	at[FO_DNN_ONE] = &x->one;
+	at[FO_DNN_WINDOW] = &x->window;
+	at[FO_DNN_LENGTH] = ws + w->length;
+	for (int i = 0; i < FO_CUDA_DOCS_OFFSETS; i++)
+		at[FO_DNN_OFFSET_Q + i] = ws + w->offset[i];
+	at[FO_DNN_ROWSUM] = ws + w->rowsum;
+	at[FO_DNN_DQ_SUM] = ws + w->dq_sum;
+	at[FO_DNN_DK_FULL] = ws + w->dk_full;
+	at[FO_DNN_DV_FULL] = ws + w->dv_full;
+	if (z->dense) {
+		at[FO_DNN_K] = ws + w->dense[0];
+		at[FO_DNN_V] = ws + w->dense[1];
+		at[FO_DNN_DK] = ws + w->dense[2];
+		at[FO_DNN_DV] = ws + w->dense[3];
+	}
+}
+
+/* Two operands from or to the rows without gaps at d0 and d1. */
+static fo_status copy_two(struct fo_cuda_queue *q, const struct fo_tensor *a, const struct fo_tensor *b, void *d0, void *d1, bool in)
+{
+	enum { THREADS = 256, WIDTH = 8 };
+	struct fo_cuda_view op[2] = { fo_cuda_view_of(a), fo_cuda_view_of(b) }, dense[2] = { op[0], op[1] };
+	for (int i = 0; i < 2; i++) {
+		dense[i].data = i ? d1 : d0;
+		dense[i].ld = dense[i].cols;
+	}
+	struct fo_cuda_attention_copy_args args;
+	memcpy(args.from, in ? op : dense, sizeof op);
+	memcpy(args.to, in ? dense : op, sizeof op);
+	struct fo_cuda_grid grid = { fo_cuda_blocks(q->cuda, a->rows * a->cols / WIDTH, THREADS), 1, 1, THREADS, 0 };
+	return fo_cuda_launch(q, FO_CUDA_FN_attention_copy, grid, &args);
+}
+
+static fo_status run_docs(struct fo_cuda_queue *q, const struct fo_call *s, const struct fo_dnn_shape *d, const struct pieces *w)
+{
+	char *ws = q->ws;
+	struct fo_cuda_attention_docs_args args = {
+		.doc = fo_cuda_view_of(&s->arg[d->backward ? 6 : 3]),
+		.length = (int32_t *)(void *)(ws + w->length),
+		.unfit = (int32_t *)(void *)(ws + w->unfit),
+		.documents = (int32_t)d->batch,
+		.longest = (int32_t)d->seq,
+	};
+	for (int i = 0; i < FO_CUDA_DOCS_OFFSETS; i++) {
+		args.offset[i] = (int64_t *)(void *)(ws + w->offset[i]);
+		args.ld[i] = d->ld[FO_DNN_Q + i];
+	}
+	return fo_cuda_launch(q, FO_CUDA_FN_attention_docs, (struct fo_cuda_grid){ 1, 1, 1, FO_CUDA_DOCS_THREADS, 0 }, &args);
+}
+
+static fo_status run_lone(struct fo_cuda_queue *q, const struct fo_call *s, const struct sizes *z, const struct pieces *w)
+{
+	const struct fo_tensor *a = s->arg;
+	const bool b = z->backward;
+	struct fo_cuda_attention_lone_args args = {
+		.doc = fo_cuda_view_of(&a[b ? 6 : 3]),
+		.unfit = (const int32_t *)(void *)((char *)q->ws + w->unfit),
+		.scale = (float)s->attr.value,
+		.dim = (int32_t)z->dim,
+		.heads = (int32_t)z->heads,
+		.group = (int32_t)(z->heads / z->kv),
+	};
+	if (b) {
+		args.dout = fo_cuda_view_of(&a[5]);
+		args.dq = fo_cuda_view_of(&a[7]);
+		args.dk = fo_cuda_view_of(&a[8]);
+		args.dv = fo_cuda_view_of(&a[9]);
+	} else {
+		args.q = fo_cuda_view_of(&a[0]);
+		args.k = fo_cuda_view_of(&a[1]);
+		args.v = fo_cuda_view_of(&a[2]);
+		args.o = fo_cuda_view_of(&a[4]);
+		args.lse = fo_cuda_view_of(&a[5]);
+	}
+	struct fo_cuda_grid grid = { fo_cuda_blocks(q->cuda, z->tokens, FO_CUDA_LONE_THREADS / 32), 1, 1, FO_CUDA_LONE_THREADS, 0 };
+	return fo_cuda_launch(q, b ? FO_CUDA_FN_attention_lone_bwd : FO_CUDA_FN_attention_lone, grid, &args);
+}
+
+static fo_status run_plan(struct fo_cuda_queue *q, const struct fo_call *s, const struct fo_cuda_plan *p)
+{
+	const struct fo_dnn_shape *d = &p->shape;
+	const struct sizes z = sizes_of(s, d->ragged);
+	const struct pieces w = pieces_of(d, &z, p->made.workspace);
+	char *ws = q->ws;
+	void *at[FO_DNN_IDS] = { NULL };
+	struct scalars x;
+	point(at, s, d, &z, &w, ws, &x);
+	if (d->ragged)
+		FO_TRY(run_docs(q, s, d, &w));
+	if (z.dense)
+		FO_TRY(copy_two(q, &s->arg[1], &s->arg[2], at[FO_DNN_K], at[FO_DNN_V], true));
+	FO_TRY(fo_cuda_plan_run(q, p, at, ws + w.plan));
+	if (z.dense)
+		FO_TRY(copy_two(q, &s->arg[8], &s->arg[9], at[FO_DNN_DK], at[FO_DNN_DV], false));
+	return d->ragged ? run_lone(q, s, &z, &w) : FO_OK;
+}
+
+fo_status fo_cuda_dnn_run(struct fo_cuda_queue *q, const struct fo_call *s, int64_t variant, bool *taken)
+{
+	const struct fo_cuda_plan *p = plan_of(q->cuda, s, variant);
+	*taken = p;
+	for (int i = 0; p && i < s->n; i++)
+		if ((uintptr_t)s->arg[i].data % 16 && s->arg[i].dtype == FO_BF16)
+			*taken = false; /* cuDNN reads 16 bytes at a time; our own kernels find their workspace in this one */
+	return *taken ? run_plan(q, s, p) : FO_OK;
+}
+
+/* Once, on memory that holds nothing of worth: loads what is loaded at first use, which a capture would not bear. */
+static fo_status try_out(struct fo_cuda *c, const struct fo_call *s, const struct fo_cuda_plan *p, size_t ws_bytes)
+{
+	struct fo_cuda_queue q = { .cuda = c, .ws_bytes = ws_bytes };
+	struct fo_call call = *s;
+	size_t bytes = 0;
+	void *scratch = NULL;
+	for (int i = 0; i < s->n; i++) {
+		size_t n = (size_t)(s->arg[i].rows * s->arg[i].ld) * fo_dtype_bytes(s->arg[i].dtype);
+		bytes = n > bytes ? n : bytes;
+	}
+	fo_status st = fo_cuda_alloc(c, bytes, &scratch);
+	if (st == FO_OK)
+		st = fo_cuda_alloc(c, ws_bytes, &q.ws);
+	if (st == FO_ENOMEM) { /* the step needs it all: then the first launch loads */
+		fo_err_clear();
+		fo_cuda_free(c, scratch);
+		return FO_OK;
+	}
+	for (int i = 0; i < s->n; i++)
+		call.arg[i].data = scratch;
+	if (st == FO_OK)
+		st = fo_cuda_stream_new(c, &q.stream);
+	if (st == FO_OK)
+		st = fo_cuda_fill(c, scratch, 0, bytes, q.stream); /* one document, that begins at 0 */
+	if (st == FO_OK)
+		st = run_plan(&q, &call, p);
+	if (st == FO_OK)
+		st = fo_cuda_stream_wait(c, q.stream);
+	fo_cuda_stream_free(c, q.stream);
+	fo_cuda_free(c, q.ws);
+	fo_cuda_free(c, scratch);
+	return st;
+}
+
+fo_status fo_cuda_dnn_prepare(struct fo_cuda *c, const struct fo_call *s, int64_t variant, size_t *ws_bytes, bool *taken)
+{
+	const struct fo_cuda_plan *p = NULL;
+	bool is_new = false;
+	*taken = false;
+	if (!fo_cuda_dnn_may(c, s, variant))
+		return FO_OK;
+	const struct fo_dnn_shape d = shape_of(s, variant);
+	FO_TRY(fo_cuda_plan_get(c, &d, &p, &is_new));
+	if (*p->why)
+		return FO_OK;
+	const struct sizes z = sizes_of(s, d.ragged);
+	*ws_bytes = pieces_of(&d, &z, p->made.workspace).bytes;
+	*taken = true;
+	return is_new ? try_out(c, s, p, *ws_bytes) : FO_OK;
+}
+
+const char *fo_cuda_dnn_why(const struct fo_cuda *c, const struct fo_call *s)
+{
+	const struct fo_cuda_plan *p = NULL;
+	for (int i = 0; (p = fo_cuda_plan_at(c, i)); i++)
+		if (*p->why && p->shape.tokens == s->arg[0].rows && p->shape.dim == s->attr.head_dim &&
+		    p->shape.heads * p->shape.dim == s->arg[0].cols && p->shape.backward == (s->kind == FO_OP_attention_bwd))
+			return p->why;
+	return NULL;
+}

@@ -1,0 +1,132 @@
+/* What packed documents need around cuDNN: their lengths and offsets made on the device, so that a captured graph serves other contents;
+ * tokens that are a document of their own, which cuDNN does not get; copies where it wants rows without gaps. */
+#include "kernel/cuda/device.cuh"
+
+enum { DOCS_THREADS = FO_CUDA_DOCS_THREADS, DOCS_WARPS = DOCS_THREADS / 32, LONE_THREADS = FO_CUDA_LONE_THREADS };
+
+FO_DEVICE int32_t start_of(const fo_cuda_view &doc, int32_t i)
+{
+	const int32_t s = ((const int32_t *)doc.data)[(int64_t)i * doc.ld];
+	return s < 0 ? 0 : s > i ? i : s;
+}
+/* Token i is the last of its document. */
+FO_DEVICE bool ends(const fo_cuda_view &doc, int32_t i) { return i + 1 == doc.rows || start_of(doc, i + 1) > i; }
+
+/* Each thread counts the ends of documents in its stretch of tokens; the sums before it say where it writes. Start and length come from
+ * the same token, so that whatever doc holds, a document lies within the tokens. */
+FO_KERNEL(attention_docs, struct fo_cuda_attention_docs_args, DOCS_THREADS)
+{
+	__shared__ int32_t total[DOCS_WARPS], unfit;
+	const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+	const int32_t rows = (int32_t)p.doc.rows, stretch = (rows + DOCS_THREADS - 1) / DOCS_THREADS;
+	const int32_t from = (int32_t)threadIdx.x * stretch, to = from + stretch < rows ? from + stretch : rows;
+	int32_t mine = 0;
+	for (int32_t i = from; i < to; i++)
+		mine += ends(p.doc, i) && start_of(p.doc, i) < i;
+	int32_t sum = mine;
+	for (int k = 1; k < 32; k *= 2) {
+		const int32_t before = __shfl_up_sync(0xffffffffu, sum, k);
+		sum += lane >= k ? before : 0;
+	}
+	if (lane == 31)
+		total[warp] = sum;
+	if (threadIdx.x == 0)
+		unfit = 0;
+	__syncthreads();
+	int32_t at = sum - mine, all = 0;
+	for (int w = 0; w < DOCS_WARPS; w++) {
+		at += w < warp ? total[w] : 0;
+		all += total[w];
+	}
+	for (int32_t i = from; i < to; i++) {
+		const int32_t start = start_of(p.doc, i), length = i + 1 - start;
+		if (length < 2 || !ends(p.doc, i))
+			continue;
+		if (at < p.documents && length <= p.longest) {
+			p.length[at] = length;
+			for (int k = 0; k < FO_CUDA_DOCS_OFFSETS; k++)
+				p.offset[k][at] = start * p.ld[k];
+		} else {
+			unfit = 1;
+			if (at < p.documents) {
+				p.length[at] = 0;
+				for (int k = 0; k < FO_CUDA_DOCS_OFFSETS; k++)
+					p.offset[k][at] = start * p.ld[k];
+			}
+		}
+		at++;
+	}
+	for (int32_t b = all + (int32_t)threadIdx.x; b <= p.documents; b += DOCS_THREADS) {
+		if (b < p.documents)
+			p.length[b] = 0;
+		for (int k = 0; k < FO_CUDA_DOCS_OFFSETS; k++)
+			p.offset[k][b] = rows * p.ld[k];
+	}
+	if (threadIdx.x == 0 && all > p.documents)
+		for (int k = 0; k < FO_CUDA_DOCS_OFFSETS; k++)
+			p.offset[k][p.documents] = rows * p.ld[k];
+	__syncthreads();
+	if (threadIdx.x == 0)
+		*p.unfit = unfit;
+}
+
+#define NOT_A_NUMBER __uint_as_float(0x7fc00000u)
+
+/* A warp per token. */
+FO_KERNEL(attention_lone, struct fo_cuda_attention_lone_args, LONE_THREADS)
+{
+	const int lane = threadIdx.x % 32;
+	const int32_t rows = (int32_t)p.doc.rows, warps = (int32_t)gridDim.x * (LONE_THREADS / 32);
+	const bool unfit = *p.unfit;
+	for (int32_t i = (int32_t)(blockIdx.x * (LONE_THREADS / 32) + threadIdx.x / 32); i < rows; i += warps) {
+		if (!unfit && (start_of(p.doc, i) < i || !ends(p.doc, i)))
+			continue;
+		for (int h = 0; h < p.heads; h++) {
+			const int64_t cq = (int64_t)h * p.dim, ck = (int64_t)(h / p.group) * p.dim;
+			float x = 0;
+			for (int d = lane; d < p.dim; d += 32) {
+				x += fo_view_get(p.q, i, cq + d) * fo_view_get(p.k, i, ck + d);
+				fo_view_put(p.o, i, cq + d, unfit ? NOT_A_NUMBER : fo_view_get(p.v, i, ck + d));
+			}
+			x = fo_warp_sum(x) * p.scale;
+			if (lane == 0)
+				fo_view_put(p.lse, i, h, unfit ? NOT_A_NUMBER : x);
+		}
+	}
+}
+
+/* One key, its own: its weight is 1 whatever q and k are, so that dq and dk are 0 and dv is the sum of do over the group. */
+FO_KERNEL(attention_lone_bwd, struct fo_cuda_attention_lone_args, LONE_THREADS)
+{
+	const int lane = threadIdx.x % 32;
+	const int32_t rows = (int32_t)p.doc.rows, warps = (int32_t)gridDim.x * (LONE_THREADS / 32);
+	const bool unfit = *p.unfit;
+	const float zero = unfit ? NOT_A_NUMBER : 0;
+	for (int32_t i = (int32_t)(blockIdx.x * (LONE_THREADS / 32) + threadIdx.x / 32); i < rows; i += warps) {
+		if (!unfit && (start_of(p.doc, i) < i || !ends(p.doc, i)))
+			continue;
+		for (int c = lane; c < p.heads * p.dim; c += 32)
+			fo_view_put(p.dq, i, c, zero);
+		for (int c = lane; c < p.heads / p.group * p.dim; c += 32) {
+			const int64_t first = (int64_t)(c / p.dim) * p.group * p.dim + c % p.dim;
+			float sum = zero;
+			for (int h = 0; h < p.group; h++)
+				sum += fo_view_get(p.dout, i, first + (int64_t)h * p.dim);
+			fo_view_put(p.dk, i, c, zero);
+			fo_view_put(p.dv, i, c, sum);
+		}
+	}
+}
+
+/* Moves 4 bytes per element and rectangle: 0.02 ms for k and v of 8,192 tokens and 1,024 columns. */
+FO_KERNEL(attention_copy, struct fo_cuda_attention_copy_args, 256)
+{
+	const int64_t per_row = p.to[0].cols / 8, n = p.to[0].rows * per_row;
+	for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x) {
+		const int64_t r = i / per_row, c = i % per_row * 8;
+		const fo_16 a = *(const fo_16 *)((const uint16_t *)p.from[0].data + r * p.from[0].ld + c);
+		const fo_16 b = *(const fo_16 *)((const uint16_t *)p.from[1].data + r * p.from[1].ld + c);
+		*(fo_16 *)((uint16_t *)p.to[0].data + r * p.to[0].ld + c) = a;
+		*(fo_16 *)((uint16_t *)p.to[1].data + r * p.to[1].ld + c) = b;
+	}
+}
