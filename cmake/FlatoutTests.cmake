@@ -101,6 +101,15 @@ set(FLATOUT_TEST_GROUPS "" CACHE STRING "build only these folders of tests/ (uni
 if(FLATOUT_TEST_GROUPS)
 	set(groups ${FLATOUT_TEST_GROUPS})
 endif()
+# A driver without a device, for cuDNN to make plans by. In a folder of its own: no other test must find it.
+if(FO_CUDA)
+	add_library(fo_fake_driver SHARED "${CMAKE_CURRENT_SOURCE_DIR}/tests/cuda/fake_driver.c")
+	set_target_properties(fo_fake_driver PROPERTIES PREFIX "" OUTPUT_NAME libcuda.so.1 SUFFIX ""
+		LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests/fake_driver")
+	target_compile_options(fo_fake_driver PRIVATE -fvisibility=default -fno-sanitize=all)
+	target_link_options(fo_fake_driver PRIVATE -fno-sanitize=all)
+	list(APPEND FO_TEST_ENV "FLATOUT_FAKE_DRIVER=$<TARGET_FILE:fo_fake_driver>")
+endif()
 foreach(group ${groups})
 	file(GLOB files CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/tests/${group}/*.c")
 	list(FILTER files INCLUDE REGEX "/test_[^/]*$") # tests/cuda has libraries, too
@@ -113,6 +122,7 @@ foreach(group ${groups})
 		fo_test(${name} "${group}" ${name})
 		if(group STREQUAL "cuda" AND FO_CUDA)
 			target_compile_definitions(${name} PRIVATE FO_CUDA_HEADERS=1)
+			add_dependencies(${name} fo_fake_driver)
 			target_include_directories(${name} SYSTEM PRIVATE "${FO_CUDA_INCLUDE}" "${FO_CUDNN_INCLUDE}")
 		endif()
 		if(group STREQUAL "cuda" AND FO_SOFT_CUDA)

@@ -320,8 +320,8 @@ static void compare(struct layout l, const int *length, int n, int64_t forced)
 	}
 	for (size_t i = 0; i < sizeof outputs / sizeof *outputs; i++)
 		if (apart(&a.t[outputs[i]], &b.t[outputs[i]]) > 0x1p-6) /* two roundings to bf16, o's enters the gradients */
-			fail_msg("operand %d of %d tokens, documents of %d, %d, ...: %g apart", outputs[i], l.tokens, length[0], length[n > 1],
-				 apart(&a.t[outputs[i]], &b.t[outputs[i]]));
+			fail_msg("operand %d of %d tokens, documents of %d, %d, ...: %g apart", outputs[i], l.tokens, length[0],
+				 length[n > 1], apart(&a.t[outputs[i]], &b.t[outputs[i]]));
 	data_free(&a);
 	data_free(&b);
 }

@@ -10,7 +10,10 @@ struct fo_cuda_plans {
 	int n, cap;
 };
 
-const struct fo_cuda_plan *fo_cuda_plan_at(const struct fo_cuda *c, int i) { return c->plans && i < c->plans->n ? c->plans->plan[i] : NULL; }
+const struct fo_cuda_plan *fo_cuda_plan_at(const struct fo_cuda *c, int i)
+{
+	return c->plans && i < c->plans->n ? c->plans->plan[i] : NULL;
+}
 
 const struct fo_cuda_plan *fo_cuda_plan_find(const struct fo_cuda *c, const struct fo_dnn_shape *s)
 {
@@ -53,7 +56,8 @@ fo_status fo_cuda_plan_get(struct fo_cuda *c, const struct fo_dnn_shape *s, cons
 	return FO_OK;
 }
 
-static fo_status fill(const struct fo_cudnn_calls *d, cudnnBackendDescriptor_t pack, const struct fo_cuda_plan *p, void *const *pointer, void *ws)
+static fo_status fill(const struct fo_cudnn_calls *d, cudnnBackendDescriptor_t pack, const struct fo_cuda_plan *p, void *const *pointer,
+		      void *ws)
 {
 	int64_t id[FO_DNN_IDS];
 	void *at[FO_DNN_IDS];

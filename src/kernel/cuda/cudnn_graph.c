@@ -41,7 +41,8 @@ static desc make(struct fo_dnn_graph *g, cudnnBackendDescriptorType_t type)
 		g->owned[g->owns++] = d;
 	return d;
 }
-static void set(struct fo_dnn_graph *g, desc d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t n, const void *values)
+static void set(struct fo_dnn_graph *g, desc d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t n,
+		const void *values)
 {
 	if (g->failed == FO_OK)
 		check(g, g->dnn->cudnnBackendSetAttribute(d, name, type, n, values), "describe attention");
@@ -94,7 +95,10 @@ static struct tensor tensor(struct fo_dnn_graph *g, cudnnDataType_t type, int id
 	finalize(g, t.d);
 	return t;
 }
-static struct tensor like(struct fo_dnn_graph *g, struct tensor t, cudnnDataType_t type) { return tensor(g, type, 0, t.dim, t.stride, NULL); }
+static struct tensor like(struct fo_dnn_graph *g, struct tensor t, cudnnDataType_t type)
+{
+	return tensor(g, type, 0, t.dim, t.stride, NULL);
+}
 static struct tensor scalar(struct fo_dnn_graph *g, int id) { return tensor(g, F32, id, unit, unit, NULL); }
 
 /* ---- operations ---- */
@@ -185,8 +189,8 @@ struct operands {
 };
 
 /* (batch, heads, tokens, dim), or with tokens and dim exchanged; rows lie ld apart */
-static struct tensor rows(struct fo_dnn_graph *g, const struct operands *x, cudnnDataType_t type, int id, int64_t heads, int64_t ld, desc off,
-			  bool transposed)
+static struct tensor rows(struct fo_dnn_graph *g, const struct operands *x, cudnnDataType_t type, int id, int64_t heads, int64_t ld,
+			  desc off, bool transposed)
 {
 	const struct fo_dnn_shape *s = x->s;
 	const int64_t dim[4] = { s->batch, heads, s->seq, s->dim }, stride[4] = { s->seq * ld, s->dim, ld, 1 };
@@ -241,7 +245,8 @@ static struct tensor compare(struct fo_dnn_graph *g, cudnnPointwiseMode_t mode, 
 static struct tensor mask_padding(struct fo_dnn_graph *g, const struct operands *x, struct tensor s)
 {
 	struct tensor row = position(g, s, 2), col = position(g, s, 3);
-	struct tensor row_in = compare(g, CUDNN_POINTWISE_CMP_LT, row, x->length), col_in = compare(g, CUDNN_POINTWISE_CMP_LT, col, x->length);
+	struct tensor row_in = compare(g, CUDNN_POINTWISE_CMP_LT, row, x->length),
+		      col_in = compare(g, CUDNN_POINTWISE_CMP_LT, col, x->length);
 	return keep_where(g, x, s, compare(g, CUDNN_POINTWISE_LOGICAL_AND, row_in, col_in));
 }
 /* Query row sees key col where row >= col and, in a window, col + window > row. */
@@ -288,8 +293,8 @@ static void compose_forward(struct fo_dnn_graph *g, const struct fo_dnn_shape *s
 /* a' b, summed over the query heads that share a kv head. Ragged, the sum's terms are a real buffer, whose size then follows the tokens
  * and not documents times the longest one; it takes the offsets of k or v, which cuDNN multiplies by heads / kv itself, as it does for its
  * front end. */
-static void product_by_kv_head(struct fo_dnn_graph *g, const struct operands *x, struct tensor a, struct tensor b, int full_id, int64_t ld, desc off,
-			       struct tensor out)
+static void product_by_kv_head(struct fo_dnn_graph *g, const struct operands *x, struct tensor a, struct tensor b, int full_id, int64_t ld,
+			       desc off, struct tensor out)
 {
 	const struct fo_dnn_shape *s = x->s;
 	const int64_t dim[4] = { s->batch, s->heads, s->seq, s->dim };
@@ -309,7 +314,8 @@ static struct tensor row_sums(struct fo_dnn_graph *g, const struct operands *x, 
 {
 	const struct fo_dnn_shape *s = x->s;
 	struct tensor o = rows(g, x, BF16, FO_DNN_O, s->heads, s->ld[FO_DNN_O], x->off[FO_DNN_O], false), one = scalar(g, FO_DNN_ONE);
-	struct tensor both = tensor(g, F32, 0, o.dim, (int64_t[]){ s->heads * s->seq * s->dim, s->seq * s->dim, s->heads * s->dim, 1 }, NULL);
+	struct tensor both = tensor(g, F32, 0, o.dim, (int64_t[]){ s->heads * s->seq * s->dim, s->seq * s->dim, s->heads * s->dim, 1 },
+				    NULL);
 	struct tensor sum = column(g, x), out;
 	if (s->ragged)
 		out = per_row(g, x, FO_DNN_ROWSUM, s->ld[FO_DNN_LSE], x->off[FO_DNN_LSE]);
@@ -324,7 +330,8 @@ static void compose_backward(struct fo_dnn_graph *g, const struct fo_dnn_shape *
 {
 	const struct operands x = operands(g, s);
 	const int64_t *ld = s->ld;
-	const int64_t across[4] = { s->batch, s->heads, s->seq, s->seq }, across_stride[4] = { s->heads * s->seq * s->seq, s->seq * s->seq, 1, s->seq };
+	const int64_t across[4] = { s->batch, s->heads, s->seq, s->seq },
+		      across_stride[4] = { s->heads * s->seq * s->seq, s->seq * s->seq, 1, s->seq };
 	const int64_t flat[4] = { s->heads * s->seq * s->dim, s->seq * s->dim, s->dim, 1 };
 	struct tensor vt = rows(g, &x, BF16, FO_DNN_V, s->kv, ld[FO_DNN_V], x.off[FO_DNN_V], true);
 	struct tensor d_o = rows(g, &x, BF16, FO_DNN_DO, s->heads, ld[FO_DNN_DO], x.off[FO_DNN_O], false);
@@ -342,7 +349,8 @@ static void compose_backward(struct fo_dnn_graph *g, const struct fo_dnn_shape *
 	/* dS = P o (dO V' - D) scale; dK = dS' Q */
 	struct tensor dp = like(g, p, F32);
 	product(g, d_o, vt, dp, x.len, x.len, NULL);
-	struct tensor ds = binary(g, CUDNN_POINTWISE_MUL, binary(g, CUDNN_POINTWISE_MUL, binary(g, CUDNN_POINTWISE_SUB, dp, rowsum), p), x.scale);
+	struct tensor ds = binary(g, CUDNN_POINTWISE_MUL, binary(g, CUDNN_POINTWISE_MUL, binary(g, CUDNN_POINTWISE_SUB, dp, rowsum), p),
+				  x.scale);
 	struct tensor dst = reshape(g, ds, tensor(g, BF16, 0, across, across_stride, NULL));
 	product_by_kv_head(g, &x, dst, x.q, FO_DNN_DK_FULL, ld[FO_DNN_DK], x.off[FO_DNN_K], dk);
 
@@ -387,11 +395,13 @@ static void kernel_name(const struct fo_cudnn_calls *dnn, desc plan, char *out, 
 	static const char key[] = "\"kernelName\":\"";
 	int64_t n = 0;
 	*out = 0;
-	if (dnn->cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, 0, &n, NULL) != CUDNN_STATUS_SUCCESS ||
+	if (dnn->cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, 0, &n, NULL) !=
+		    CUDNN_STATUS_SUCCESS ||
 	    n <= 0)
 		return;
 	char *text = fo_xmalloc((size_t)n + 1);
-	if (dnn->cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, n, &n, text) == CUDNN_STATUS_SUCCESS) {
+	if (dnn->cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, n, &n, text) ==
+	    CUDNN_STATUS_SUCCESS) {
 		text[n] = 0;
 		const char *at = strstr(text, key);
 		if (at) {
@@ -423,7 +433,8 @@ static fo_status choose(struct choice *c, const struct fo_dnn_graph *g, desc pro
 	TRY(cudnnBackendSetAttribute(c->heuristic, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &graph));
 	TRY(cudnnBackendSetAttribute(c->heuristic, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode));
 	if (properties)
-		TRY(cudnnBackendSetAttribute(c->heuristic, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &properties));
+		TRY(cudnnBackendSetAttribute(c->heuristic, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+					     &properties));
 	TRY(cudnnBackendFinalize(c->heuristic));
 	TRY(cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &c->config));
 	TRY(cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &c->engine));
@@ -447,8 +458,8 @@ static fo_status compile(struct fo_dnn_plan *p, const struct fo_cudnn_calls *d, 
 	kernel_name(d, p->plan, p->kernel, sizeof p->kernel);
 	int made_for = generation_of(p->kernel);
 	if (made_for && made_for < generation)
-		return fo_fail(FO_EUNSUPPORTED, "cuDNN would run attention by a kernel of generation %d on a device of generation %d: '%s'", made_for,
-			       generation, p->kernel);
+		return fo_fail(FO_EUNSUPPORTED, "cuDNN would run attention by a kernel of generation %d on a device of generation %d: '%s'",
+			       made_for, generation, p->kernel);
 	return FO_OK;
 }
 #undef TRY

@@ -38,7 +38,8 @@ struct fo_dnn_graph {
 	fo_status failed;   /* the first failure; later calls do nothing */
 	bool used[FO_DNN_IDS];
 };
-/* Composes and finalises; handle: NULL, or where it will run. On failure (FO_EDEVICE with cuDNN's last words) nothing stays behind; else fo_dnn_graph_free. */
+/* Composes and finalises; handle: NULL, or where it will run. On failure (FO_EDEVICE with cuDNN's last words) nothing stays behind; else
+ * fo_dnn_graph_free. */
 FO_CHECKED fo_status fo_dnn_graph_new(struct fo_dnn_graph *out, const struct fo_cudnn_calls *dnn, cudnnHandle_t handle,
 				      const struct fo_dnn_shape *s);
 void fo_dnn_graph_free(struct fo_dnn_graph *g);

@@ -46,8 +46,8 @@ static fo_status allow_shared(const struct fo_cuda *c, enum fo_cuda_function nar
 	if (bytes <= SHARED_PLAIN)
 		return FO_OK;
 	return fo_cuda_check(c,
-			     c->driver->cuFuncSetAttribute(c->function[is_wide ? broad : narrow], CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-							   bytes),
+			     c->driver->cuFuncSetAttribute(c->function[is_wide ? broad : narrow],
+							   CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes),
 			     "give attention its shared memory");
 }
 
@@ -118,7 +118,8 @@ static fo_status own_backward(struct fo_cuda_queue *q, const struct fo_call *s)
 		.group = (int32_t)(a[at.q].cols / a[at.k].cols),
 		.window = s->attr.window,
 	};
-	FO_TRY(fo_cuda_launch(q, wide(s) ? FO_CUDA_FN_attention_dq_8 : FO_CUDA_FN_attention_dq_4, tiles(s, a[at.q].rows, args.heads), &args));
+	FO_TRY(fo_cuda_launch(q, wide(s) ? FO_CUDA_FN_attention_dq_8 : FO_CUDA_FN_attention_dq_4, tiles(s, a[at.q].rows, args.heads),
+			      &args));
 	return fo_cuda_launch(q, wide(s) ? FO_CUDA_FN_attention_dkv_8 : FO_CUDA_FN_attention_dkv_4,
 			      tiles(s, a[at.k].rows, a[at.k].cols / dim), &args);
 }
@@ -169,9 +170,21 @@ static fo_status backward(struct fo_cuda_queue *q, const struct fo_call *s, int6
 }
 
 const struct fo_cuda_kernel fo_cuda_attention = {
-	.by = "flatout", .by_of = by_of, .cannot = cannot, .variant = variant, .merge = fo_cuda_docs_merge, .prepare = forward_prepare, .run = forward,
+	.by = "flatout",
+	.by_of = by_of,
+	.cannot = cannot,
+	.variant = variant,
+	.merge = fo_cuda_docs_merge,
+	.prepare = forward_prepare,
+	.run = forward,
 };
 const struct fo_cuda_kernel fo_cuda_attention_bwd = {
-	.by = "flatout", .by_of = by_of, .cannot = cannot, .variant = variant, .merge = fo_cuda_docs_merge, .prepare = backward_prepare, .run = backward,
+	.by = "flatout",
+	.by_of = by_of,
+	.cannot = cannot,
+	.variant = variant,
+	.merge = fo_cuda_docs_merge,
+	.prepare = backward_prepare,
+	.run = backward,
 };
 const struct fo_cuda_kernel fo_cuda_attention_cached = { .by = "flatout", .cannot = cannot, .prepare = forward_prepare, .run = forward };
