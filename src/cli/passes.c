@@ -18,7 +18,7 @@ __attribute__((constructor)) static void make_rows(void) { fo_run_options_with(r
 
 struct figures {
 	struct fo_cost cost;
-	int64_t operations, arena, persistent;
+	int64_t operations, arena, persistent, host;
 };
 
 /* The program with this choice: FO_OK and its figures, or why it cannot be. */
@@ -30,7 +30,7 @@ static fo_status measure(const struct fo_model *m, struct fo_lowering low, struc
 	fo_status st = fo_unroll(&p, &u);
 	if (st == FO_OK) {
 		fo_plan(&p, &u);
-		*out = (struct figures){ fo_program_cost(&p, -1), u.n, u.arena_bytes, u.persistent_bytes };
+		*out = (struct figures){ fo_program_cost(&p, -1), u.n, u.arena_bytes, u.persistent_bytes, u.host_arena_bytes };
 		fo_unrolled_fini(&u);
 	}
 	fo_program_fini(&p);
@@ -127,6 +127,12 @@ static void print_report(const struct report *r, const struct fo_model *m, const
 		fo_table_print(&t, stdout, "", true);
 		fo_table_fini(&t);
 	}
+	for (int i = 0; i < fo_pass_count; i++) {
+		char host[32];
+		if (r->entry[i].state != REFUSED && r->entry[i].f.host && r->entry[i].pass->choice == offsetof(struct fo_passes, offload))
+			fo_cli_put(stdout, "\n", "  ", "%s: beside that %s of activations wait in host memory", r->entry[i].pass->name,
+				   fo_str_bytes(host, (double)r->entry[i].f.host));
+	}
 	for (int i = 0; i < fo_pass_count; i++)
 		if (r->entry[i].state == REFUSED)
 			fo_cli_put(stdout, "\n", "  ", "not here: %s", r->entry[i].why);
@@ -143,6 +149,7 @@ static void json_figures(struct fo_json *j, const struct figures *f)
 	fo_json_real(j, "executed_flop", f->cost.exec);
 	fo_json_real(j, "moved_bytes", f->cost.bytes);
 	fo_json_int(j, "arena_bytes", f->arena);
+	fo_json_int(j, "host_arena_bytes", f->host);
 	fo_json_int(j, "persistent_bytes", f->persistent);
 }
 
@@ -199,7 +206,7 @@ static fo_status run(int argc, char **argv)
 	}
 	FO_TRY_OR(st, fo_run_model(&in.run, &m), done);
 	struct fo_choice choice;
-	FO_TRY_OR(st, fo_pass_choose_run(&in.run, &m, in.run.memory_budget ? in.run.memory_budget : in.run.memory_limit, 0, &choice), done);
+	FO_TRY_OR(st, fo_pass_choose_run(&in.run, &m, in.run.memory_budget ? in.run.memory_budget : in.run.memory_limit, 0, fo_pass_run_is_for_device(&in.run), &choice), done);
 	const struct fo_lowering low = choice.run;
 	FO_TRY_OR(st, make_report(&r, &m, &low), done);
 	if (in.json)

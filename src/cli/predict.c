@@ -241,6 +241,9 @@ static void print_head(const struct report *r)
 	fo_cli_put(stdout, "memory   ", lead, "%s of the step alone: activations and gradients %s, weights and optimizer state %s",
 		   fo_str_bytes(a, (double)(r->u->arena_bytes + r->u->persistent_bytes)), fo_str_bytes(b, (double)r->u->arena_bytes),
 		   fo_str_bytes(c, (double)r->u->persistent_bytes));
+	if (r->u->host_arena_bytes)
+		fo_cli_put(stdout, lead, lead, "beside that %s of activations wait for backward in host memory",
+			   fo_str_bytes(a, (double)r->u->host_arena_bytes));
 	fo_cli_put(stdout, lead, lead, "a process needs more: workspace of the kernels, loader, evaluation, recorder, the checkpoint's copy; "
 				       "'flatout train --dry-run' with the same run plans all of it");
 	print_sure(r, lead);
@@ -388,6 +391,7 @@ static void print_json(const struct report *r)
 	fo_json_real(&j, "hfu", f.hfu);
 	fo_json_real(&j, "peak_flop_s", r->peak ? r->peak->best_flop_s : NAN);
 	fo_json_int(&j, "arena_bytes", r->u->arena_bytes);
+	fo_json_int(&j, "host_arena_bytes", r->u->host_arena_bytes);
 	fo_json_int(&j, "persistent_bytes", r->u->persistent_bytes);
 	fo_json_object(&j, "sure_share");
 	for (int i = 0; i < FO_SURE_NONE; i++)

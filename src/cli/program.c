@@ -122,6 +122,9 @@ static void print_summary(const struct fo_program *p, const struct fo_unrolled *
 		   fo_str_bytes(a, (double)(u->arena_bytes + u->persistent_bytes)),
 		   fo_str_bytes(b, (double)u->arena_bytes), fo_str_bytes(c, (double)u->max_live_bytes),
 		   fo_str_bytes(d, (double)u->persistent_bytes));
+	if (u->host_arena_bytes)
+		fo_cli_put(stdout, lead, lead, "beside that %s of activations wait for backward in host memory",
+			   fo_str_bytes(a, (double)u->host_arena_bytes));
 }
 
 static void print_json(const struct fo_program *p, const struct fo_unrolled *u)
@@ -142,6 +145,7 @@ static void print_json(const struct fo_program *p, const struct fo_unrolled *u)
 	fo_json_real(&j, "executed_flop", cost.exec);
 	fo_json_real(&j, "moved_bytes", cost.bytes);
 	fo_json_int(&j, "arena_bytes", u->arena_bytes);
+	fo_json_int(&j, "host_arena_bytes", u->host_arena_bytes);
 	fo_json_int(&j, "max_live_bytes", u->max_live_bytes);
 	fo_json_int(&j, "persistent_bytes", u->persistent_bytes);
 	fo_json_int(&j, "instances", u->n);

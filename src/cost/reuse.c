@@ -40,14 +40,16 @@ double fo_reuse_share(const struct fo_program *p, const struct fo_op *o, uint32_
 	return all > 0 ? some / all : 0;
 }
 
-/* First and last piece that an operand of an instance lies in. What persists lies behind the arena. */
+/* First and last piece that an operand of an instance lies in. What persists lies behind the arena, what
+ * waits in host memory behind that. */
 static void pieces_of(const struct fo_program *p, const struct fo_unrolled *u, const struct memory *m, int instance, int i, int64_t *first,
 		      int64_t *last)
 {
 	const struct fo_operand *a = &fo_instance_op(p, u, instance)->arg[i];
 	const struct fo_life *l = &u->life[u->life_of[u->arg_begin[instance] + i]];
 	int64_t size = (int64_t)fo_dtype_bytes(p->buf[a->buf].dtype), ld = p->buf[a->buf].cols;
-	int64_t base = l->offset + (l->persists ? u->arena_bytes : 0);
+	bool host = p->buf[l->buf].home == FO_HOME_HOST;
+	int64_t base = l->offset + (l->persists ? u->arena_bytes : host ? u->arena_bytes + u->persistent_bytes : 0);
 	*first = (base + (a->r0 * ld + a->c0) * size) / m->piece;
 	*last = (base + ((a->r0 + a->nr - 1) * ld + a->c0 + a->nc) * size - 1) / m->piece;
 	if (*last >= m->pieces)
@@ -83,7 +85,7 @@ static void touch(const struct fo_program *p, const struct fo_unrolled *u, struc
 uint32_t *fo_reuse_cold(const struct fo_program *p, const struct fo_unrolled *u, int64_t cache_bytes)
 {
 	uint32_t *cold = fo_xmalloc((size_t)(u->n + 1) * sizeof *cold);
-	int64_t bytes = u->arena_bytes + u->persistent_bytes;
+	int64_t bytes = u->arena_bytes + u->persistent_bytes + u->host_arena_bytes;
 	struct memory m = { .piece = PIECE_LEAST, .cache = (double)cache_bytes };
 	while (bytes / m.piece >= PIECES_MOST)
 		m.piece *= 2;

@@ -103,8 +103,8 @@ static struct fo_lowering planned(struct fo_lowering run)
 	return run;
 }
 
-/* Builds and plans; *bytes: arena and what persists. */
-static fo_status plan(const struct fo_model *m, struct fo_lowering run, struct fo_program *p, struct fo_unrolled *u, int64_t *bytes)
+/* Builds and plans; *bytes: arena, what persists, and what lies in host memory where that is the same memory. */
+static fo_status plan(const struct fo_model *m, struct fo_lowering run, bool host_apart, struct fo_program *p, struct fo_unrolled *u, int64_t *bytes)
 {
 	FO_TRY(fo_pass_build(p, m, &run));
 	fo_status st = fo_unroll(p, u);
@@ -113,7 +113,7 @@ static fo_status plan(const struct fo_model *m, struct fo_lowering run, struct f
 		return st;
 	}
 	fo_plan(p, u);
-	*bytes = u->arena_bytes + u->persistent_bytes;
+	*bytes = u->arena_bytes + u->persistent_bytes + (host_apart ? 0 : u->host_arena_bytes);
 	return FO_OK;
 }
 
@@ -133,11 +133,11 @@ static fo_status find_seconds(const struct fo_model *m, struct split *s)
 	return FO_OK;
 }
 
-static fo_status measure_split(const struct fo_model *m, struct split *s)
+static fo_status measure_split(const struct fo_model *m, bool host_apart, struct split *s)
 {
 	struct fo_program p;
 	struct fo_unrolled u;
-	FO_TRY(plan(m, planned(s->run), &p, &u, &s->bytes));
+	FO_TRY(plan(m, planned(s->run), host_apart, &p, &u, &s->bytes));
 	s->persistent = u.persistent_bytes;
 	s->top = fo_xmalloc((size_t)(m->layers + 1) * sizeof *s->top);
 	find_tops(&p, &u, s->top);
@@ -165,7 +165,7 @@ static fo_status measure_layer(const struct fo_model *m, struct fo_lowering run,
 {
 	struct fo_model one = *m;
 	one.layers = run.micro_batches = 1;
-	run.pass.fp8_first = run.pass.fp8_last = 0;
+	run.pass.fp8_first = run.pass.fp8_last = run.pass.offload = 0; /* what waits in host memory drops less: the bound stays one */
 	for (int mask = 0; mask < MASKS; mask++) {
 		struct fo_program p;
 		struct fo_unrolled u;
@@ -274,7 +274,7 @@ static fo_status try_plan(struct search *s, const struct candidate *c, bool *fit
 	struct fo_unrolled u;
 	struct fo_lowering run = lowering_of(s, c);
 	int64_t bytes;
-	FO_TRY(plan(s->m, planned(run), &p, &u, &bytes));
+	FO_TRY(plan(s->m, planned(run), s->want->host_apart, &p, &u, &bytes));
 	fo_unrolled_fini(&u);
 	fo_program_fini(&p);
 	s->out->planned++;
@@ -284,7 +284,7 @@ static fo_status try_plan(struct search *s, const struct candidate *c, bool *fit
 	}
 	/* The free ranges that further micro-batches find may lie otherwise: what is taken was planned whole. */
 	if (bytes <= s->budget && run.micro_batches > PLANNED_MICRO_BATCHES) {
-		FO_TRY(plan(s->m, run, &p, &u, &bytes));
+		FO_TRY(plan(s->m, run, s->want->host_apart, &p, &u, &bytes));
 		fo_unrolled_fini(&u);
 		fo_program_fini(&p);
 	}
@@ -374,7 +374,7 @@ static fo_status refuse(struct search *s)
 		int64_t bytes;
 		bool rows = run.rows > 1;
 		*(rows ? &run.rows : &run.seq) /= 2;
-		FO_TRY(plan(s->m, planned(run), &p, &u, &bytes));
+		FO_TRY(plan(s->m, planned(run), s->want->host_apart, &p, &u, &bytes));
 		fo_unrolled_fini(&u);
 		fo_program_fini(&p);
 		if (bytes > s->budget)
@@ -405,7 +405,7 @@ static fo_status measure_splits(struct search *s, const struct fo_ask *ask, int 
 			memset(sp, 0, sizeof *sp);
 			sp->run = run;
 			sp->tier = ask[i].tier;
-			FO_TRY(measure_split(s->m, sp));
+			FO_TRY(measure_split(s->m, s->want->host_apart, sp));
 		}
 	return s->splits ? FO_OK
 			 : fo_fail(FO_EARG, "no split of a step of %lld rows gives micro-batches of at most 2^28 tokens", (long long)batch_rows);
@@ -461,14 +461,22 @@ static int asks_of(const struct fo_run *r, struct fo_ask *ask)
 	return n;
 }
 
+bool fo_pass_run_is_for_device(const struct fo_run *r)
+{
+	enum fo_run_device kind;
+	int index;
+	return r->device && fo_run_device_parse(r->device, &kind, &index) && kind == FO_RUN_DEVICE_CUDA;
+}
+
 fo_status fo_pass_choose_run(const struct fo_run *r, const struct fo_model *m, int64_t budget_bytes, int64_t reserve_bytes,
-			     struct fo_choice *out)
+			     bool host_apart, struct fo_choice *out)
 {
 	struct fo_ask ask[STATE_FORMATS];
 	int asks = asks_of(r, ask);
 	const struct fo_choose want = { .budget_bytes = budget_bytes,
 					.reserve_bytes = reserve_bytes,
 					.batch_rows = r->batch_rows,
+					.host_apart = host_apart,
 					.recompute = r->recompute == FO_RUN_RECOMPUTE_AUTO };
 	/* Nothing is left to choose, or nothing limits it. */
 	if (!want.batch_rows && ((!want.recompute && asks == 1) || !budget_bytes)) {

@@ -30,6 +30,8 @@ const struct fo_pass fo_pass_table[] = {
 	     "backward makes activations again instead of keeping them: less memory, more work that runs"),
 	PASS(fuse_elementwise, "fuse-elementwise", REWRITE, 1, NULL, fo_pass_fuse_elementwise,
 	     "an addition and the norm of its sum, and both gradients of a norm, are one walk over memory each"),
+	PASS(offload, "offload", REWRITE, 1, fo_pass_offload_legal, fo_pass_offload,
+	     "activations of the first layers wait for backward in host memory, copied beside compute: for devices, on a CPU it only moves bytes"),
 	PASS(fused_optimizer, "fused-optimizer", REWRITE, 1, NULL, fo_pass_fused_optimizer,
 	     "one operation steps many tensors: threads start once and share them evenly"),
 	PASS(optimizer_in_backward, "optimizer-in-backward", SCHEDULE, 1, fo_pass_optimizer_in_backward_legal,
@@ -92,6 +94,6 @@ fo_status fo_pass_build_run(struct fo_program *p, const struct fo_run *r)
 	if (*r->program_file)
 		return read_program(p, r->program_file);
 	FO_TRY(fo_run_model(r, &m));
-	FO_TRY(fo_pass_choose_run(r, &m, r->memory_budget ? r->memory_budget : r->memory_limit, 0, &c));
+	FO_TRY(fo_pass_choose_run(r, &m, r->memory_budget ? r->memory_budget : r->memory_limit, 0, fo_pass_run_is_for_device(r), &c));
 	return fo_pass_build(p, &m, &c.run);
 }

@@ -76,6 +76,7 @@ fo_status fo_pass_fp8_precompute(struct fo_program *p);
 fo_status fo_pass_fuse_loss_legal(const struct fo_program *p);
 fo_status fo_pass_fuse_loss(struct fo_program *p);
 fo_status fo_pass_fuse_elementwise(struct fo_program *p);
+fo_status fo_pass_offload_legal(const struct fo_program *p), fo_pass_offload(struct fo_program *p);
 fo_status fo_pass_fused_optimizer(struct fo_program *p);
 fo_status fo_pass_optimizer_in_backward_legal(const struct fo_program *p);
 fo_status fo_pass_optimizer_in_backward(struct fo_program *p);
@@ -105,18 +106,21 @@ struct fo_choose {
 	int64_t reserve_bytes; /* of it, what the run takes beside its arena and what persists */
 	int64_t batch_rows;   /* rows of a step, to be split into equal micro-batches; 0: as the ask says */
 	bool recompute;       /* choose what is recomputed; else as the ask says */
+	bool host_apart;      /* the budget is a device's: what waits in host memory (pass offload) is no part of it */
 };
 struct fo_choice {
 	struct fo_lowering run;         /* with everything chosen */
 	double seconds, repeat_seconds; /* of a step by the model, and what of it is recomputation; 0: nothing was chosen, or nothing fits */
-	int64_t bytes;                  /* planned: arena and what persists */
+	int64_t bytes;                  /* planned: arena, what persists, and host memory unless host_apart */
 	int candidates, planned;        /* how many there were, how many had to be planned */
 };
 /* The plan of least time that fits. FO_ENOMEM: none does; the message names the least, which out->run is, and what would fit. */
 FO_CHECKED fo_status fo_pass_choose(const struct fo_model *m, const struct fo_ask *ask, int asks, const struct fo_choose *want, struct fo_choice *out);
 /* What a run leaves open (pass.recompute=auto, train.batch-rows, optim.state), chosen within budget_bytes (0: no limit), of which
- * reserve_bytes are for other things than the program. */
+ * reserve_bytes are for other things than the program; host_apart as in struct fo_choose. */
 FO_CHECKED fo_status fo_pass_choose_run(const struct fo_run *r, const struct fo_model *m, int64_t budget_bytes, int64_t reserve_bytes,
-					struct fo_choice *out);
+					bool host_apart, struct fo_choice *out);
+/* Does the run say that it is for a device, with memory of its own? (auto: no.) */
+bool fo_pass_run_is_for_device(const struct fo_run *r);
 
 #endif

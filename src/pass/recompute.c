@@ -96,11 +96,12 @@ static void find_needs(const struct fo_program *p, const struct fo_block *b, boo
 	free(own);
 }
 
+/* By what it makes; what it only adds to (a maximum for a history) has its share already. */
 static bool is_needed(const struct fo_program *p, const struct fo_op *o, const bool *need)
 {
 	for (int k = 0; k < o->n; k++) {
 		const struct fo_operand *a = &o->arg[k];
-		if (fo_access_writes(a->access) && !a->dlayer && need[a->buf] && p->buf[a->buf].home == FO_HOME_ACT)
+		if (fo_access_writes(a->access) && a->access != FO_ACC && !a->dlayer && need[a->buf] && p->buf[a->buf].home == FO_HOME_ACT)
 			return true;
 	}
 	return false;

@@ -67,6 +67,7 @@ const struct fo_pass_field fo_pass_field[] = {
 	{ "fp8-skip-first", offsetof(struct fo_passes, fp8_first) },
 	{ "fp8-skip-last", offsetof(struct fo_passes, fp8_last) },
 	{ "attention", offsetof(struct fo_passes, attention) },
+	{ "offload", offsetof(struct fo_passes, offload) },
 };
 const int fo_pass_fields = sizeof fo_pass_field / sizeof *fo_pass_field;
 
@@ -374,7 +375,7 @@ static fo_status read_arg(struct reader *r)
 	if (buf < 0 || !o || o->n >= FO_MAX_OPERANDS)
 		return wrong(r, "an operand without an operation, of an unknown buffer or one too many");
 	struct fo_operand a = { .buf = (int16_t)buf,
-				.dlayer = (int8_t)integer(r, 2, -1, 1),
+				.dlayer = (int8_t)integer(r, 2, INT8_MIN, INT8_MAX),
 				.access = (uint8_t)name_of(r, 3, fo_access_name, FO_TAKE + 1),
 				.r0 = (int32_t)integer(r, 4, 0, INT32_MAX),
 				.nr = (int32_t)integer(r, 5, 1, INT32_MAX),

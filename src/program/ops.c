@@ -50,6 +50,14 @@ static struct fo_cost cost_bytes(const struct fo_program *p, const struct fo_op 
 	return c;
 }
 
+/* Read on one side of the link, written on the other. */
+static struct fo_cost cost_transfer(const struct fo_program *p, const struct fo_op *o, double pairs)
+{
+	struct fo_cost c = cost_bytes(p, o, pairs);
+	c.wire = operand_bytes(p, &o->arg[0]);
+	return c;
+}
+
 /* A look-up touches one table row per token, not the table. */
 static struct fo_cost cost_embed(const struct fo_program *p, const struct fo_op *o, double pairs)
 {
@@ -464,13 +472,29 @@ static const char *check_matmul(const struct fo_op *o)
 	return sa && sb ? NULL : "scales do not lie along the lines of their operands";
 }
 
-/* fp8 numbers are operands of products, each with its scale, and what casts make; scales are f32. Kernels rely on it. */
+static bool is_transfer(const struct fo_op *o) { return o->kind == FO_OP_offload || o->kind == FO_OP_fetch; }
+
+/* Host memory is reached by transfers alone: whole rows, which lie end to end on both sides. */
+static const char *check_host_memory(const struct fo_program *p, const struct fo_op *o)
+{
+	int host = o->kind == FO_OP_offload ? 1 : o->kind == FO_OP_fetch ? 0 : -1;
+	for (int i = 0; i < o->n; i++)
+		if ((p->buf[o->arg[i].buf].home == FO_HOME_HOST) != (i == host))
+			return "host memory is what offload writes and fetch reads, no other operand";
+	if (host < 0)
+		return NULL;
+	const struct fo_operand *x = &o->arg[0], *y = &o->arg[1];
+	const struct fo_buffer *a = &p->buf[x->buf], *b = &p->buf[y->buf];
+	return same(x, y) && a->dtype == b->dtype && x->nc == a->cols && y->nc == b->cols ? NULL : "x and y disagree, or are no whole rows";
+}
+
+/* fp8 numbers are operands of products, each with its scale, what casts make, and what is moved; scales are f32. Kernels rely on it. */
 static const char *check_fp8(const struct fo_program *p, const struct fo_op *o)
 {
 #define TYPE(i) (p->buf[o->arg[i].buf].dtype)
-	bool product = o->kind == FO_OP_matmul, cast = o->kind == FO_OP_fp8_cast;
+	bool product = o->kind == FO_OP_matmul, cast = o->kind == FO_OP_fp8_cast, transfer = is_transfer(o);
 	for (int i = 0; i < o->n; i++)
-		if (fo_dtype_fp8(TYPE(i)) && !(product && i < 2) && !(cast && i == 2))
+		if (fo_dtype_fp8(TYPE(i)) && !(product && i < 2) && !(cast && i == 2) && !transfer)
 			return "fp8 numbers without their scale";
 	if (product && (fo_dtype_fp8(TYPE(0)) != (o->n == 5) || fo_dtype_fp8(TYPE(1)) != (o->n == 5)))
 		return "both factors are fp8 and have scales, or neither";
@@ -560,6 +584,8 @@ static const char *check_shapes(const struct fo_program *p, const struct fo_op *
 	case FO_OP_sumsq_many:
 	case FO_OP_adamw_many:
 	case FO_OP_adamw_master_many: return NULL; /* check_many */
+	case FO_OP_offload:
+	case FO_OP_fetch: return NULL; /* check_host_memory */
 	case FO_OP_host_in:
 	case FO_OP_host_out: return NULL; /* check_port */
 	case FO_OP_COUNT: break;
@@ -693,10 +719,14 @@ const char *fo_op_check(const struct fo_program *p, const struct fo_op *o)
 	if (o->n < f->min_operands || o->n > f->max_operands)
 		return "wrong number of operands";
 	int wide = -1; /* are the numbers f64? */
+	for (int i = 0; i < o->n; i++)
+		if (o->arg[i].buf < 0 || o->arg[i].buf >= p->nbuf)
+			return "operand names no buffer";
+	const char *host = check_host_memory(p, o);
+	if (host)
+		return host;
 	for (int i = 0; i < o->n; i++) {
 		const struct fo_operand *a = &o->arg[i];
-		if (a->buf < 0 || a->buf >= p->nbuf)
-			return "operand names no buffer";
 		const struct fo_buffer *b = &p->buf[a->buf];
 		if (a->r0 < 0 || a->c0 < 0 || a->nr < 1 || a->nc < 1 || (int64_t)a->r0 + a->nr > b->rows ||
 		    (int64_t)a->c0 + a->nc > b->cols)

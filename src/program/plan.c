@@ -1,4 +1,5 @@
-/* The memory plan: one walk in issue order, best fit among free ranges, offsets known before the first step.
+/* The memory plan: one walk in issue order, best fit among free ranges, offsets known before the first step. What waits in host
+ * memory has an arena of its own, planned the same way.
  *
  * A generation placed over the bytes of a dead one must not start before the dead one's last access on every lane. Free
  * ranges carry those lane vectors, and taking one adds them to the waits. Without them a shuffled run computes wrong numbers
@@ -15,14 +16,23 @@ struct range {
 	int32_t last[FO_LANE_COUNT];
 };
 
-struct plan {
-	const struct fo_program *p;
-	struct fo_unrolled *u;
+struct space { /* one arena */
 	struct range *range;
 	int n;
 	size_t cap; /* free ranges, by offset, never adjacent */
 	int64_t top, live;
 };
+
+struct plan {
+	const struct fo_program *p;
+	struct fo_unrolled *u;
+	struct space device, host;
+};
+
+static struct space *space_of(struct plan *s, const struct fo_life *l)
+{
+	return s->p->buf[l->buf].home == FO_HOME_HOST ? &s->host : &s->device;
+}
 
 static int64_t padded(const struct fo_life *l) { return (l->bytes + ALIGN - 1) & ~(int64_t)(ALIGN - 1); }
 
@@ -85,32 +95,33 @@ static bool place_in_place(struct plan *s, int id, const struct fo_op *o, int i,
 
 static void place(struct plan *s, int id, struct fo_life *l)
 {
+	struct space *m = space_of(s, l);
 	int64_t need = padded(l);
 	int best = -1;
-	for (int i = 0; i < s->n; i++)
-		if (s->range[i].size >= need && (best < 0 || s->range[i].size < s->range[best].size))
+	for (int i = 0; i < m->n; i++)
+		if (m->range[i].size >= need && (best < 0 || m->range[i].size < m->range[best].size))
 			best = i;
-	if (best < 0 && s->n && s->range[s->n - 1].offset + s->range[s->n - 1].size == s->top) {
-		best = s->n - 1; /* the last range touches the top: grow it */
-		s->top += need - s->range[best].size;
-		s->range[best].size = need;
+	if (best < 0 && m->n && m->range[m->n - 1].offset + m->range[m->n - 1].size == m->top) {
+		best = m->n - 1; /* the last range touches the top: grow it */
+		m->top += need - m->range[best].size;
+		m->range[best].size = need;
 	}
-	s->live += need;
+	m->live += need;
 	if (best < 0) {
-		l->offset = s->top;
-		s->top += need;
+		l->offset = m->top;
+		m->top += need;
 		return;
 	}
-	struct range *r = &s->range[best];
+	struct range *r = &m->range[best];
 	l->offset = r->offset;
 	newest(s->u->wait[id], r->last);
 	r->offset += need;
 	r->size -= need;
 	if (!r->size)
-		memmove(r, r + 1, (size_t)(--s->n - best) * sizeof *r);
+		memmove(r, r + 1, (size_t)(--m->n - best) * sizeof *r);
 }
 
-static void release(struct plan *s, const struct fo_life *l)
+static void release(struct space *s, const struct fo_life *l)
 {
 	int64_t need = padded(l);
 	int k = 0;
@@ -164,14 +175,16 @@ void fo_plan(const struct fo_program *p, struct fo_unrolled *u)
 			if (!l->persists && l->offset < 0 && !place_in_place(&s, id, o, i, l))
 				place(&s, id, l);
 		}
-		if (s.live > u->max_live_bytes)
-			u->max_live_bytes = s.live;
+		if (s.device.live > u->max_live_bytes)
+			u->max_live_bytes = s.device.live;
 		for (int x = dies[id]; x >= 0; x = next[x])
 			if (!u->life[x].moved)
-				release(&s, &u->life[x]);
+				release(space_of(&s, &u->life[x]), &u->life[x]);
 	}
-	u->arena_bytes = s.top;
-	free(s.range);
+	u->arena_bytes = s.device.top;
+	u->host_arena_bytes = s.host.top;
+	free(s.device.range);
+	free(s.host.range);
 	free(dies);
 	free(next);
 }

@@ -89,9 +89,10 @@ static inline size_t fo_dtype_bytes(int t)
  * panel, VNNI and transposed forms come with the layout pass. */
 enum fo_layout { FO_ROW_MAJOR, FO_LAYOUT_COUNT };
 
-/* ACT and GRAD live in the planned arena; PARAM, STATE and CONST persist from step to step. */
-enum fo_home { FO_HOME_ACT, FO_HOME_GRAD, FO_HOME_PARAM, FO_HOME_STATE, FO_HOME_CONST, FO_HOME_COUNT };
-static inline bool fo_home_persists(int h) { return h >= FO_HOME_PARAM; }
+/* ACT and GRAD live in the planned arena; PARAM, STATE and CONST persist from step to step. HOST: in a second planned arena, in the
+ * host's memory, which only offload and fetch reach (on the CPU it is memory like any other). */
+enum fo_home { FO_HOME_ACT, FO_HOME_GRAD, FO_HOME_PARAM, FO_HOME_STATE, FO_HOME_CONST, FO_HOME_HOST, FO_HOME_COUNT };
+static inline bool fo_home_persists(int h) { return h >= FO_HOME_PARAM && h <= FO_HOME_CONST; }
 enum { FO_PER_LAYER = 1, FO_PER_MICRO_BATCH = 2 }; /* loop indices that a buffer carries */
 enum fo_axis {
 	FO_AXIS_ONE,
@@ -275,6 +276,7 @@ struct fo_passes {
 	int64_t fp8_precompute;           /* 1: yes */
 	int64_t fp8_wgrad;                /* enum fo_fp8_wgrad */
 	int64_t fp8_first, fp8_last;      /* so many layers at each end keep their precision */
+	int64_t offload;                  /* layers whose activations wait in host memory */
 	int64_t attention;                /* enum fo_attention */
 };
 /* Tiled: scores of some queries and keys at a time. Eager: the probabilities of whole rows, in memory from forward to backward. */
@@ -375,7 +377,7 @@ struct fo_life { /* one generation of one buffer instance */
 	int32_t buf, layer, mb;
 	int32_t first, last; /* instances of its first write and last use */
 	int32_t last_on_lane[FO_LANE_COUNT];
-	int64_t bytes, offset;       /* offset: in the arena, or in the persistent area */
+	int64_t bytes, offset;       /* offset: in the arena, in the host's arena (home HOST), or in the persistent area */
 	bool persists, taken, moved; /* moved: its bytes went on to an output in place */
 	int32_t reads;
 	bool again; /* a recomputed generation took its place */
@@ -392,7 +394,8 @@ struct fo_unrolled {
 	int nlife;
 	size_t life_cap;
 	int32_t *slot_begin;                                   /* nslot + 1: first instance of a slot */
-	int64_t arena_bytes, persistent_bytes, max_live_bytes; /* set by fo_plan */
+	int64_t arena_bytes, persistent_bytes, max_live_bytes; /* set by fo_plan; of home HOST there is nothing in them ... */
+	int64_t host_arena_bytes;                              /* ... but all of it here */
 	int dead_stores; /* values never read, but for a second output of what is recomputed: its clone writes it again */
 };
 /* FO_EBUG (naming block, op, buffer) when the program is not well formed: this is the verifier's core. */
@@ -405,7 +408,7 @@ static inline const struct fo_op *fo_instance_op(const struct fo_program *p, con
 /* Drops waits that follow from others (one vector per lane): what remains is what events are made from. */
 void fo_prune_waits(const struct fo_program *p, struct fo_unrolled *u);
 
-/* Time-ordered best fit; 64-byte aligned offsets; adds the waits that reuse needs. */
+/* Time-ordered best fit, in two arenas; 64-byte aligned offsets; adds the waits that reuse needs. */
 void fo_plan(const struct fo_program *p, struct fo_unrolled *u);
 
 /* Shapes per kind, rectangles, definitions before uses, every gradient taken, no dead stores, each parameter element owned

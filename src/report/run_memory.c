@@ -1,4 +1,4 @@
-/* Memory by lifetime: what the plan has alive at each operation of a step. */
+/* Memory by lifetime: what the plan has alive at each operation of a step; what waits in host memory is not among it. */
 #include "report/run_int.h"
 
 #include <math.h>
@@ -52,7 +52,7 @@ static void list_buffers(struct fo_report *o, const struct fo_program *p, const 
 	struct fo_report_buffer *all = fo_xmalloc((size_t)(p->nbuf + 1) * sizeof *all);
 	for (int i = 0; i < u->nlife; i++) {
 		const struct fo_life *l = &u->life[i];
-		if (!l->persists && (l->first > m->peak || end_of(l) < m->peak))
+		if ((!l->persists && (l->first > m->peak || end_of(l) < m->peak)) || p->buf[l->buf].home == FO_HOME_HOST)
 			continue;
 		struct fo_report_buffer *b = &all[l->buf];
 		b->name = p->buf[l->buf].name;
@@ -91,7 +91,7 @@ void fo_report_look_at_memory(struct fo_report *o)
 		double *live = m->live[life_of(p, u, l)], bytes = (double)((l->bytes + ALIGN - 1) / ALIGN * ALIGN);
 		if (l->persists) {
 			live[0] += bytes;
-		} else if (end_of(l) >= l->first) {
+		} else if (end_of(l) >= l->first && p->buf[l->buf].home != FO_HOME_HOST) {
 			live[l->first] += bytes;
 			live[end_of(l) + 1] -= bytes;
 		}

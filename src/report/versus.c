@@ -362,7 +362,7 @@ static void explain_passes(struct fo_versus *v)
 			 { "fused-optimizer", FO_PART_OPTIMIZER }, { "optimizer-in-backward", FO_PART_OPTIMIZER },
 			 { "fp8", FO_PART_MATMUL },		 { "attention", FO_PART_ATTENTION_FORWARD },
 			 { "attention", FO_PART_ATTENTION_BACKWARD }, { "master", FO_PART_OPTIMIZER },
-			 { "moments", FO_PART_OPTIMIZER } };
+			 { "moments", FO_PART_OPTIMIZER },	 { "offload", FO_PART_COMMUNICATION } };
 	const struct fo_passes *a = &v->side[0].record->program.run.pass, *b = &v->side[1].record->program.run.pass;
 	const struct fo_spread *pa = &v->side[0].phase[FO_RECOMPUTE], *pb = &v->side[1].phase[FO_RECOMPUTE];
 	if (v->operations && pa->n && pb->n)

@@ -39,7 +39,9 @@ static enum fo_kernel_class class_of_op(const struct fo_program *p, const struct
 	case FO_OP_embed:
 	case FO_OP_embed_bwd: return FO_K_EMBEDDING;
 	case FO_OP_cache_put:
-	case FO_OP_last_row: return FO_K_COPY;
+	case FO_OP_last_row:
+	case FO_OP_offload:
+	case FO_OP_fetch: return FO_K_COPY;
 	case FO_OP_amax:
 	case FO_OP_fp8_scale:
 	case FO_OP_fp8_cast: return FO_K_CAST;

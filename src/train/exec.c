@@ -43,6 +43,7 @@ struct fo_exec {
 	unsigned char *arena;
 	size_t arena_bytes;
 	bool owns_arena;
+	unsigned char *host_arena; /* of home HOST; NULL: nothing is */
 	struct lane lane[FO_LANE_COUNT];
 	/* Lanes sleep on `wake` until what they wait for has moved. */
 	pthread_mutex_t lock;
@@ -439,7 +440,7 @@ static fo_status place_lives(struct fo_exec *e)
 		const struct fo_life *l = &e->u.life[i];
 		const struct fo_buffer *b = &e->p->buf[l->buf], *have;
 		if (!l->persists) {
-			e->data[i] = e->arena + l->offset;
+			e->data[i] = (b->home == FO_HOME_HOST ? e->host_arena : e->arena) + l->offset;
 			continue;
 		}
 		e->data[i] = fo_store_find(e->store, b->name, l->layer, &have);
@@ -500,6 +501,11 @@ static fo_status set_up(struct fo_exec *e, struct fo_exec *share)
 		e->arena_bytes = (size_t)e->u.arena_bytes;
 		e->owns_arena = true;
 	}
+	if (e->u.host_arena_bytes) {
+		void *host;
+		FO_TRY(fo_pages_new((size_t)e->u.host_arena_bytes, &host));
+		e->host_arena = host;
+	}
 	FO_TRY(place_lives(e));
 	FO_TRY(fo_timeline_init(&e->timeline, e->p, &e->u, e->o.timeline_steps ? e->o.timeline_steps : 64));
 	e->timeline.origin_ns = fo_now_ns();
@@ -551,6 +557,7 @@ void fo_exec_free(struct fo_exec *e)
 	free(e->data);
 	if (e->owns_arena)
 		fo_pages_free(e->arena, e->arena_bytes);
+	fo_pages_free(e->host_arena, (size_t)e->u.host_arena_bytes);
 	fo_timeline_fini(&e->timeline);
 	fo_unrolled_fini(&e->u);
 	pthread_cond_destroy(&e->wake);
@@ -565,6 +572,7 @@ struct fo_memory fo_exec_memory(const struct fo_exec *e)
 {
 	struct fo_memory m = { .arena = (int64_t)fo_pages_size((size_t)e->u.arena_bytes),
 			       .persistent = (int64_t)fo_pages_size((size_t)fo_store_bytes(e->store)),
+			       .host_arena = e->u.host_arena_bytes ? (int64_t)fo_pages_size((size_t)e->u.host_arena_bytes) : 0,
 			       .max_live = e->u.max_live_bytes };
 	for (int l = 0; l < FO_LANE_COUNT; l++)
 		m.workspace += e->lane[l].ws_bytes ? (int64_t)fo_pages_size(e->lane[l].ws_bytes) : 0;

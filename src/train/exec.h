@@ -109,6 +109,7 @@ struct fo_timeline *fo_exec_timeline(struct fo_exec *e);
  * memory, rounded up as it is allocated (each executor has workspaces of its own). */
 struct fo_memory {
 	int64_t arena, persistent, workspace, max_live;
+	int64_t host_arena; /* of home HOST, beside the arena: on a device page-locked host memory, here memory like the rest */
 	int64_t staging; /* device: page-locked host memory of this executor, through which batches and losses pass; else 0 */
 	int64_t host;    /* device: the host copy of what persists, once it was filled there or fetched; else 0 */
 };

@@ -60,7 +60,7 @@ static fo_status choose(struct fo_session *s, int64_t reserve)
 	struct fo_run r = *s->r;
 	int64_t budget = memory_budget(s);
 	keep_choice(s, &r);
-	fo_status st = fo_pass_choose_run(&r, &s->model, budget, reserve, &s->choice);
+	fo_status st = fo_pass_choose_run(&r, &s->model, budget, reserve, s->cuda != NULL, &s->choice);
 	if (st != FO_ENOMEM)
 		return st;
 	fo_err_save(&s->too_large, st);
@@ -164,17 +164,18 @@ static int64_t other_bytes(const struct fo_session *s)
 	return (s->cuda ? 0 : loader_bytes(s)) + (e.arena > m.arena ? e.arena : 0) + e.workspace;
 }
 
-/* What a run on a device takes of the host: its copy of what persists, from which checkpoints are written, staging, the loader. */
+/* What a run on a device takes of the host: its copy of what persists, from which checkpoints are written, staging, the loader,
+ * activations that wait there. */
 static int64_t host_bytes(const struct fo_session *s)
 {
 	struct fo_memory m = fo_exec_memory(s->exec), e = fo_exec_memory(s->eval);
-	return s->cuda ? (int64_t)fo_pages_size((size_t)fo_store_bytes(s->store)) + m.staging + e.staging + loader_bytes(s) : 0;
+	return s->cuda ? (int64_t)fo_pages_size((size_t)fo_store_bytes(s->store)) + m.staging + e.staging + m.host_arena + loader_bytes(s) : 0;
 }
 
 static int64_t step_bytes(const struct fo_session *s)
 {
 	struct fo_memory m = fo_exec_memory(s->exec);
-	return m.arena + m.persistent + m.workspace + other_bytes(s);
+	return m.arena + (s->cuda ? 0 : m.host_arena) + m.persistent + m.workspace + other_bytes(s);
 }
 
 /* What was chosen fits by its program; workspace, loader and evaluation are known once executors exist. Where they are too much,
@@ -678,7 +679,7 @@ static void summarise(struct fo_session *s, struct fo_train_result *out)
 	out->tokens = s->stepped_tokens;
 	out->seconds = (out->profile.total_ns + out->profile.untimed_ns) * 1e-9;
 	out->peak = s->peak;
-	out->planned_bytes = m.arena + m.persistent + m.workspace + other_bytes(s) + fo_saver_bytes(s);
+	out->planned_bytes = m.arena + (s->cuda ? 0 : m.host_arena) + m.persistent + m.workspace + other_bytes(s) + fo_saver_bytes(s);
 	fo_session_saved(s, out->checkpoint, sizeof out->checkpoint);
 	out->skipped = s->meta.skipped;
 	out->rewinds = s->meta.rewinds;

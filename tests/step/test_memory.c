@@ -1,6 +1,7 @@
 /* The memory plan: no two lives on the same bytes, what is touched is what was planned, nothing is allocated later. */
 #include "support/step.h"
 #include "base/clock.h"
+#include "pass/pass.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,18 +28,19 @@ static struct fo_exec_options options(void)
 static void test_no_overlap(void **state)
 {
 	(void)state;
-	for (int k = 0; k < 6; k++) {
+	for (int k = 0; k < 9; k++) { /* from 6 on with activations in host memory, an arena of its own */
 		struct fo_model m = step_model(3, 32, 4, 2, 40, 50, k % 2);
 		struct fo_lowering low = { .seq = 12,
 					   .rows = 1,
 					   .micro_batches = 1 + k % 3,
 					   .precision = (enum fo_numerics)(k % 3),
-					   .mode = k == 5 ? FO_MODE_EVAL : FO_MODE_TRAIN };
+					   .mode = k == 5 ? FO_MODE_EVAL : FO_MODE_TRAIN,
+					   .pass = { .offload = k < 6 ? 0 : 1 + k % 2 } };
 		struct fo_program p;
 		struct fo_unrolled u;
-		int64_t top = 0;
+		int64_t top = 0, host = 0;
 		int shared = 0;
-		must(fo_program_lower(&p, &m, &low));
+		must(fo_pass_build(&p, &m, &low));
 		must(fo_unroll(&p, &u));
 		fo_plan(&p, &u);
 		for (int i = 0; i < u.nlife; i++) {
@@ -46,10 +48,12 @@ static void test_no_overlap(void **state)
 			assert_true(a->offset >= 0 && a->offset % 64 == 0 && a->first <= a->last);
 			if (a->persists)
 				continue;
-			top = a->offset + a->bytes > top ? a->offset + a->bytes : top;
+			bool in_host = p.buf[a->buf].home == FO_HOME_HOST;
+			int64_t *most = in_host ? &host : &top;
+			*most = a->offset + a->bytes > *most ? a->offset + a->bytes : *most;
 			for (int j = 0; j < u.nlife; j++) {
 				const struct fo_life *b = &u.life[j];
-				if (i == j || b->persists || a->first > b->first || b->first > a->last ||
+				if (i == j || b->persists || in_host != (p.buf[b->buf].home == FO_HOME_HOST) || a->first > b->first || b->first > a->last ||
 				    (a->first == b->first && i > j))
 					continue;
 				bool meet = a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
@@ -62,6 +66,7 @@ static void test_no_overlap(void **state)
 		}
 		assert_true(low.mode == FO_MODE_EVAL || shared > 0); /* in-place pairs do occur */
 		assert_true(top <= u.arena_bytes && u.max_live_bytes <= u.arena_bytes);
+		assert_true(host <= u.host_arena_bytes && u.host_arena_bytes < host + 64 && (host > 0) == (k >= 6));
 		fo_unrolled_fini(&u);
 		fo_program_fini(&p);
 	}

@@ -174,12 +174,14 @@ static const struct {
 	{ offsetof(struct fo_passes, fused_optimizer), { 1 }, 1 },
 	{ offsetof(struct fo_passes, optimizer_in_backward), { 1 }, 1 },
 	{ offsetof(struct fo_passes, attention), { FO_ATTENTION_EAGER }, 1 },
+	{ offsetof(struct fo_passes, offload), { 1 }, 1 },
 };
-enum { CHOICES = sizeof choice / sizeof *choice, ATTENTION = CHOICES - 1 };
+enum { CHOICES = sizeof choice / sizeof *choice, ATTENTION = CHOICES - 2 };
 
-static struct fo_passes random_passes(void)
+static struct fo_passes random_passes(const struct fo_model *m)
 {
 	struct fo_passes p = { 0 };
+	p.offload = (int64_t)(fo_rng_u64(seed + 2, draws) % (uint64_t)m->layers); /* apart, as attention */
 	p.attention = (int64_t)(fo_rng_u64(seed + 1, draws) % FO_ATTENTION_COUNT); /* apart: it does not move the other draws */
 	for (int i = 0; i < ATTENTION; i++)
 		if (draw(2))
@@ -256,7 +258,7 @@ static void test_random_subsets(void **state)
 		struct step_batch b;
 		step_batch_random(&b, 6 + draw(14), 1 + draw(2), 1 + draw(3), m.vocab, (int)draw(4), seed + draws);
 		step_batch_window(&b, m.sliding_window);
-		struct fo_passes passes = random_passes();
+		struct fo_passes passes = random_passes(&m);
 		check(&m, &b, passes, passes.attention, isa);
 		step_batch_free(&b);
 	}
@@ -269,7 +271,7 @@ static void test_other_modes(void **state)
 	for (int round = 0; round < 24; round++) {
 		struct fo_model m = random_model();
 		struct fo_program p, q;
-		struct fo_lowering low = { .seq = 8, .rows = 1, .micro_batches = 1, .pass = random_passes() };
+		struct fo_lowering low = { .seq = 8, .rows = 1, .micro_batches = 1, .pass = random_passes(&m) };
 		must(fo_pass_build(&p, &m, &low));
 		for (int mode = FO_MODE_EVAL; mode <= FO_MODE_DECODE; mode++) {
 			low.mode = (enum fo_mode)mode;

@@ -136,6 +136,20 @@ static void list_fp8(struct list *l)
 	}
 }
 
+/* To host memory and back: the very bits. */
+static void list_transfer(struct list *l)
+{
+	static const enum fo_op_kind kind[] = { FO_OP_offload, FO_OP_fetch };
+
+	for (int k = 0; k < 2; k++)
+		for (int rows = 1; rows < 40; rows += 19) {
+			struct fo_num_case *c = next(l, kind[k]);
+
+			fo_num_case_arg(c, l->dtype, rows, 37, FO_READ, FO_NUM_NORMAL, 1, 0);
+			fo_num_case_arg(c, l->dtype, rows, 37, FO_DEF, FO_NUM_NAN, 0, 0);
+		}
+}
+
 static void list_attention(struct list *l)
 {
 	static const struct {
@@ -552,6 +566,7 @@ size_t fo_num_case_list(int dtype, struct fo_num_case *out, size_t cap)
 
 	list_matmul(&l);
 	list_fp8(&l);
+	list_transfer(&l);
 	list_attention(&l);
 	list_eager(&l);
 	list_cached(&l);

@@ -153,9 +153,10 @@ static void plan_json(const struct fo_train_plan *p, struct fo_str *out)
 		fo_json_close(&j);
 	}
 	fo_json_object(&j, "memory");
-	fo_json_int(&j, "total_bytes", p->memory.arena + p->memory.persistent + p->memory.workspace + p->memory_other +
-						  p->memory_checkpoint);
+	fo_json_int(&j, "total_bytes", p->memory.arena + (p->device ? 0 : p->memory.host_arena) + p->memory.persistent +
+						  p->memory.workspace + p->memory_other + p->memory_checkpoint);
 	fo_json_int(&j, "arena_bytes", p->memory.arena);
+	fo_json_int(&j, "host_arena_bytes", p->memory.host_arena);
 	fo_json_int(&j, "persistent_bytes", p->memory.persistent);
 	fo_json_int(&j, "workspace_bytes", p->memory.workspace);
 	fo_json_int(&j, "other_bytes", p->memory_other);
@@ -208,8 +209,8 @@ static void put_memory(FILE *f, const struct fo_train_plan *p)
 	fo_cli_put(f, "memory   ", LEAD,
 		   "%s%s: activations and gradients %s, weights and optimizer %s, workspace %s, other %s%s%s; %s available",
 		   p->device ? "of the device " : "",
-		   fo_str_bytes(a, (double)(p->memory.arena + p->memory.persistent + p->memory.workspace +
-					    p->memory_other + p->memory_checkpoint)),
+		   fo_str_bytes(a, (double)(p->memory.arena + (p->device ? 0 : p->memory.host_arena) + p->memory.persistent +
+					    p->memory.workspace + p->memory_other + p->memory_checkpoint)),
 		   fo_str_bytes(b, (double)p->memory.arena), fo_str_bytes(c, (double)p->memory.persistent),
 		   fo_str_bytes(d, (double)p->memory.workspace), fo_str_bytes(e, (double)p->memory_other),
 		   p->memory_checkpoint ? ", copy for checkpoints " : "",
@@ -218,6 +219,9 @@ static void put_memory(FILE *f, const struct fo_train_plan *p)
 	if (p->device)
 		fo_cli_put(f, "         ", LEAD, "%s more of the device are left alone; the host holds %s (a copy of weights and optimizer, staging, loader)",
 			   fo_str_bytes(a, (double)p->memory_reserve), fo_str_bytes(b, (double)p->memory_host));
+	if (p->memory.host_arena)
+		fo_cli_put(f, "         ", LEAD, "of %s %s of activations that wait for backward in host memory", p->device ? "the latter" : "it",
+			   fo_str_bytes(a, (double)p->memory.host_arena));
 }
 
 /* Whose code runs the step's operations. */

@@ -1,6 +1,8 @@
 /* The reference set: its table, and the choice of the arithmetic by the dtype of the operand that carries the numbers. */
 #include "kernel/ref/ref.h"
 
+#include <string.h>
+
 #define RUN(id, data)                                 \
 	static void run_##id(const struct fo_call *c) \
 	{                                             \
@@ -72,6 +74,13 @@ static size_t ws_sumsq_many(const struct fo_call *c)
 	return most;
 }
 
+/* Whole rows, end to end on both sides (ops.c). */
+static void run_transfer(const struct fo_call *c)
+{
+	const struct fo_tensor *x = &c->arg[0], *y = &c->arg[1];
+	memcpy(y->data, x->data, (size_t)(x->rows * x->cols) * fo_dtype_bytes(x->dtype));
+}
+
 /* HOST operations are ports of the training loop: their rows stay NULL. */
 static const struct fo_kernel table[FO_OP_COUNT] = {
 	[FO_OP_matmul] = { .run = run_matmul, .ws = ws_matmul },
@@ -109,6 +118,8 @@ static const struct fo_kernel table[FO_OP_COUNT] = {
 	[FO_OP_fp8_scale] = { .run = run_fp8_scale },
 	[FO_OP_fp8_cast] = { .run = run_fp8_cast },
 	[FO_OP_fp8_push] = { .run = run_fp8_push },
+	[FO_OP_offload] = { .run = run_transfer },
+	[FO_OP_fetch] = { .run = run_transfer },
 };
 
 static bool have(void) { return true; }

@@ -1,0 +1,193 @@
+/* offload: what the first layers keep for backward waits in host memory.
+ *
+ * A layer's kept activations are copied out on the copy lane as soon as they are made, and back for its backward, while compute
+ * goes on. An activation's bytes are free for others from where its copy out is listed, and taken again where its copy back is: so
+ * where copies are listed says how long nobody waits for them. Memory is short where forward ends and backward begins, not
+ * before and after. So of L layers, N of which wait elsewhere, layer l's copy out is listed behind the forward of layer l + D, its copy
+ * back in front of that layer's backward, with D = L - 1 - N (at least 1): L - N layers' activations are on the device at any time, as
+ * many as while the head runs, and each copy has the time of D layers. In backward that holds where gradients are there already or
+ * leave at once; where one micro-batch's backward makes them, they take the place of the activations that leave, and a copy back is
+ * listed one layer ahead. It defines a new generation, as recomputation does: nothing is renamed, and unroll and plan find the
+ * waits.
+ *
+ * Rhu et al. 2016, "vDNN". docs/passes/offload.md. */
+#include "pass/pass.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What is less than this share of all that a layer keeps stays: reciprocal deviations, log sums. A copy of its own would cost more
+ * than its bytes are worth. */
+#define LEAST_SHARE 0.01
+
+/* The blocks of a layer, and what of it moves, in the order in which forward makes it and in which backward asks for it. */
+struct layer {
+	int forward, backward, n;
+	int *out, *in;
+};
+
+static bool is_layer(const struct fo_program *p, int b, int role) { return p->block[b].unit == FO_UNIT_LAYER && p->block[b].role == role; }
+
+/* What the block reads of a layer's activations before it writes to them; mark[buf] of those. In order into list. */
+static int find_reads(const struct fo_program *p, const struct fo_block *b, uint8_t *mark, int *list)
+{
+	enum { READ = 1, SEEN = 2 };
+	int n = 0;
+	for (int i = 0; i < b->n; i++)
+		for (int k = 0; k < b->op[i].n; k++) {
+			const struct fo_operand *a = &b->op[i].arg[k];
+			const struct fo_buffer *f = &p->buf[a->buf];
+			if (a->dlayer || f->home != FO_HOME_ACT || !(f->axes & FO_PER_LAYER) || mark[a->buf])
+				continue;
+			mark[a->buf] = a->access == FO_READ ? READ : SEEN;
+			if (a->access == FO_READ)
+				list[n++] = a->buf;
+		}
+	for (int i = 0; i < n; i++)
+		mark[list[i]] = READ;
+	return n;
+}
+
+/* The buffers that forward block f leaves to backward block b, but for small ones, as both orders want them. */
+static void find_kept(const struct fo_program *p, struct layer *l)
+{
+	const struct fo_block *f = &p->block[l->forward];
+	uint8_t *reads = fo_xmalloc((size_t)p->nbuf), *moves = fo_xmalloc((size_t)p->nbuf);
+	int *list = fo_xmalloc((size_t)(p->nbuf + 1) * sizeof *list), n;
+	double all = 0;
+	memset(reads, 0, (size_t)p->nbuf);
+	memset(moves, 0, (size_t)p->nbuf);
+	n = find_reads(p, &p->block[l->backward], reads, list);
+	l->out = fo_xmalloc((size_t)(n + 1) * sizeof *l->out);
+	l->in = fo_xmalloc((size_t)(n + 1) * sizeof *l->in);
+	for (int i = 0; i < n; i++)
+		all += (double)fo_buffer_bytes(&p->buf[list[i]]);
+	l->n = 0;
+	for (int i = 0; i < f->n; i++)
+		for (int k = 0; k < f->op[i].n; k++) {
+			const struct fo_operand *a = &f->op[i].arg[k];
+			if (a->dlayer || reads[a->buf] != 1 || moves[a->buf] || (double)fo_buffer_bytes(&p->buf[a->buf]) < LEAST_SHARE * all)
+				continue;
+			moves[a->buf] = 1;
+			l->out[l->n++] = a->buf;
+		}
+	for (int i = 0, k = 0; i < n; i++)
+		if (moves[list[i]])
+			l->in[k++] = list[i];
+	free(reads);
+	free(moves);
+	free(list);
+}
+
+static int host_buffer(struct fo_program *p, int buf)
+{
+	const struct fo_buffer b = p->buf[buf];
+	char name[sizeof b.name];
+	snprintf(name, sizeof name, "host.%.18s", b.name);
+	int have = fo_buffer_find(p, name);
+	if (have >= 0 && p->buf[have].rows == b.rows && p->buf[have].cols == b.cols && p->buf[have].dtype == b.dtype &&
+	    strlen(b.name) <= 18)
+		return have;
+	if (strlen(b.name) > 18) { /* a name that would be cut off: by its number */
+		snprintf(name, sizeof name, "host.%d", buf);
+		have = fo_buffer_find(p, name);
+		if (have >= 0)
+			return have;
+	}
+	return fo_buffer_add(p, name, b.dtype, FO_HOME_HOST, b.axes, b.rows, b.row_axis, b.cols, b.col_axis);
+}
+
+/* Copies of the layer that lies `distance` before: out behind everything, back in front of it. */
+static void put_copies(struct fo_program *p, int block, const struct layer *l, int distance, bool out)
+{
+	for (int i = 0; i < l->n; i++) {
+		int buf = out ? l->out[i] : l->in[i], host = host_buffer(p, buf);
+		struct fo_op *o = fo_op_insert(p, block, out ? p->block[block].n : i, out ? FO_OP_offload : FO_OP_fetch, FO_TRANSFER, FO_LANE_COPY);
+		fo_op_arg(p, o, out ? buf : host, -distance, FO_READ);
+		fo_op_arg(p, o, out ? host : buf, -distance, FO_DEF);
+	}
+}
+
+/* The slots of a layer block that copy for another layer get a block that does so: another for each pair of blocks that such a layer
+ * has; the block itself, where all of its slots want the same. */
+static void split_block(struct fo_program *p, int block, const struct layer *layer, int64_t layers, int distance, bool out)
+{
+	int *target = fo_xmalloc((size_t)(p->nslot + 1) * sizeof *target), made = 0, same = -1;
+	bool all = true;
+	for (int s = 0; s < p->nslot; s++) {
+		int l = p->slot[s].layer - distance;
+		target[s] = -1;
+		if (p->slot[s].block != block)
+			continue;
+		bool copies = l >= 0 && l < layers;
+		if (copies && same < 0)
+			same = l;
+		all &= copies && layer[l].forward == layer[same].forward && layer[l].backward == layer[same].backward;
+	}
+	for (int s = 0; s < p->nslot; s++) {
+		const struct fo_slot at = p->slot[s];
+		int l = at.layer - distance;
+		if (at.block != block || l < 0 || l >= layers || target[s] >= 0)
+			continue;
+		int to = block;
+		if (!all) {
+			char name[sizeof p->block->name];
+			snprintf(name, sizeof name, made ? "%.16s.%s%d" : "%.16s.%s", p->block[block].name, out ? "out" : "in", made + 1);
+			to = fo_block_clone(p, block, name);
+			made++;
+		}
+		put_copies(p, to, &layer[l], distance, out);
+		for (int k = s; k < p->nslot; k++) {
+			int other = p->slot[k].layer - distance;
+			if (p->slot[k].block == block && other >= 0 && other < layers && layer[other].forward == layer[l].forward &&
+			    layer[other].backward == layer[l].backward)
+				target[k] = to;
+		}
+	}
+	for (int s = 0; s < p->nslot; s++)
+		if (target[s] >= 0)
+			p->slot[s].block = (int16_t)target[s];
+	free(target);
+}
+
+fo_status fo_pass_offload_legal(const struct fo_program *p)
+{
+	int64_t n = p->run.pass.offload;
+	if (n < 0 || (p->run.mode == FO_MODE_TRAIN && n >= p->model.layers))
+		return fo_fail(FO_EARG, "activations of %lld of %lld %s: backward begins with the last layer's, so at most those of %lld can wait elsewhere",
+			       (long long)n, (long long)p->model.layers, p->model.layers == 1 ? "layer" : "layers", (long long)p->model.layers - 1);
+	return FO_OK;
+}
+
+fo_status fo_pass_offload(struct fo_program *p)
+{
+	int64_t layers = p->run.pass.offload;
+	if (p->run.mode != FO_MODE_TRAIN)
+		return FO_OK;
+	int64_t between = p->model.layers - 1 - layers;
+	int out = (int)(between < 1 ? 1 : between > INT8_MAX ? INT8_MAX : between); /* an operand's dlayer */
+	int in = p->run.micro_batches > 1 || p->run.pass.optimizer_in_backward ? out : 1;
+	struct layer *layer = fo_xmalloc((size_t)layers * sizeof *layer);
+	memset(layer, 0, (size_t)layers * sizeof *layer);
+	for (int s = p->nslot - 1; s >= 0; s--) {
+		const struct fo_slot *at = &p->slot[s];
+		if (at->layer < layers && is_layer(p, at->block, FO_ROLE_FORWARD))
+			layer[at->layer].forward = at->block;
+		else if (at->layer < layers && is_layer(p, at->block, FO_ROLE_BACKWARD))
+			layer[at->layer].backward = at->block;
+	}
+	for (int64_t l = 0; l < layers; l++)
+		find_kept(p, &layer[l]);
+	for (int b = 0, blocks = p->nblock; b < blocks; b++)
+		if (is_layer(p, b, FO_ROLE_FORWARD))
+			split_block(p, b, layer, layers, out, true);
+		else if (is_layer(p, b, FO_ROLE_BACKWARD))
+			split_block(p, b, layer, layers, in, false);
+	for (int64_t l = 0; l < layers; l++) {
+		free(layer[l].out);
+		free(layer[l].in);
+	}
+	free(layer);
+	return FO_OK;
+}
