@@ -98,6 +98,7 @@ uint32_t fo_cuda_blocks(const struct fo_cuda *c, int64_t n, int64_t per_block);
 /* Launchers by file: each defines struct fo_cuda_kernel rows that table.c lists. */
 extern const struct fo_cuda_kernel fo_cuda_attention, fo_cuda_attention_bwd, fo_cuda_attention_cached;
 extern const struct fo_cuda_kernel fo_cuda_matmul; /* matmul.c */
+extern const struct fo_cuda_kernel fo_cuda_transfer; /* launch_transfer.c */
 /* Frees the table of products of a device that closes. */
 void fo_cuda_tune_free(struct fo_cuda *c);
 extern const struct fo_cuda_kernel fo_cuda_add, fo_cuda_add_bias, fo_cuda_swiglu, fo_cuda_swiglu_bwd, fo_cuda_rope, fo_cuda_embed,

@@ -21,6 +21,8 @@ static const struct fo_cuda_kernel *const table[FO_OP_COUNT] = {
 	[FO_OP_rope] = &fo_cuda_rope,
 	[FO_OP_swiglu] = &fo_cuda_swiglu,
 	[FO_OP_swiglu_bwd] = &fo_cuda_swiglu_bwd,
+	[FO_OP_offload] = &fo_cuda_transfer,
+	[FO_OP_fetch] = &fo_cuda_transfer,
 };
 
 const struct fo_cuda_kernel *fo_cuda_kernel_of(enum fo_op_kind kind) { return table[kind]; }
