@@ -19,22 +19,26 @@ file(MAKE_DIRECTORY "${objects}")
 file(GLOB kernels CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/src/kernel/cuda/*.cu")
 file(GLOB headers CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/src/kernel/cuda/*.cuh"
 	"${CMAKE_CURRENT_SOURCE_DIR}/src/kernel/cuda/kernels*.h")
-set(kernel_objects "")
-set(werror "")
+set(FO_SIMT_FLAGS -std=c++17 -O2 -g -fPIC -fvisibility=hidden -fno-exceptions -fno-rtti -ffp-contract=off -Wall -Wextra -Wno-unknown-pragmas)
 if(FLATOUT_WERROR)
-	set(werror -Werror)
+	list(APPEND FO_SIMT_FLAGS -Werror)
 endif()
-foreach(kernel ${kernels})
+# fo_simt_object(<OUT> <file.cu>)
+function(fo_simt_object out kernel)
 	get_filename_component(name "${kernel}" NAME_WE)
 	add_custom_command(OUTPUT "${objects}/${name}.o"
-		COMMAND ${CMAKE_C_COMPILER_LAUNCHER} ${FO_HOST_CXX} -x c++ -std=c++17 -O2 -g -fPIC -fvisibility=hidden -fno-exceptions -fno-rtti
-			-ffp-contract=off -Wall -Wextra -Wno-unknown-pragmas ${werror} -DFO_SIMT_FILE=${name}
-			-include "${source}/simt.h" "-I${CMAKE_CURRENT_SOURCE_DIR}/src" "-I${CMAKE_CURRENT_SOURCE_DIR}/tests" -c "${kernel}"
-			-o "${objects}/${name}.o"
+		COMMAND ${CMAKE_C_COMPILER_LAUNCHER} ${FO_HOST_CXX} -x c++ ${FO_SIMT_FLAGS} -DFO_SIMT_FILE=${name} -include "${source}/simt.h"
+			"-I${CMAKE_CURRENT_SOURCE_DIR}/src" "-I${CMAKE_CURRENT_SOURCE_DIR}/tests" -c "${kernel}" -o "${objects}/${name}.o"
 		COMMAND ${FO_OBJCOPY} --rename-section .bss=fo_shared_${name},alloc,load,data,contents "${objects}/${name}.o"
 		DEPENDS "${kernel}" ${headers} "${source}/simt.h" "${source}/simt_int.h"
 		COMMENT "CUDA kernels ${name}.cu for the software device" VERBATIM)
-	list(APPEND kernel_objects "${objects}/${name}.o")
+	set_source_files_properties("${objects}/${name}.o" PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
+	set(${out} "${objects}/${name}.o" PARENT_SCOPE)
+endfunction()
+set(kernel_objects "")
+foreach(kernel ${kernels})
+	fo_simt_object(object "${kernel}")
+	list(APPEND kernel_objects "${object}")
 endforeach()
 
 # fo_soft_library(<target> <file name> <source>...)
@@ -51,7 +55,6 @@ function(fo_soft_library target file)
 endfunction()
 fo_soft_library(fo_soft_cuda libcuda.so.1 "${source}/soft_driver.c" "${source}/soft_queue.c" "${source}/soft_memory.c" "${source}/simt.c"
 	${kernel_objects})
-set_source_files_properties(${kernel_objects} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
 file(STRINGS "${FO_CUDA_INCLUDE}/cublas_api.h" major REGEX "^#define CUBLAS_VER_MAJOR ")
 string(REGEX REPLACE ".* " "" major "${major}")
 fo_soft_library(fo_soft_cublaslt libcublasLt.so.${major} "${source}/soft_cublaslt.c")
@@ -63,3 +66,9 @@ if(FO_NCCL_INCLUDE)
 	target_link_libraries(fo_soft_nccl PRIVATE fo_soft_cuda)
 	list(APPEND FO_SOFT_TARGETS fo_soft_nccl)
 endif()
+
+# The model of a multiprocessor alone, with kernels that break its rules: not sanitized, as in the library.
+fo_simt_object(FO_SIMT_CASES "${source}/simt_cases.cu")
+add_library(fo_simt STATIC "${source}/simt.c")
+target_include_directories(fo_simt PRIVATE tests)
+target_compile_options(fo_simt PRIVATE -O3 -fno-sanitize=all)

@@ -10,6 +10,7 @@
 
 enum {
 	STACK_BYTES = 64 << 10,
+	STAGGER = 832, STAGGER_MOST = 16 << 10, /* bytes: stacks that end at the same place of a page would share one set of the cache */
 	GUARD = 256, /* bytes of a pattern on each side of dynamic shared memory */
 	PATTERN = 0xa5,
 	POISON = 0xff, /* NaN in every floating-point type, -1 as an integer */
@@ -64,7 +65,8 @@ __asm__(".text\n"
 
 static void *first_frame(unsigned char *stack, void (*entry)(void))
 {
-	void **sp = (void **)(void *)(stack + STACK_BYTES);
+	size_t low = (size_t)(stack - stacks) / STACK_BYTES * STAGGER % STAGGER_MOST / 64 * 64;
+	void **sp = (void **)(void *)(stack + STACK_BYTES - low);
 	*--sp = NULL; /* where a caller would have left its address: keeps the stack aligned as at any call */
 	*--sp = (void *)entry;
 	for (int i = 0; i < 6; i++)
@@ -89,43 +91,6 @@ static void *first_frame(unsigned char *stack, void (*entry)(void))
 	return c;
 }
 #endif
-
-static void body(void)
-{
-	kernel->call(arguments);
-	current->state = ENDED;
-	fo_simt_switch(&current->sp, scheduler_sp);
-	abort(); /* an ended thread is not resumed */
-}
-
-static void resume(struct thread *t)
-{
-	current = t;
-	fo_simt_thread.x = (uint32_t)(t - thread);
-	if (t->state == NEW) {
-		t->stack = free_stack[--free_stacks];
-		t->sp = first_frame(t->stack, body);
-	}
-	t->state = READY;
-	fo_simt_switch(&scheduler_sp, t->sp);
-	if (t->state == ENDED)
-		free_stack[free_stacks++] = t->stack;
-}
-
-uint64_t fo_simt_meet(int kind, uint32_t mask, uint64_t value, int by, int width, const char *file, int line)
-{
-	struct thread *t = current;
-	t->kind = kind;
-	t->mask = mask;
-	t->value = value;
-	t->by = by;
-	t->width = width;
-	t->file = file;
-	t->line = line;
-	t->state = kind <= FO_SIMT_BARRIER_COUNT ? AT_BLOCK : AT_WARP;
-	fo_simt_switch(&t->sp, scheduler_sp);
-	return t->value;
-}
 
 /* ---- reports ---- */
 
@@ -168,18 +133,18 @@ static bool together(const struct thread *a, const struct thread *b)
 static int64_t as_signed(uint64_t v, int bytes) { return bytes == 4 ? (int32_t)v : (int64_t)v; }
 
 /* Of all values: sums, ballots, extremes. */
-static uint64_t of_all(const struct thread *warp, uint32_t mask)
+static uint64_t of_all(const struct thread *lanes, uint32_t mask)
 {
-	const struct thread *one = &warp[__builtin_ctz(mask)];
+	const struct thread *one = &lanes[__builtin_ctz(mask)];
 	uint64_t all = one->kind == FO_SIMT_BALLOT ? 0 : one->value;
 	for (int i = 0; i < FO_SIMT_WARP; i++) {
-		uint64_t v = warp[i].value;
+		uint64_t v = lanes[i].value;
 		if (!(mask >> i & 1))
 			continue;
 		if (one->kind == FO_SIMT_BALLOT)
 			all |= (uint64_t)(v != 0) << i;
 		else if (one->kind == FO_SIMT_ADD)
-			all += &warp[i] == one ? 0 : v;
+			all += &lanes[i] == one ? 0 : v;
 		else if (one->kind == FO_SIMT_AND_BITS)
 			all &= v;
 		else if (one->kind == FO_SIMT_OR_BITS)
@@ -204,66 +169,142 @@ static int source_of(const struct thread *t, int lane)
 	return from < base || from >= base + width ? lane : from;
 }
 
-static void exchange(struct thread *warp, uint32_t mask)
+static void exchange(struct thread *lanes, uint32_t mask)
 {
 	uint64_t value[FO_SIMT_WARP];
-	const int kind = warp[__builtin_ctz(mask)].kind;
-	uint64_t all = kind >= FO_SIMT_BALLOT ? of_all(warp, mask) : 0;
+	const int kind = lanes[__builtin_ctz(mask)].kind;
+	uint64_t all = kind >= FO_SIMT_BALLOT ? of_all(lanes, mask) : 0;
 	for (int i = 0; i < FO_SIMT_WARP; i++) {
 		if (!(mask >> i & 1))
 			continue;
-		int from = kind >= FO_SIMT_INDEX && kind <= FO_SIMT_XOR ? source_of(&warp[i], i) : i;
+		int from = kind >= FO_SIMT_INDEX && kind <= FO_SIMT_XOR ? source_of(&lanes[i], i) : i;
 		/* What a lane that does not take part holds is not defined. */
-		value[i] = kind >= FO_SIMT_BALLOT ? all : mask >> from & 1 ? warp[from].value : UINT64_MAX;
+		value[i] = kind >= FO_SIMT_BALLOT ? all : mask >> from & 1 ? lanes[from].value : UINT64_MAX;
 	}
 	for (int i = 0; i < FO_SIMT_WARP; i++)
 		if (mask >> i & 1) {
-			warp[i].value = value[i];
-			warp[i].state = READY;
+			lanes[i].value = value[i];
+			lanes[i].state = READY;
 		}
 }
 
-/* Runs the threads of a warp until each has ended or waits for the block. */
-static void run_warp(struct thread *warp, int n)
+/* ---- running ---- */
+
+/* The warp that runs: where its round of lanes stands. */
+static struct {
+	struct thread *thread;
+	uint32_t exist, flip, next; /* lanes; the order of this round; how many had their turn */
+} warp;
+
+static void body(void)
 {
-	const uint32_t exist = n >= FO_SIMT_WARP ? UINT32_MAX : (1u << n) - 1;
+	kernel->call(arguments);
+	current->state = ENDED;
+	fo_simt_switch(&current->sp, scheduler_sp);
+	abort(); /* an ended thread is not resumed */
+}
+
+/* The next thread of this round that has something to do; NULL: all have ended or wait. */
+static struct thread *next_lane(void)
+{
+	while (warp.next < FO_SIMT_WARP) {
+		uint32_t i = warp.next++ ^ warp.flip;
+		if (warp.exist >> i & 1 && warp.thread[i].state <= READY)
+			return &warp.thread[i];
+	}
+	return NULL;
+}
+
+static void begin_round(void)
+{
+	warp.next = 0;
+	warp.flip = draw() % FO_SIMT_WARP;
+}
+
+/* Becomes t, and returns when somebody becomes the caller again. */
+static void become(struct thread *t, void **save)
+{
+	current = t;
+	fo_simt_thread.x = (uint32_t)(t - thread);
+	if (t->state == NEW) {
+		t->stack = free_stack[--free_stacks];
+		t->sp = first_frame(t->stack, body);
+	}
+	t->state = READY;
+	fo_simt_switch(save, t->sp);
+}
+
+/* Lanes that have met go on. False: none has. late: two that keep each other waiting. */
+static bool meet_lanes(const struct thread *late[2])
+{
+	uint32_t left = 0;
+	bool any = false;
+	for (int i = 0; i < FO_SIMT_WARP; i++)
+		left |= (uint32_t)(warp.exist >> i & 1 && warp.thread[i].state == AT_WARP) << i;
+	while (left) {
+		const struct thread *t = &warp.thread[__builtin_ctz(left)];
+		uint32_t all = t->mask & warp.exist;
+		bool met = all & 1u << (t - warp.thread);
+		if (!met)
+			late[0] = late[1] = t; /* its mask does not name itself */
+		for (int i = 0; i < FO_SIMT_WARP && met; i++)
+			if (all >> i & 1 && !together(t, &warp.thread[i])) {
+				met = false;
+				late[0] = t, late[1] = &warp.thread[i];
+			}
+		if (met)
+			exchange(warp.thread, all);
+		left &= ~(met ? all : 1u << (t - warp.thread));
+		any |= met;
+	}
+	return any;
+}
+
+uint64_t fo_simt_meet(int kind, uint32_t mask, uint64_t value, int by, int width, const char *file, int line)
+{
+	struct thread *t = current;
+	const struct thread *late[2];
+	t->kind = kind;
+	t->mask = mask;
+	t->value = value;
+	t->by = by;
+	t->width = width;
+	t->file = file;
+	t->line = line;
+	t->state = kind <= FO_SIMT_BARRIER_COUNT ? AT_BLOCK : AT_WARP;
+	/* Straight to the next one: the scheduler is asked when a round has ended and nobody has met. */
+	struct thread *next = next_lane();
+	if (!next && t->state == AT_WARP && meet_lanes(late)) {
+		begin_round();
+		next = next_lane();
+	}
+	if (!next)
+		fo_simt_switch(&t->sp, scheduler_sp);
+	else if (next != t)
+		become(next, &t->sp);
+	t->state = READY;
+	return t->value;
+}
+
+/* Runs the threads of a warp until each has ended or waits for the block. */
+static void run_warp(struct thread *first, int n)
+{
+	const struct thread *late[2] = { NULL, NULL };
+	warp.thread = first;
+	warp.exist = n >= FO_SIMT_WARP ? UINT32_MAX : (1u << n) - 1;
 	for (;;) {
-		uint32_t flip = draw() % FO_SIMT_WARP, waiting = 0;
-		for (uint32_t k = 0; k < FO_SIMT_WARP; k++) {
-			uint32_t i = k ^ flip;
-			if (!(exist >> i & 1))
-				continue;
-			if (warp[i].state <= READY)
-				resume(&warp[i]);
-			waiting |= (uint32_t)(warp[i].state == AT_WARP) << i;
+		begin_round();
+		for (struct thread *t = next_lane(); t; t = next_lane()) {
+			become(t, &scheduler_sp);
+			if (current->state == ENDED)
+				free_stack[free_stacks++] = current->stack;
 		}
+		bool waiting = false;
+		for (int i = 0; i < n; i++)
+			waiting |= first[i].state == AT_WARP;
 		if (!waiting)
 			return;
-		uint32_t left = waiting;
-		const struct thread *late[2] = { NULL, NULL };
-		while (left) {
-			struct thread *t = &warp[__builtin_ctz(left)];
-			uint32_t all = t->mask & exist;
-			if (!(all & 1u << (t - warp)))
-				broken("a thread waits with a mask that does not name it"), where(t), abort();
-			bool met = true;
-			for (int i = 0; i < n && met; i++)
-				if (all >> i & 1 && !together(t, &warp[i])) {
-					met = false;
-					late[0] = t, late[1] = &warp[i];
-				}
-			if (met)
-				exchange(warp, all);
-			left &= met ? ~all : ~(1u << (t - warp));
-			if (met)
-				waiting &= ~all;
-			if (met)
-				late[0] = NULL;
-		}
-		bool ready = false;
-		for (int i = 0; i < n; i++)
-			ready |= warp[i].state == READY;
-		if (!ready)
+		if (!meet_lanes(late))
 			diverged(late[0], late[1]);
 	}
 }

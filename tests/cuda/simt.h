@@ -59,7 +59,7 @@ static const int warpSize [[maybe_unused]] = 32;
 #define __syncthreads_or(x) ((int)fo_simt_meet(FO_SIMT_BARRIER_OR, 0, (x) != 0, 0, 0, FO_SIMT_HERE))
 #define __syncthreads_and(x) ((int)fo_simt_meet(FO_SIMT_BARRIER_AND, 0, (x) != 0, 0, 0, FO_SIMT_HERE))
 #define __syncthreads_count(x) ((int)fo_simt_meet(FO_SIMT_BARRIER_COUNT, 0, (x) != 0, 0, 0, FO_SIMT_HERE))
-#define __syncwarp(...) fo_simt_sync(FO_SIMT_HERE, ##__VA_ARGS__)
+#define __syncwarp(...) fo_simt_sync(FO_SIMT_HERE __VA_OPT__(, ) __VA_ARGS__)
 #define __shfl_sync(...) fo_simt_shuffle(FO_SIMT_INDEX, FO_SIMT_HERE, __VA_ARGS__)
 #define __shfl_up_sync(...) fo_simt_shuffle(FO_SIMT_UP, FO_SIMT_HERE, __VA_ARGS__)
 #define __shfl_down_sync(...) fo_simt_shuffle(FO_SIMT_DOWN, FO_SIMT_HERE, __VA_ARGS__)
@@ -67,11 +67,11 @@ static const int warpSize [[maybe_unused]] = 32;
 #define __ballot_sync(mask, x) ((unsigned)fo_simt_meet(FO_SIMT_BALLOT, mask, (x) != 0, 0, 0, FO_SIMT_HERE))
 #define __any_sync(mask, x) (__ballot_sync(mask, x) != 0)
 #define __all_sync(mask, x) (__ballot_sync(mask, !(x)) == 0)
-#define __reduce_add_sync(mask, x) ((decltype(x))fo_simt_meet(FO_SIMT_ADD, mask, (uint64_t)(x), sizeof(x), (decltype(x))-1 < 0, FO_SIMT_HERE))
-#define __reduce_min_sync(mask, x) ((decltype(x))fo_simt_meet(FO_SIMT_MIN, mask, (uint64_t)(x), sizeof(x), (decltype(x))-1 < 0, FO_SIMT_HERE))
-#define __reduce_max_sync(mask, x) ((decltype(x))fo_simt_meet(FO_SIMT_MAX, mask, (uint64_t)(x), sizeof(x), (decltype(x))-1 < 0, FO_SIMT_HERE))
-#define __reduce_and_sync(mask, x) ((decltype(x))fo_simt_meet(FO_SIMT_AND_BITS, mask, (uint64_t)(x), sizeof(x), 0, FO_SIMT_HERE))
-#define __reduce_or_sync(mask, x) ((decltype(x))fo_simt_meet(FO_SIMT_OR_BITS, mask, (uint64_t)(x), sizeof(x), 0, FO_SIMT_HERE))
+#define __reduce_add_sync(mask, x) fo_simt_reduce(FO_SIMT_ADD, FO_SIMT_HERE, mask, x)
+#define __reduce_min_sync(mask, x) fo_simt_reduce(FO_SIMT_MIN, FO_SIMT_HERE, mask, x)
+#define __reduce_max_sync(mask, x) fo_simt_reduce(FO_SIMT_MAX, FO_SIMT_HERE, mask, x)
+#define __reduce_and_sync(mask, x) fo_simt_reduce(FO_SIMT_AND_BITS, FO_SIMT_HERE, mask, x)
+#define __reduce_or_sync(mask, x) fo_simt_reduce(FO_SIMT_OR_BITS, FO_SIMT_HERE, mask, x)
 
 static inline void fo_simt_sync(const char *file, int line, unsigned mask = 0xffffffffu)
 {
@@ -85,6 +85,10 @@ template <typename T> static inline T fo_simt_shuffle(int kind, const char *file
 	v = fo_simt_meet(kind, mask, v, by, width, file, line);
 	memcpy(&x, &v, sizeof x);
 	return x;
+}
+template <typename T> static inline T fo_simt_reduce(int kind, const char *file, int line, unsigned mask, T x)
+{
+	return (T)fo_simt_meet(kind, mask, (uint64_t)x, sizeof x, (T)-1 < (T)1, file, line);
 }
 static inline void __threadfence(void) {}
 static inline void __threadfence_block(void) {}
