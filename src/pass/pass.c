@@ -24,6 +24,8 @@ const struct fo_pass fo_pass_table[] = {
 	     "the layers' products take fp8 factors with scales, cast once for all that read them"),
 	PASS(fp8_precompute, "fp8-scale-precompute", REWRITE, 1, fo_pass_fp8_precompute_legal, fo_pass_fp8_precompute,
 	     "weights are scaled and cast to fp8 once per step, behind their optimizer step"),
+	PASS(fp8_transposed, "fp8-transposed", REWRITE, 1, fo_pass_fp8_transposed_legal, fo_pass_fp8_transposed,
+	     "casts to fp8 write transposed copies too: every fp8 product sums along the rows of both factors, as Hopper's do"),
 	PASS(fuse_loss, "fuse-loss", REWRITE, 512, fo_pass_fuse_loss_legal, fo_pass_fuse_loss,
 	     "head, loss and their gradients by chunks of tokens: the logits never exist in full"),
 	PASS(recompute, "recompute", REWRITE, FO_RECOMPUTE_SELECTIVE, fo_pass_recompute_legal, fo_pass_recompute,

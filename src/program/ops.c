@@ -492,15 +492,16 @@ static const char *check_host_memory(const struct fo_program *p, const struct fo
 static const char *check_fp8(const struct fo_program *p, const struct fo_op *o)
 {
 #define TYPE(i) (p->buf[o->arg[i].buf].dtype)
-	bool product = o->kind == FO_OP_matmul, cast = o->kind == FO_OP_fp8_cast, transfer = is_transfer(o);
+	bool product = o->kind == FO_OP_matmul, both = o->kind == FO_OP_fp8_cast_t, cast = o->kind == FO_OP_fp8_cast || both,
+	     transfer = is_transfer(o);
 	for (int i = 0; i < o->n; i++)
-		if (fo_dtype_fp8(TYPE(i)) && !(product && i < 2) && !(cast && i == 2) && !transfer)
+		if (fo_dtype_fp8(TYPE(i)) && !(product && i < 2) && !(cast && i == 2) && !(both && i == 3) && !transfer)
 			return "fp8 numbers without their scale";
 	if (product && (fo_dtype_fp8(TYPE(0)) != (o->n == 5) || fo_dtype_fp8(TYPE(1)) != (o->n == 5)))
 		return "both factors are fp8 and have scales, or neither";
 	if (product && o->n == 5 && TYPE(0) == FO_E5M2 && TYPE(1) == FO_E5M2)
 		return "one of two fp8 factors must be e4m3";
-	if (cast && !fo_dtype_fp8(TYPE(2)))
+	if (cast && (!fo_dtype_fp8(TYPE(2)) || (both && TYPE(3) != TYPE(2))))
 		return "a cast makes fp8 numbers";
 	bool f32 = true;
 	switch ((enum fo_op_kind)o->kind) {
@@ -509,6 +510,7 @@ static const char *check_fp8(const struct fo_program *p, const struct fo_op *o)
 	case FO_OP_fp8_scale:
 	case FO_OP_fp8_push: f32 = TYPE(0) == FO_F32 && TYPE(1) == FO_F32; break;
 	case FO_OP_fp8_cast: f32 = TYPE(1) == FO_F32 && (o->n < 4 || TYPE(3) == FO_F32); break;
+	case FO_OP_fp8_cast_t: f32 = TYPE(1) == FO_F32 && (o->n < 5 || TYPE(4) == FO_F32); break;
 	default: break;
 	}
 	return f32 ? NULL : "maxima and scales must be f32";
@@ -528,6 +530,10 @@ static const char *check_shapes(const struct fo_program *p, const struct fo_op *
 	case FO_OP_fp8_cast:
 		return is_scale(&a[1], &a[0]) && same(&a[0], &a[2]) && (o->n < 4 || is(&a[3], 1, 1)) ? NULL
 												   : "x, sx, y, amax disagree";
+	case FO_OP_fp8_cast_t:
+		return is(&a[1], 1, 1) && same(&a[0], &a[2]) && is(&a[3], a[0].nc, a[0].nr) && (o->n < 5 || is(&a[4], 1, 1))
+			       ? NULL
+			       : "x, sx, y, yt, amax disagree";
 	case FO_OP_fp8_push:
 		return is(&a[0], a[1].nr, 1) && is(&a[2], 1, 2) ? NULL : "amax, history and scale disagree";
 	case FO_OP_attention:

@@ -251,7 +251,10 @@ static fo_status visit_all(struct walk *w)
 		if (p->buf[l->buf].home == FO_HOME_GRAD && !l->taken)
 			return fo_fail(FO_EBUG, "gradient '%s' of layer %d is accumulated and never taken",
 				       p->buf[l->buf].name, l->layer);
-		if (!l->persists && !l->reads && !l->again)
+		const struct fo_op *first = fo_instance_op(p, u, l->first);
+		/* Of the two forms that a repeated cast writes backward may want one. */
+		bool other = first->phase == FO_RECOMPUTE && first->kind == FO_OP_fp8_cast_t;
+		if (!l->persists && !l->reads && !l->again && !other)
 			u->dead_stores++;
 	}
 	return FO_OK;

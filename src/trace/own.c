@@ -44,7 +44,8 @@ static enum fo_kernel_class class_of_op(const struct fo_program *p, const struct
 	case FO_OP_fetch: return FO_K_COPY;
 	case FO_OP_amax:
 	case FO_OP_fp8_scale:
-	case FO_OP_fp8_cast: return FO_K_CAST;
+	case FO_OP_fp8_cast:
+	case FO_OP_fp8_cast_t: return FO_K_CAST;
 	default: break;
 	}
 	switch (fo_op_info((enum fo_op_kind)o->kind)->category) {

@@ -391,6 +391,58 @@ static void test_precompute(void **state)
 	}
 }
 
+/* Transposed copies: the same bits, whatever is repeated and wherever activations wait; every fp8 product sums along rows; the forms
+ * that nobody reads are not kept. */
+static void test_transposed(void **state)
+{
+	(void)state;
+	static const int64_t sets[] = { 0, FO_RECOMPUTE_SELECTIVE, FO_RECOMPUTE_FULL };
+	for (int round = 0; round < 12; round++) {
+		struct fo_model m = random_model();
+		struct step_batch b;
+		uint64_t hash[2];
+		double loss[2];
+		enum fo_numerics precision = round & 1 ? FO_PRECISION_BF16 : FO_PRECISION_F32;
+		step_batch_random(&b, 8 + draw(8), 1 + draw(2), 1 + draw(2), m.vocab, 1, 41 + draws);
+		struct fo_passes p = apart(passes(FO_FP8_CURRENT + round % 2, true, round & 4), round % 3 == 2, 0, 0);
+		p.recompute = sets[round % 3];
+		p.offload = m.layers > 1 ? round & 1 : 0;
+		for (int t = 0; t < 2; t++) {
+			struct step_rig r;
+			p.fp8_transposed = t;
+			begin(&r, &m, &b, precision, p, round & 2 ? best_isa() : FO_ISA_REF, NULL);
+			int products = 0, both = 0;
+			for (int k = 0; k < r.program.nblock; k++)
+				for (int i = 0; i < r.program.block[k].n; i++) {
+					const struct fo_op *o = &r.program.block[k].op[i];
+					bool fp8 = o->kind == FO_OP_matmul && o->n == 5;
+					products += fp8;
+					both += o->kind == FO_OP_fp8_cast_t;
+					if (fp8 && t)
+						assert_true(!o->attr.ta && o->attr.tb);
+				}
+			assert_true(products >= 8 && (both > 0) == (t == 1));
+			for (int s = 0; s < 3; s++)
+				step(&r, s);
+			hash[t] = step_rig_hash(&r);
+			loss[t] = r.loss[0];
+			step_rig_free(&r);
+		}
+		if (hash[0] != hash[1] || loss[0] != loss[1])
+			fail_msg("round %d: other bits with transposed copies: loss %.17g, not %.17g", round, loss[1], loss[0]);
+		step_batch_free(&b);
+	}
+	struct fo_model m = step_model(1, 16, 2, 1, 24, 30, false);
+	struct fo_program p;
+	struct fo_lowering low = { .seq = 8, .rows = 1, .micro_batches = 1, .precision = FO_PRECISION_BF16 };
+	for (int k = 0; k < 2; k++) {
+		low.pass = passes(k ? FO_FP8_ROWWISE : FO_FP8_CURRENT, k, true);
+		low.pass.fp8_transposed = 1;
+		assert_int_equal(fo_pass_build(&p, &m, &low), FO_EARG);
+		assert_non_null(strstr(fo_err_text(), k ? "pass fp8-transposed: transposed copies" : "pass fp8-transposed: without fp8-scale-precompute"));
+	}
+}
+
 /* Activations, casts with them, that backward makes again are the same bits, and a maximum that is taken twice is the same maximum. */
 static void test_recompute(void **state)
 {
@@ -650,6 +702,14 @@ static void test_promises(void **state)
 	assert_true(wide.matmul.bytes - now.matmul.bytes == L * (T * (acts + grads) - 4 * 8));
 	assert_true(wide.elementwise.bytes == now.elementwise.bytes && wide.cost.exec == plain.cost.exec);
 	assert_true(wide.operations == now.operations && wide.live == plain.live);
+	/* Transposed copies: a byte more for each number that is cast, no operation more, and between forward and backward one form. */
+	struct fo_passes with = passes(FO_FP8_CURRENT, true, true);
+	with.fp8_transposed = 1;
+	struct size both = size_of(with, 1);
+	assert_true(both.elementwise.bytes - pre.elementwise.bytes == L * (T * (acts + grads) + weights));
+	assert_true(both.matmul.bytes == pre.matmul.bytes && both.operations == pre.operations);
+	assert_true(both.persistent - pre.persistent == (int64_t)(L * weights));
+	assert_true(both.live == pre.live);
 	/* Two layers that keep their precision are two layers of the plain program. */
 	struct size ends = size_of(apart(passes(FO_FP8_CURRENT, true, true), false, 1, 1), 1);
 	assert_true(ends.matmul.bytes - plain.matmul.bytes == (pre.matmul.bytes - plain.matmul.bytes) * (L - 2) / L);
@@ -665,7 +725,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_programs),   cmocka_unit_test(test_refusals),      cmocka_unit_test(test_checks),
 		cmocka_unit_test(test_gradients),  cmocka_unit_test(test_flop),          cmocka_unit_test(test_precompute),
-		cmocka_unit_test(test_recompute),
+		cmocka_unit_test(test_recompute),  cmocka_unit_test(test_transposed),
 		cmocka_unit_test(test_delayed),    cmocka_unit_test(test_micro_batches), cmocka_unit_test(test_resume),
 		cmocka_unit_test(test_not_finite), cmocka_unit_test(test_promises),
 	};

@@ -121,6 +121,19 @@ static void list_fp8(struct list *l)
 				acc_first(c, 3, s & 1);
 			}
 		}
+	for (size_t s = 0; s < sizeof shape / sizeof *shape; s++) {
+		struct fo_num_case *c = next(l, FO_OP_fp8_cast_t);
+		int format = f64 ? FO_F64 : s & 1 ? FO_E5M2 : FO_E4M3;
+
+		fo_num_case_arg(c, l->dtype, shape[s].m, shape[s].k, FO_READ, FO_NUM_NORMAL, 3, 0);
+		fo_num_case_arg(c, wide(l), 1, 1, FO_READ, FO_NUM_POSITIVE, 1, 0);
+		fo_num_case_arg(c, format, shape[s].m, shape[s].k, FO_DEF, FO_NUM_NAN, 0, 0);
+		fo_num_case_arg(c, format, shape[s].k, shape[s].m, FO_DEF, FO_NUM_NAN, 0, 0);
+		if (s & 2) {
+			fo_num_case_arg(c, wide(l), 1, 1, FO_ACC, FO_NUM_NAN, 8, 0);
+			acc_first(c, 4, s & 1);
+		}
+	}
 	for (int steps = 1; steps < 20; steps += 9) {
 		struct fo_num_case *c = next(l, FO_OP_fp8_scale);
 

@@ -45,6 +45,7 @@ RUN(adamw, 0)
 RUN(amax, 0)
 RUN(fp8_scale, 0)
 RUN(fp8_cast, 0)
+RUN(fp8_cast_t, 0)
 RUN(fp8_push, 0)
 WS(matmul)
 WS(attention)
@@ -117,6 +118,7 @@ static const struct fo_kernel table[FO_OP_COUNT] = {
 	[FO_OP_amax] = { .run = run_amax },
 	[FO_OP_fp8_scale] = { .run = run_fp8_scale },
 	[FO_OP_fp8_cast] = { .run = run_fp8_cast },
+	[FO_OP_fp8_cast_t] = { .run = run_fp8_cast_t },
 	[FO_OP_fp8_push] = { .run = run_fp8_push },
 	[FO_OP_offload] = { .run = run_transfer },
 	[FO_OP_fetch] = { .run = run_transfer },
