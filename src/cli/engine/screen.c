@@ -224,6 +224,20 @@ static void put_memory(FILE *f, const struct fo_train_plan *p)
 			   fo_str_bytes(a, (double)p->memory.host_arena));
 }
 
+/* How the algorithms of products were chosen; nothing where they are all the library's proposals. */
+static void put_products(FILE *f, const struct fo_cuda_tuned *t)
+{
+	struct fo_str s = { 0 };
+	if (t->measured)
+		fo_str_printf(&s, "%d measured in %.1f s (%.3f times as fast as the first proposals), ", t->measured, t->seconds, t->gain);
+	if (t->measured || t->kept)
+		fo_str_printf(&s, "%d from the cache, ", t->kept);
+	if (s.len || *t->note)
+		fo_cli_put(f, "         ", LEAD, "products: %s%d as the library proposes%s%s", s.len ? s.data : "", t->proposed, *t->note ? "; " : "",
+			   t->note);
+	fo_str_fini(&s);
+}
+
 /* Whose code runs the step's operations. */
 static void put_kernels(FILE *f, const struct fo_train_plan *p)
 {
@@ -236,10 +250,7 @@ static void put_kernels(FILE *f, const struct fo_train_plan *p)
 	if (p->device)
 		fo_cli_put(f, "device   ", LEAD, "cuda:%d, %s%s:%s operations per step", p->device->index, p->device->name,
 			   p->device->software ? " (a model of one: its times mean nothing)" : "", sets.len ? sets.data : " no");
-	if (p->device && p->tuned.proposed + p->tuned.kept + p->tuned.measured > 0)
-		fo_cli_put(f, "         ", LEAD, "products: %d measured in %.1f s (%.3f times as fast as the first proposals), %d from the cache, %d as proposed%s%s",
-			   p->tuned.measured, p->tuned.seconds, p->tuned.gain, p->tuned.kept, p->tuned.proposed, *p->tuned.note ? "; " : "",
-			   p->tuned.note);
+	put_products(f, &p->tuned);
 	if (!p->device)
 		fo_cli_put(f, "kernels  ", LEAD, "%s on %d %s:%s operations per step", fo_isa_name[p->isa], p->threads,
 			   fo_cli_plural(p->threads, "thread", "threads"), sets.len ? sets.data : " no");
