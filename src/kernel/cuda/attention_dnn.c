@@ -315,7 +315,7 @@ fo_status fo_cuda_dnn_run(struct fo_cuda_queue *q, const struct fo_call *s, int6
 	const struct fo_cuda_plan *p = plan_of(q->cuda, s, variant);
 	*taken = p;
 	for (int i = 0; p && i < s->n; i++)
-		if ((uintptr_t)s->arg[i].data % 16 && s->arg[i].dtype == FO_BF16)
+		if ((uintptr_t)s->arg[i].data % 16 && s->arg[i].dtype != FO_I32)
 			*taken = false; /* cuDNN reads 16 bytes at a time; our own kernels find their workspace in this one */
 	return *taken ? run_plan(q, s, p) : FO_OK;
 }
