@@ -2,6 +2,8 @@
 #ifndef FO_BASE_CLOCK_H
 #define FO_BASE_CLOCK_H
 
+#include "base/rng.h"
+
 #include <stddef.h>
 #include <stdint.h>
 #include <time.h>
@@ -17,14 +19,6 @@ static inline int64_t fo_now_ns(void)
 /* "2026-11-21T12:34:56Z"; buf holds it and is returned. */
 char *fo_clock_utc(char buf[32]);
 
-/* SplitMix64 (Steele, Lea, Flood 2014): a counter-based hash, so element i of stream s is rng(s, i) in any order. */
-static inline uint64_t fo_rng_u64(uint64_t stream, uint64_t index)
-{
-	uint64_t x = stream * 0xd1342543de82ef95u + (index + 1) * 0x9e3779b97f4a7c15u;
-	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-	x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-	return x ^ x >> 31;
-}
 /* Uniform in [0, 1) with 53 bits. */
 static inline double fo_rng_uniform(uint64_t stream, uint64_t index)
 {

@@ -8,6 +8,8 @@
 #ifndef FO_BASE_FP8_H
 #define FO_BASE_FP8_H
 
+#include "base/both.h"
+
 #include <stdint.h>
 
 #define FO_E4M3_MAX 448.0f
@@ -18,7 +20,7 @@ union fo_fp8_bits {
 	float f;
 };
 
-static inline float fo_fp8_to_f32(uint8_t b, int mantissa, int bias)
+FO_BOTH float fo_fp8_to_f32(uint8_t b, int mantissa, int bias)
 {
 	uint32_t magnitude = b & 0x7fu, fraction = magnitude & ((1u << mantissa) - 1), exponent = magnitude >> mantissa;
 	union fo_fp8_bits v;
@@ -30,9 +32,11 @@ static inline float fo_fp8_to_f32(uint8_t b, int mantissa, int bias)
 	return v.f;
 }
 
-static inline uint8_t fo_fp8_from_f32(float x, int mantissa, int bias, uint8_t largest)
+FO_BOTH uint8_t fo_fp8_from_f32(float x, int mantissa, int bias, uint8_t largest)
 {
-	union fo_fp8_bits v = { .f = x }, magic = { .u = (uint32_t)(127 + 24 - bias - mantissa) << 23 };
+	union fo_fp8_bits v, magic;
+	v.f = x;
+	magic.u = (uint32_t)(127 + 24 - bias - mantissa) << 23;
 	uint32_t sign = v.u >> 24 & 0x80, a = v.u & 0x7fffffff, code;
 	int drop = 23 - mantissa;
 	if (a >= (uint32_t)(127 + 1 - bias) << 23) {
@@ -47,24 +51,28 @@ static inline uint8_t fo_fp8_from_f32(float x, int mantissa, int bias, uint8_t l
 	return (uint8_t)(sign | code);
 }
 
-static inline float fo_e4m3_to_f32(uint8_t b)
+FO_BOTH float fo_e4m3_to_f32(uint8_t b)
 {
-	union fo_fp8_bits nan = { .u = 0x7fc00000 };
+	union fo_fp8_bits nan;
+	nan.u = 0x7fc00000;
 	return (b & 0x7f) == 0x7f ? nan.f : fo_fp8_to_f32(b, 3, 7);
 }
-static inline uint8_t fo_e4m3_from_f32(float x)
+FO_BOTH uint8_t fo_e4m3_from_f32(float x)
 {
-	union fo_fp8_bits v = { .f = x };
+	union fo_fp8_bits v;
+	v.f = x;
 	return (v.u & 0x7fffffff) >= 0x7f800000 ? (uint8_t)(v.u >> 24 | 0x7f) : fo_fp8_from_f32(x, 3, 7, 0x7e);
 }
-static inline float fo_e5m2_to_f32(uint8_t b)
+FO_BOTH float fo_e5m2_to_f32(uint8_t b)
 {
-	union fo_fp8_bits v = { .u = (uint32_t)(b & 0x80) << 24 | 0x7f800000 | (uint32_t)(b & 3) << 21 };
+	union fo_fp8_bits v;
+	v.u = (uint32_t)(b & 0x80) << 24 | 0x7f800000 | (uint32_t)(b & 3) << 21;
 	return (b & 0x7f) >= 0x7c ? v.f : fo_fp8_to_f32(b, 2, 15);
 }
-static inline uint8_t fo_e5m2_from_f32(float x)
+FO_BOTH uint8_t fo_e5m2_from_f32(float x)
 {
-	union fo_fp8_bits v = { .f = x };
+	union fo_fp8_bits v;
+	v.f = x;
 	uint32_t a = v.u & 0x7fffffff;
 	if (a >= 0x7f800000)
 		return (uint8_t)((v.u >> 24 & 0x80) | (a > 0x7f800000 ? 0x7e : 0x7c));

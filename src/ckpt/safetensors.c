@@ -1,6 +1,7 @@
 /* safetensors: 8 bytes little-endian header length, a JSON header, raw data. */
 #include "ckpt/ckpt.h"
 #include "base/json.h"
+#include "kernel/kernel.h"
 #include "kernel/round.h"
 
 #include <errno.h>

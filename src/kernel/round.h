@@ -18,33 +18,34 @@
 #ifndef FO_KERNEL_ROUND_H
 #define FO_KERNEL_ROUND_H
 
-#include "base/clock.h"
-#include "kernel/kernel.h"
+#include "base/rng.h"
 
-#include <string.h>
-
-static inline uint32_t fo_f32_bits(float f)
-{
+union fo_f32_word {
 	uint32_t u;
-	memcpy(&u, &f, sizeof u);
-	return u;
-}
-static inline float fo_f32_of_bits(uint32_t u)
-{
 	float f;
-	memcpy(&f, &u, sizeof f);
-	return f;
+};
+FO_BOTH uint32_t fo_f32_bits(float f)
+{
+	union fo_f32_word v;
+	v.f = f;
+	return v.u;
+}
+FO_BOTH float fo_f32_of_bits(uint32_t u)
+{
+	union fo_f32_word v;
+	v.u = u;
+	return v.f;
 }
 
 /* The bits that are split: a NaN gives up its lower half, or a carry from there could make it a zero. */
-static inline uint32_t fo_split_bits(float f)
+FO_BOTH uint32_t fo_split_bits(float f)
 {
 	uint32_t u = fo_f32_bits(f);
 	return (u & 0x7fffffff) > 0x7f800000 ? (u | 1 << 22) & 0xffff0000 : u;
 }
-static inline uint16_t fo_split_high(float f) { return (uint16_t)((fo_split_bits(f) + 0x8000) >> 16); }
-static inline int16_t fo_split_low(float f) { return (int16_t)(uint16_t)fo_split_bits(f); }
-static inline float fo_split_join(uint16_t high, int16_t low)
+FO_BOTH uint16_t fo_split_high(float f) { return (uint16_t)((fo_split_bits(f) + 0x8000) >> 16); }
+FO_BOTH int16_t fo_split_low(float f) { return (int16_t)(uint16_t)fo_split_bits(f); }
+FO_BOTH float fo_split_join(uint16_t high, int16_t low)
 {
 	return fo_f32_of_bits(((uint32_t)high << 16) + (uint32_t)(int32_t)low);
 }
@@ -55,17 +56,20 @@ struct fo_noise_key {
 	uint32_t a, b;
 };
 /* layer: 0 for a tensor outside the layers, 1 + its layer else (fo_tensor.layer). */
-static inline struct fo_noise_key fo_noise_key(uint64_t seed, uint64_t step, int32_t layer, enum fo_noise what)
+FO_BOTH struct fo_noise_key fo_noise_key(uint64_t seed, uint64_t step, int32_t layer, enum fo_noise what)
 {
 	uint64_t k = fo_rng_u64(fo_rng_u64(seed, step), 2 * (uint64_t)layer + (uint64_t)what);
-	return (struct fo_noise_key){ (uint32_t)k, (uint32_t)(k >> 32) };
+	struct fo_noise_key key;
+	key.a = (uint32_t)k;
+	key.b = (uint32_t)(k >> 32);
+	return key;
 }
 /* 32 uniform bits for element n: the finaliser of MurmurHash3 (Appleby 2011, public domain), which every input bit changes
  * every output bit of with probability about one half, with the key xored in before and between its multiplications.
  * Five or six vector instructions per word where multiplications are 32 bits wide. */
 #define FO_NOISE_MULTIPLY_1 0x85ebca6bu
 #define FO_NOISE_MULTIPLY_2 0xc2b2ae35u
-static inline uint32_t fo_noise(struct fo_noise_key key, uint32_t n)
+FO_BOTH uint32_t fo_noise(struct fo_noise_key key, uint32_t n)
 {
 	uint32_t x = n ^ key.a;
 	x = (x ^ x >> 16) * FO_NOISE_MULTIPLY_1 ^ key.b;
@@ -73,7 +77,7 @@ static inline uint32_t fo_noise(struct fo_noise_key key, uint32_t n)
 	return x ^ x >> 16;
 }
 /* bits: uniform, below 2^16. */
-static inline uint16_t fo_bf16_at_random(float f, uint32_t bits)
+FO_BOTH uint16_t fo_bf16_at_random(float f, uint32_t bits)
 {
 	uint32_t u = fo_f32_bits(f);
 	if ((u & 0x7fffffff) > 0x7f800000)

@@ -1,6 +1,7 @@
 /* fp32 numbers in 16 bits: splitting is exact, rounding at random has the right mean, its noise looks uniform and independent,
  * and the update that uses them gives the same bits in any set of kernels, number of threads and lie of the tensors. */
 #include "base/clock.h"
+#include "kernel/kernel.h"
 #include "kernel/round.h"
 
 #include <math.h>
