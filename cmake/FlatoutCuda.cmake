@@ -44,7 +44,9 @@ function(fo_cuda_build library)
 	endforeach()
 	file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/src/kernel/cuda/*.cu")
 	file(GLOB headers CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/src/kernel/cuda/*.cuh"
-		"${CMAKE_CURRENT_SOURCE_DIR}/src/kernel/cuda/kernels*.h")
+		"${CMAKE_CURRENT_SOURCE_DIR}/src/kernel/cuda/kernels*.h"
+		"${CMAKE_CURRENT_SOURCE_DIR}/src/kernel/round.h" "${CMAKE_CURRENT_SOURCE_DIR}/src/base/both.h"
+		"${CMAKE_CURRENT_SOURCE_DIR}/src/base/fp8.h" "${CMAKE_CURRENT_SOURCE_DIR}/src/base/rng.h")
 	set(table "")
 	set(images "")
 	if(targets)

@@ -18,7 +18,9 @@ file(MAKE_DIRECTORY "${objects}")
 # them: threads that switch stacks look like overruns.
 file(GLOB kernels CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/src/kernel/cuda/*.cu")
 file(GLOB headers CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/src/kernel/cuda/*.cuh"
-	"${CMAKE_CURRENT_SOURCE_DIR}/src/kernel/cuda/kernels*.h")
+	"${CMAKE_CURRENT_SOURCE_DIR}/src/kernel/cuda/kernels*.h"
+	"${CMAKE_CURRENT_SOURCE_DIR}/src/kernel/round.h" "${CMAKE_CURRENT_SOURCE_DIR}/src/base/both.h"
+	"${CMAKE_CURRENT_SOURCE_DIR}/src/base/fp8.h" "${CMAKE_CURRENT_SOURCE_DIR}/src/base/rng.h")
 set(FO_SIMT_FLAGS -std=c++17 -O2 -g -fPIC -fvisibility=hidden -fno-exceptions -fno-rtti -ffp-contract=off -Wall -Wextra -Wno-unknown-pragmas)
 if(FLATOUT_WERROR)
 	list(APPEND FO_SIMT_FLAGS -Werror)

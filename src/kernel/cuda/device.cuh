@@ -7,7 +7,9 @@
 #ifndef FO_KERNEL_CUDA_DEVICE_CUH
 #define FO_KERNEL_CUDA_DEVICE_CUH
 
+#include "base/fp8.h"
 #include "kernel/cuda/kernels.h"
+#include "kernel/round.h"
 
 #include <stdint.h>
 
@@ -64,6 +66,72 @@ FO_DEVICE uint32_t fo_to_bf16x2(float lo, float hi)
 	__nv_bfloat162 v = __floats2bfloat162_rn(lo, hi);
 	return *reinterpret_cast<uint32_t *>(&v);
 #endif
+}
+
+/* ---- arithmetic that is rounded operation by operation, as the processor's: nvcc would join products and sums otherwise ---- */
+
+#ifdef FO_SIMT
+FO_DEVICE float fo_add_rn(float a, float b) { return a + b; }
+FO_DEVICE float fo_sub_rn(float a, float b) { return a - b; }
+FO_DEVICE float fo_mul_rn(float a, float b) { return a * b; }
+FO_DEVICE float fo_div_rn(float a, float b) { return a / b; }
+FO_DEVICE float fo_sqrt_rn(float a) { return __builtin_sqrtf(a); }
+FO_DEVICE float fo_fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+#else
+FO_DEVICE float fo_add_rn(float a, float b) { return __fadd_rn(a, b); }
+FO_DEVICE float fo_sub_rn(float a, float b) { return __fsub_rn(a, b); }
+FO_DEVICE float fo_mul_rn(float a, float b) { return __fmul_rn(a, b); }
+FO_DEVICE float fo_div_rn(float a, float b) { return __fdiv_rn(a, b); }
+FO_DEVICE float fo_sqrt_rn(float a) { return __fsqrt_rn(a); }
+FO_DEVICE float fo_fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+#endif
+/* a / b with y = 1 / b, rounded: the bits of fo_div_rn without its branch, where neither a nor the quotient is subnormal. Two corrections
+ * of a quotient that is off by less than two units make it the nearest number (Markstein 1990). */
+FO_DEVICE float fo_div_by(float a, float b, float y)
+{
+	const float q = fo_mul_rn(a, y), p = fo_fma(fo_fma(-q, b, a), y, q), n = fo_fma(fo_fma(-p, b, a), y, p);
+	/* Infinite numbers have no remainder, and that of -0 is 0. */
+	return (__float_as_uint(n) & 0x7fffffff) - 1 < 0x7f7fffffu ? n : q;
+}
+
+/* ---- fp8: to nearest even, too large becomes the largest, what is not finite stays so (base/fp8.h) ---- */
+
+/* Two finite numbers, lo in the lower byte. */
+FO_DEVICE uint32_t fo_to_e4m3x2(float lo, float hi)
+{
+#if !defined FO_SIMT && __CUDA_ARCH__ >= 890
+	return __nv_cvt_float2_to_fp8x2(make_float2(lo, hi), __NV_SATFINITE, __NV_E4M3);
+#else
+	return (uint32_t)fo_e4m3_from_f32(hi) << 8 | fo_e4m3_from_f32(lo);
+#endif
+}
+FO_DEVICE uint32_t fo_to_e5m2x2(float lo, float hi)
+{
+#if !defined FO_SIMT && __CUDA_ARCH__ >= 890
+	return __nv_cvt_float2_to_fp8x2(make_float2(lo, hi), __NV_SATFINITE, __NV_E5M2);
+#else
+	return (uint32_t)fo_e5m2_from_f32(hi) << 8 | fo_e5m2_from_f32(lo);
+#endif
+}
+/* The larger magnitude, as bits: magnitudes are ordered as integers, with what is not a number above all. */
+FO_DEVICE uint32_t fo_magnitude(float x) { return __float_as_uint(x) & 0x7fffffff; }
+FO_DEVICE uint32_t fo_larger(uint32_t a, uint32_t b) { return a > b ? a : b; }
+/* Any four numbers, the first in the lowest byte. The device's conversion makes the largest number of an infinity: those take the long
+ * way. */
+template <bool E5M2> FO_DEVICE uint32_t fo_to_fp8x4(const float *x)
+{
+	uint32_t top = 0, w = 0;
+#pragma unroll
+	for (int i = 0; i < 4; i++)
+		top = fo_larger(top, fo_magnitude(x[i]));
+	if (top < 0x7f800000u && E5M2)
+		return fo_to_e5m2x2(x[2], x[3]) << 16 | fo_to_e5m2x2(x[0], x[1]);
+	if (top < 0x7f800000u)
+		return fo_to_e4m3x2(x[2], x[3]) << 16 | fo_to_e4m3x2(x[0], x[1]);
+#pragma unroll
+	for (int i = 0; i < 4; i++)
+		w |= (uint32_t)(E5M2 ? fo_e5m2_from_f32(x[i]) : fo_e4m3_from_f32(x[i])) << 8 * i;
+	return w;
 }
 
 /* ---- elements: T is uint16_t for bf16, float for fp32 ---- */
@@ -166,6 +234,13 @@ FO_DEVICE float fo_warp_max(float x)
 		x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, k));
 	return x;
 }
+FO_DEVICE double fo_warp_sum(double x)
+{
+#pragma unroll
+	for (int k = 16; k; k >>= 1)
+		x += __shfl_xor_sync(0xffffffffu, x, k);
+	return x;
+}
 /* Over a block of `warps` warps; `scratch` holds 32 floats of shared memory. The same in all threads; a fixed order. */
 FO_DEVICE float fo_block_sum(float x, float *scratch, int warps)
 {
@@ -175,6 +250,16 @@ FO_DEVICE float fo_block_sum(float x, float *scratch, int warps)
 		scratch[threadIdx.x / 32] = x;
 	__syncthreads();
 	float y = (int)(threadIdx.x % 32) < warps ? scratch[threadIdx.x % 32] : 0;
+	return fo_warp_sum(y);
+}
+FO_DEVICE double fo_block_sum(double x, double *scratch, int warps)
+{
+	x = fo_warp_sum(x);
+	__syncthreads();
+	if (threadIdx.x % 32 == 0)
+		scratch[threadIdx.x / 32] = x;
+	__syncthreads();
+	double y = (int)(threadIdx.x % 32) < warps ? scratch[threadIdx.x % 32] : 0;
 	return fo_warp_sum(y);
 }
 

@@ -1,0 +1,207 @@
+/* Launches of optimizer.cu. */
+#include "kernel/cuda/cuda_int.h"
+
+#include <string.h>
+
+enum { THREADS = 256, THREADS_MOST = 1024, ACCESS_BYTES = 16 };
+
+/* ---- squared norm ---- */
+
+static const char *sumsq_cannot(const struct fo_cuda *c, const struct fo_call *s)
+{
+	(void)c;
+	for (int k = 0; k < fo_op_tensors(s->kind, s->n); k++)
+		if (!fo_cuda_is_float(&s->arg[fo_op_operand_of(s->kind, k, 0)]))
+			return "gradients are neither bf16 nor fp32";
+	return NULL;
+}
+
+/* A sum of each chunk, whatever gaps the rows will have. */
+static fo_status sumsq_prepare(struct fo_cuda *c, const struct fo_call *s, int64_t variant, size_t *ws_bytes)
+{
+	(void)c, (void)variant;
+	int64_t chunks = 0;
+	for (int k = 0; k < fo_op_tensors(s->kind, s->n); k++) {
+		const struct fo_tensor *g = &s->arg[fo_op_operand_of(s->kind, k, 0)];
+		chunks += g->rows * (g->cols / FO_CUDA_SUMSQ_CHUNK + 1);
+	}
+	*ws_bytes = (size_t)chunks * sizeof(double);
+	return FO_OK;
+}
+
+static bool aligned(const struct fo_tensor *t, bool whole)
+{
+	return (uintptr_t)t->data % ACCESS_BYTES == 0 && (whole || (size_t)t->ld * fo_dtype_bytes(t->dtype) % ACCESS_BYTES == 0);
+}
+
+static fo_status sumsq(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
+{
+	(void)variant;
+	struct fo_call one = fo_call_one(c, 0);
+	struct fo_cuda_sumsq_args args = { .n = fo_op_tensors(c->kind, c->n), .partial = q->ws, .acc = one.arg[1].data,
+					   .stored = one.first >> 1 & 1 };
+	for (int k = 0; k < args.n; k++) {
+		const struct fo_tensor *g = &c->arg[fo_op_operand_of(c->kind, k, 0)];
+		bool whole = g->ld == g->cols;
+		struct fo_cuda_sumsq_tensor *t = &args.t[k];
+		*t = (struct fo_cuda_sumsq_tensor){ .data = g->data, .rows = whole ? 1 : g->rows,
+						    .cols = whole ? g->rows * g->cols : g->cols, .ld = g->ld, .dtype = g->dtype,
+						    .aligned = aligned(g, whole), .begin = args.chunks };
+		t->per_row = (uint32_t)((t->cols + FO_CUDA_SUMSQ_CHUNK - 1) / FO_CUDA_SUMSQ_CHUNK);
+		args.chunks += (uint32_t)t->rows * t->per_row;
+	}
+	struct fo_cuda_grid grid = { fo_cuda_blocks(q->cuda, args.chunks, 1), 1, 1, THREADS, 0 };
+	struct fo_cuda_grid sum = { 1, 1, 1, args.chunks > THREADS ? THREADS_MOST : THREADS, 0 };
+	FO_TRY(fo_cuda_launch(q, FO_CUDA_FN_sumsq, grid, &args));
+	return fo_cuda_launch(q, FO_CUDA_FN_sumsq_sum, sum, &args);
+}
+const struct fo_cuda_kernel fo_cuda_sumsq = { .by = "flatout", .cannot = sumsq_cannot, .prepare = sumsq_prepare, .run = sumsq };
+_Static_assert((int)FO_CUDA_SUMSQ_TENSORS >= (int)FO_MAX_OPERANDS - 1, "room for all tensors of sumsq_many");
+
+/* ---- clipping ---- */
+
+static fo_status clip_launch(struct fo_cuda_queue *q, enum fo_cuda_function f, const struct fo_cuda_clip_args *args)
+{
+	return fo_cuda_launch(q, f, (struct fo_cuda_grid){ 1, 1, 1, 32, 0 }, args);
+}
+static fo_status clip(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
+{
+	(void)variant;
+	return clip_launch(q, FO_CUDA_FN_clip,
+			   &(struct fo_cuda_clip_args){ .acc = c->arg[0].data, .hyper = c->arg[1].data, .scale = c->arg[2].data,
+							.loss = c->n > 3 ? c->arg[3].data : NULL, .last = c->attr.value != 0 });
+}
+static fo_status clip_ahead(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
+{
+	(void)variant;
+	return clip_launch(q, FO_CUDA_FN_clip_ahead,
+			   &(struct fo_cuda_clip_args){ .hyper = c->arg[0].data, .scale = c->arg[1].data, .loss = c->arg[2].data });
+}
+static fo_status global_norm(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
+{
+	(void)variant;
+	return clip_launch(q, FO_CUDA_FN_global_norm, &(struct fo_cuda_clip_args){ .acc = c->arg[0].data, .scale = c->arg[1].data });
+}
+const struct fo_cuda_kernel fo_cuda_clip = { .by = "flatout", .run = clip };
+const struct fo_cuda_kernel fo_cuda_clip_ahead = { .by = "flatout", .run = clip_ahead };
+const struct fo_cuda_kernel fo_cuda_global_norm = { .by = "flatout", .run = global_norm };
+/* optimizer.cu knows them by the same numbers. */
+_Static_assert(FO_HYPER_LR == 0 && FO_HYPER_BETA1 == 1 && FO_HYPER_BETA2 == 2 && FO_HYPER_EPS == 3 && FO_HYPER_DECAY == 4 &&
+		       FO_HYPER_CORR1 == 5 && FO_HYPER_CORR2 == 6 && FO_HYPER_CLIP == 7 && FO_HYPER_INV_TOKENS == 8 &&
+		       FO_HYPER_LOSS_LIMIT == 9 && FO_HYPER_SEED == 10 && FO_HYPER_STEP == 11 && FO_HYPER_LAST_NORM == 12 &&
+		       FO_HYPER_COUNT == 13,
+	       "device code knows the columns of the hyper buffer by the same numbers");
+
+/* ---- AdamW ---- */
+
+static const char *adamw_one_cannot(const struct fo_call *s)
+{
+	for (int i = 0; i < s->n; i++) {
+		bool number = i < 3 || i == 5;
+		if (number && !fo_cuda_is_float(&s->arg[i]))
+			return "moments, gradients or weights are neither bf16 nor fp32";
+		if (i == 6 && s->arg[i].dtype != FO_F32 && s->arg[i].dtype != FO_I16)
+			return "the master is neither fp32 nor the low half of the weight";
+	}
+	return s->arg[0].dtype == s->arg[1].dtype ? NULL : "the moments differ in type";
+}
+static const char *adamw_cannot(const struct fo_cuda *c, const struct fo_call *s)
+{
+	(void)c;
+	const char *why = NULL;
+	for (int k = 0; k < fo_op_tensors(s->kind, s->n) && !why; k++) {
+		const struct fo_call one = fo_call_one(s, k);
+		why = adamw_one_cannot(&one);
+	}
+	return why;
+}
+
+/* m, v, grad, w and master if it is there. */
+static int adamw_operands(const struct fo_call *one, const struct fo_tensor **t)
+{
+	t[0] = &one->arg[0], t[1] = &one->arg[1], t[2] = &one->arg[2], t[3] = &one->arg[5], t[4] = &one->arg[6];
+	return one->n > 6 ? 5 : 4;
+}
+
+/* Where all operands lie without gaps they are one long row. */
+static bool adamw_whole(const struct fo_call *one)
+{
+	const struct fo_tensor *t[5];
+	bool whole = true;
+	for (int i = 0, n = adamw_operands(one, t); i < n; i++)
+		whole = whole && t[i]->ld == t[i]->cols;
+	return whole;
+}
+
+static enum fo_cuda_function adamw_function(const struct fo_call *one)
+{
+	enum { BF16, F32, COPY, SPLIT };
+#define FUNCTIONS(moments, gradients) { FO_CUDA_FN_adamw_##moments##_bf16_##gradients, FO_CUDA_FN_adamw_##moments##_f32_##gradients,    \
+					FO_CUDA_FN_adamw_##moments##_copy_##gradients, FO_CUDA_FN_adamw_##moments##_split_##gradients }
+	static const enum fo_cuda_function functions[2][2][4] = { { FUNCTIONS(f32, f32), FUNCTIONS(f32, bf16) },
+								  { FUNCTIONS(bf16, f32), FUNCTIONS(bf16, bf16) } };
+#undef FUNCTIONS
+	const struct fo_tensor *t[5];
+	bool master = one->n > 6, bf16 = one->arg[5].dtype == FO_BF16, whole = adamw_whole(one);
+	if (master && !bf16)
+		return FO_CUDA_FN_adamw_any; /* an fp32 weight that has a copy all the same */
+	for (int i = 0, n = adamw_operands(one, t); i < n; i++)
+		if (!aligned(t[i], whole))
+			return FO_CUDA_FN_adamw_any;
+	return functions[one->arg[0].dtype == FO_BF16][one->arg[2].dtype == FO_BF16]
+			[!master ? (bf16 ? BF16 : F32) : one->arg[6].dtype == FO_I16 ? SPLIT : COPY];
+}
+
+static void adamw_add(struct fo_cuda_adamw_args *args, const struct fo_call *one)
+{
+	const struct fo_tensor *m = &one->arg[0], *v = &one->arg[1], *g = &one->arg[2], *w = &one->arg[5],
+			       *master = one->n > 6 ? &one->arg[6] : NULL;
+	bool whole = adamw_whole(one);
+	struct fo_cuda_adamw_tensor *t = &args->t[args->n++];
+	*t = (struct fo_cuda_adamw_tensor){
+		.m = m->data, .v = v->data, .w = w->data, .master = master ? master->data : NULL, .g = g->data,
+		.rows = whole ? 1 : w->rows, .cols = whole ? w->rows * w->cols : w->cols,
+		.ld_m = m->ld, .ld_v = v->ld, .ld_w = w->ld, .ld_master = master ? master->ld : 0, .ld_g = g->ld,
+		.number = one->attr.element + w->first, .layer = w->layer, .begin = args->chunks,
+		.type_moments = m->dtype, .type_g = g->dtype, .type_w = w->dtype, .type_master = master ? master->dtype : FO_F32,
+	};
+	t->per_row = (uint32_t)((t->cols + FO_CUDA_ADAMW_CHUNK - 1) / FO_CUDA_ADAMW_CHUNK);
+	args->chunks += (uint32_t)t->rows * t->per_row;
+}
+
+/* One launch for all tensors that the same function updates: for all, where formats do not differ. */
+static fo_status adamw(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
+{
+	(void)variant;
+	int n = fo_op_tensors(c->kind, c->n);
+	uint32_t done = 0;
+	for (int k = 0; k < n; k++) {
+		if (done >> k & 1)
+			continue;
+		struct fo_call one = fo_call_one(c, k);
+		enum fo_cuda_function f = adamw_function(&one);
+		struct fo_cuda_adamw_args args = { .hyper = one.arg[3].data, .scale = one.arg[4].data, .decays = c->attr.value,
+						   .stochastic = c->attr.stochastic };
+		for (int i = k; i < n; i++) {
+			one = fo_call_one(c, i);
+			if (adamw_function(&one) != f)
+				continue;
+			adamw_add(&args, &one);
+			done |= 1u << i;
+		}
+		FO_TRY(fo_cuda_launch(q, f, (struct fo_cuda_grid){ fo_cuda_blocks(q->cuda, args.chunks, 1), 1, 1, THREADS, 0 }, &args));
+	}
+	return FO_OK;
+}
+const struct fo_cuda_kernel fo_cuda_adamw = { .by = "flatout", .cannot = adamw_cannot, .run = adamw };
+_Static_assert((int)FO_CUDA_ADAMW_TENSORS >= (int)(FO_MAX_OPERANDS - 2) / 4, "room for all tensors of adamw_many");
+
+/* ---- numbers that are not finite ---- */
+
+fo_status fo_cuda_find_nonfinite(struct fo_cuda_queue *q, const struct fo_tensor *t, int64_t *found)
+{
+	const struct fo_cuda_nonfinite_args args = { fo_cuda_view_of(t), (uint64_t *)found };
+	struct fo_cuda_grid grid = { fo_cuda_blocks(q->cuda, t->rows * t->cols, THREADS), 1, 1, THREADS, 0 };
+	FO_TRY(fo_cuda_fill(q->cuda, found, 0xff, sizeof *found, q->stream)); /* -1, and above every index for an unsigned minimum */
+	return fo_cuda_launch(q, FO_CUDA_FN_find_nonfinite, grid, &args);
+}
