@@ -1,0 +1,405 @@
+/* What the general cases (test_cuda_kernels.c) do not ask of losses, AdamW, norms and fp8 on a device: the bits of `ref`, steps that are
+ * refused, rows longer than a block's turn, numbers that are not finite. */
+#include "base/clock.h"
+#include "kernel/round.h"
+#include "support/cuda.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { AMAX_FILLS = 3 /* finite, an infinity, NaN */ };
+
+static struct fo_cuda *cuda;
+
+static const struct fo_kernel *ref(const struct fo_num_data *d) { return &fo_kernels_ref.kernel[d->call.kind]; }
+
+static void check_same(const struct fo_num_case *c, const struct fo_num_data *a, const struct fo_num_data *b, const char *what)
+{
+	for (int i = 0; i < c->call.n; i++)
+		for (size_t k = 0; k < a->bytes[i]; k++)
+			if (a->block[i][k] != b->block[i][k])
+				fail_msg("%s: %s: operand %d, byte %zu of its block: 0x%02x, expected 0x%02x", c->name, what, i, k,
+					 a->block[i][k], b->block[i][k]);
+}
+
+/* ---- AdamW ---- */
+
+struct format {
+	int moments, weight, master, gradient; /* master -1: none */
+};
+
+static void adamw_case(struct fo_num_case *c, int64_t rows, int64_t cols, struct format f, bool stochastic)
+{
+	fo_num_case_init(c, FO_OP_adamw);
+	fo_num_case_arg(c, f.moments, rows, cols, FO_UPDATE, FO_NUM_NORMAL, 0.1, 0);
+	fo_num_case_arg(c, f.moments, rows, cols, FO_UPDATE, FO_NUM_POSITIVE, 0.1, 0);
+	fo_num_case_arg(c, f.gradient, rows, cols, FO_TAKE, FO_NUM_NORMAL, 1, 0);
+	fo_num_case_arg(c, FO_F64, 1, FO_HYPER_COUNT, FO_READ, FO_NUM_HYPER, 0, 0);
+	fo_num_case_arg(c, FO_F64, 1, 2, FO_READ, FO_NUM_POSITIVE, 1, 0);
+	fo_num_case_arg(c, f.weight, rows, cols, FO_UPDATE, FO_NUM_NORMAL, 1, 0);
+	if (f.master >= 0)
+		fo_num_case_arg(c, f.master, rows, cols, FO_UPDATE, f.master == FO_I16 ? FO_NUM_INDEX : FO_NUM_NORMAL, 1, 1 << 15);
+	c->call.attr.value = cols & 1;
+	c->call.attr.stochastic = stochastic;
+	c->call.attr.element = ((int64_t)1 << 33) + 12345; /* numbers of elements are 32 bits of it */
+	c->call.arg[5].layer = 3;
+	c->call.arg[5].first = 777;
+}
+
+/* The processor's arithmetic, rounding for rounding: every format and layout gives ref's bits, also where a gradient is 0, huge or not a
+ * number. */
+static void adamw_check(int64_t rows, int64_t cols, struct format f, bool stochastic, bool tight)
+{
+	struct fo_num_case c;
+	struct fo_num_data in, got, want;
+	adamw_case(&c, rows, cols, f, stochastic);
+	fo_num_data_new(&in, &c, 11, tight);
+	fo_num_set(&in.call.arg[2], 0, 0, 0);
+	fo_num_set(&in.call.arg[1], 0, 0, 0);
+	fo_num_set(&in.call.arg[2], 0, cols / 2, 1e30);
+	fo_num_set(&in.call.arg[2], rows - 1, cols - 1, 1e-30);
+	fo_num_data_copy(&got, &in);
+	fo_num_data_copy(&want, &in);
+	fo_num_run(&fo_test_cuda_kernel, &got, 1);
+	fo_num_run(ref(&want), &want, 1);
+	check_same(&c, &got, &want, stochastic ? "at random" : "to nearest");
+	fo_num_data_free(&got);
+	/* A refused step: not one bit. */
+	((double *)in.call.arg[4].data)[0] = -1;
+	fo_num_data_copy(&got, &in);
+	fo_num_run(&fo_test_cuda_kernel, &got, 1);
+	check_same(&c, &got, &in, "refused");
+	fo_num_data_free(&got);
+	fo_num_data_free(&want);
+	fo_num_data_free(&in);
+}
+
+static void test_adamw_bits(void **state)
+{
+	(void)state;
+	static const struct { int64_t rows, cols; } shape[] = { { 1, 5 }, { 17, 33 }, { 3, 9000 } };
+	static const int weights[][2] = { { FO_BF16, -1 }, { FO_F32, -1 }, { FO_BF16, FO_F32 }, { FO_F32, FO_F32 }, { FO_BF16, FO_I16 } };
+	for (size_t s = 0; s < sizeof shape / sizeof *shape; s++)
+		for (int w = 0; w < 5; w++)
+			for (int k = 0; k < 16; k++) {
+				struct format f = { k & 1 ? FO_BF16 : FO_F32, weights[w][0], weights[w][1], k & 2 ? FO_BF16 : FO_F32 };
+				if (shape[s].cols < 9000 || (k & 8))
+					adamw_check(shape[s].rows, shape[s].cols, f, k & 4, k & 8);
+			}
+}
+
+/* Tensors of one operation that differ in format and place: as each by itself. */
+static void test_adamw_many(void **state)
+{
+	(void)state;
+	static const int moments[] = { FO_F32, FO_BF16, FO_F32, FO_BF16 }, weights[] = { FO_BF16, FO_BF16, FO_F32, FO_BF16 };
+	struct fo_num_case c;
+	struct fo_num_data in, got;
+	fo_num_case_init(&c, FO_OP_adamw_many);
+	fo_num_case_arg(&c, FO_F64, 1, FO_HYPER_COUNT, FO_READ, FO_NUM_HYPER, 0, 0);
+	fo_num_case_arg(&c, FO_F64, 1, 2, FO_READ, FO_NUM_POSITIVE, 1, 0);
+	for (int k = 0; k < 4; k++) {
+		int64_t rows = k + 1, cols = 4000 * k + 24;
+		fo_num_case_arg(&c, moments[k], rows, cols, FO_UPDATE, FO_NUM_NORMAL, 0.1, 0);
+		fo_num_case_arg(&c, moments[k], rows, cols, FO_UPDATE, FO_NUM_POSITIVE, 0.1, 0);
+		fo_num_case_arg(&c, FO_F32, rows, cols, FO_TAKE, FO_NUM_NORMAL, 1, 0);
+		fo_num_case_arg(&c, weights[k], rows, cols, FO_UPDATE, FO_NUM_NORMAL, 1, 0);
+		c.call.arg[5 + 4 * k].layer = k;
+		c.call.arg[5 + 4 * k].first = 100 * k;
+	}
+	c.call.attr.stochastic = 1;
+	fo_num_data_new(&in, &c, 3, true);
+	fo_num_data_copy(&got, &in);
+	fo_num_run(&fo_test_cuda_kernel, &got, 1);
+	fo_num_run(ref(&in), &in, 1);
+	check_same(&c, &got, &in, "many");
+	fo_num_data_free(&got);
+	fo_num_data_free(&in);
+}
+
+/* ---- norms ---- */
+
+/* Many tensors give the bits of one after the other. */
+static void test_sumsq_turns(void **state)
+{
+	(void)state;
+	static const int64_t rows[] = { 1, 5, 300, 1, 2 }, cols[] = { 70001, 64, 65, 1, 16384 };
+	for (int tight = 0; tight < 2; tight++) {
+		struct fo_num_case c, one;
+		struct fo_num_data many, d;
+		double acc = 0.25;
+		fo_num_case_init(&c, FO_OP_sumsq_many);
+		fo_num_case_arg(&c, FO_F64, 1, 1, FO_ACC, FO_NUM_POSITIVE, 1, 0);
+		for (int k = 0; k < 5; k++)
+			fo_num_case_arg(&c, k & 1 ? FO_BF16 : FO_F32, rows[k], cols[k], FO_READ, FO_NUM_NORMAL, 1, 0);
+		fo_num_data_new(&many, &c, 5, tight);
+		*(double *)many.call.arg[0].data = acc;
+		for (int k = 0; k < 5; k++) {
+			fo_num_case_init(&one, FO_OP_sumsq);
+			fo_num_case_arg(&one, k & 1 ? FO_BF16 : FO_F32, rows[k], cols[k], FO_READ, FO_NUM_NORMAL, 1, 0);
+			fo_num_case_arg(&one, FO_F64, 1, 1, FO_ACC, FO_NUM_POSITIVE, 1, 0);
+			fo_num_data_new(&d, &one, 5, tight);
+			for (int64_t r = 0; r < rows[k]; r++)
+				for (int64_t j = 0; j < cols[k]; j++)
+					fo_num_set(&d.call.arg[0], r, j, fo_num_get(&many.call.arg[k + 1], r, j));
+			*(double *)d.call.arg[1].data = acc;
+			fo_num_run(&fo_test_cuda_kernel, &d, 1);
+			acc = *(double *)d.call.arg[1].data;
+			fo_num_data_free(&d);
+		}
+		fo_num_run(&fo_test_cuda_kernel, &many, 1);
+		assert_true(*(double *)many.call.arg[0].data == acc && acc > 0.25);
+		fo_num_data_free(&many);
+	}
+}
+
+static int64_t nonfinite(const struct fo_tensor *host, size_t bytes)
+{
+	struct fo_tensor t = *host;
+	fo_cuda_stream s;
+	int64_t *found;
+	unsigned char *locked, *device;
+	assert_int_equal(fo_cuda_stream_new(cuda, &s), FO_OK);
+	assert_int_equal(fo_cuda_host_alloc(cuda, bytes + 8, (void **)&locked), FO_OK);
+	assert_int_equal(fo_cuda_alloc(cuda, bytes, (void **)&device), FO_OK);
+	assert_int_equal(fo_cuda_alloc(cuda, 8, (void **)&found), FO_OK);
+	memcpy(locked, host->data, bytes);
+	assert_int_equal(fo_cuda_copy_in(cuda, device, locked, bytes, s), FO_OK);
+	t.data = device;
+	struct fo_cuda_queue q = { .cuda = cuda, .stream = s };
+	assert_int_equal(fo_cuda_find_nonfinite(&q, &t, found), FO_OK);
+	assert_int_equal(fo_cuda_copy_out(cuda, locked, found, 8, s), FO_OK);
+	assert_int_equal(fo_cuda_stream_wait(cuda, s), FO_OK);
+	int64_t at = *(int64_t *)(void *)locked;
+	fo_cuda_free(cuda, found);
+	fo_cuda_free(cuda, device);
+	fo_cuda_host_free(cuda, locked);
+	fo_cuda_stream_free(cuda, s);
+	return at;
+}
+
+static void test_nonfinite(void **state)
+{
+	(void)state;
+	static const int types[] = { FO_F32, FO_BF16, FO_F64, FO_E4M3, FO_E5M2 };
+	static const double large[] = { 3e38, -3e38, 1e300, 448, -57344 };
+	enum { ROWS = 9, COLS = 300, LD = 307 };
+	double room[ROWS * LD];
+	for (int i = 0; i < 5; i++)
+		for (int gaps = 0; gaps < 2; gaps++) {
+			struct fo_tensor t = { .data = room, .rows = ROWS, .cols = COLS, .ld = gaps ? LD : COLS };
+			t.dtype = (uint8_t)types[i];
+			memset(room, gaps ? 0xff : 0, sizeof room); /* gaps are full of NaN */
+			for (int64_t r = 0; r < ROWS; r++)
+				for (int64_t c = 0; c < COLS; c++)
+					fo_num_set(&t, r, c, large[i]);
+			assert_int_equal(nonfinite(&t, sizeof room), -1);
+			fo_num_set(&t, 7, 1, NAN);
+			fo_num_set(&t, 8, 299, -INFINITY);
+			assert_int_equal(nonfinite(&t, sizeof room), 7 * COLS + 1);
+			fo_num_set(&t, 2, 290, INFINITY);
+			assert_int_equal(nonfinite(&t, sizeof room), 2 * COLS + 290);
+		}
+}
+
+/* ---- losses ---- */
+
+static void xent_case(struct fo_num_case *c, int dtype, int64_t rows, int64_t cols, bool forward)
+{
+	fo_num_case_init(c, forward ? FO_OP_xent_fwd : FO_OP_xent);
+	fo_num_case_arg(c, dtype, rows, cols, forward ? FO_READ : FO_UPDATE, FO_NUM_NORMAL, 3, 0);
+	fo_num_case_arg(c, FO_I32, rows, 1, FO_READ, FO_NUM_TARGET, 0, cols);
+	if (!forward)
+		fo_num_case_arg(c, FO_F64, 1, FO_HYPER_COUNT, FO_READ, FO_NUM_HYPER, 0, 0);
+	fo_num_case_arg(c, FO_F64, 1, forward ? 2 : 1, FO_ACC, FO_NUM_POSITIVE, 1, 0);
+}
+
+static double off_by(const struct fo_num_data *got, const struct fo_num_data *exact, int arg)
+{
+	double sum = 0, norm = 0;
+	for (int64_t r = 0; r < got->call.arg[arg].rows; r++)
+		for (int64_t j = 0; j < got->call.arg[arg].cols; j++) {
+			double x = fo_num_get(&exact->call.arg[arg], r, j), off = fo_num_get(&got->call.arg[arg], r, j) - x;
+			sum += off * off;
+			norm += x * x;
+		}
+	return sqrt(sum / norm);
+}
+
+/* Rows that take every thread of a block several turns, more rows than blocks run at once, columns that a mask took out. */
+static void xent_check(int dtype, int64_t rows, int64_t cols, bool forward)
+{
+	struct fo_num_case c;
+	struct fo_num_data in, got, exact;
+	xent_case(&c, dtype, rows, cols, forward);
+	fo_num_data_new(&in, &c, 9, true);
+	((int32_t *)in.call.arg[1].data)[0] = (int32_t)cols - 1;
+	for (int64_t r = 0; r < rows; r++)
+		for (int64_t j = cols / 3; j < cols / 2 && r % 2; j++)
+			if (j != ((int32_t *)in.call.arg[1].data)[r])
+				fo_num_set(&in.call.arg[0], r, j, -INFINITY);
+	fo_num_set(&in.call.arg[0], rows - 1, 0, 300); /* far from where any sum began */
+	fo_num_data_f64(&exact, &in);
+	fo_num_run(ref(&exact), &exact, 1);
+	fo_num_data_copy(&got, &in);
+	fo_num_run(&fo_test_cuda_kernel, &got, 1);
+	double loss = off_by(&got, &exact, forward ? 2 : 3), gradient = forward ? 0 : off_by(&got, &exact, 0);
+	if (!(loss <= 1e-6) || !(gradient <= (dtype == FO_BF16 ? 0x1p-9 : 1e-6)))
+		fail_msg("%s: the loss is off by %g, the gradient by %g", c.name, loss, gradient);
+	fo_num_data_free(&got);
+	/* A logit that is not a number must not be lost: the step is refused by its loss. */
+	fo_num_set(&in.call.arg[0], 0, cols - 3, NAN);
+	fo_num_run(&fo_test_cuda_kernel, &in, 1);
+	assert_true(isnan(*(double *)in.call.arg[forward ? 2 : 3].data));
+	fo_num_data_free(&in);
+	fo_num_data_free(&exact);
+}
+static void test_xent(void **state)
+{
+	(void)state;
+	xent_check(FO_BF16, 3, 66000, false);
+	xent_check(FO_F32, 3, 40007, false); /* one by one */
+	xent_check(FO_F32, 2, 66000, false);
+	xent_check(FO_BF16, 3, 66000, true);
+	xent_check(FO_BF16, 1200, 40, false);
+	xent_check(FO_F32, 1200, 40, true);
+}
+
+/* ---- fp8 ---- */
+
+static uint8_t byte_at(const struct fo_num_data *d, int64_t j) { return ((uint8_t *)d->call.arg[2].data)[j]; }
+static bool is_nan(uint8_t b, int type) { return type == FO_E4M3 ? (b & 0x7f) == 0x7f : (b & 0x7f) > 0x7c; }
+
+static void check_byte(const struct fo_num_case *c, const struct fo_num_data *got, const struct fo_num_data *want, int64_t i, int type)
+{
+	uint8_t a = byte_at(got, i), b = byte_at(want, i);
+	if (a != b && !(is_nan(a, type) && is_nan(b, type)))
+		fail_msg("%s: scale %g: %a becomes 0x%02x, expected 0x%02x", c->name, fo_num_get(&got->call.arg[1], 0, 0),
+			 fo_num_get(&got->call.arg[0], 0, i), a, b);
+}
+
+/* Every bf16 number and its neighbours in fp32, by several scales: ref's bytes, and NaN for NaN (its sign is the device's own). */
+static void test_fp8_bytes(void **state)
+{
+	(void)state;
+	static const float scales[] = { 1, 0.037f, 3.7e5f, 0x1p-126f, 1.1f, NAN };
+	for (int type = FO_E4M3; type <= FO_E5M2; type++)
+		for (int k = 0; k < 12; k++) {
+			struct fo_num_case c;
+			struct fo_num_data got, want;
+			bool bf16 = k & 1;
+			fo_num_case_init(&c, FO_OP_fp8_cast);
+			fo_num_case_arg(&c, bf16 ? FO_BF16 : FO_F32, 1, 65536, FO_READ, FO_NUM_NORMAL, 1, 0);
+			fo_num_case_arg(&c, FO_F32, 1, 1, FO_READ, FO_NUM_POSITIVE, 1, 0);
+			fo_num_case_arg(&c, type, 1, 65536, FO_DEF, FO_NUM_NAN, 0, 0);
+			fo_num_data_new(&got, &c, 1, true);
+			for (uint32_t i = 0; i < 65536; i++)
+				if (bf16)
+					((uint16_t *)got.call.arg[0].data)[i] = (uint16_t)i;
+				else
+					((uint32_t *)got.call.arg[0].data)[i] = (i << 16) + (uint32_t)fo_rng_u64(k, i) % 0x10000;
+			((float *)got.call.arg[1].data)[0] = scales[k / 2];
+			fo_num_data_copy(&want, &got);
+			fo_num_run(&fo_test_cuda_kernel, &got, 1);
+			fo_num_run(ref(&want), &want, 1);
+			for (int64_t i = 0; i < 65536; i++)
+				check_byte(&c, &got, &want, i, type);
+			fo_num_data_free(&got);
+			fo_num_data_free(&want);
+		}
+}
+
+/* Maxima with what is not finite in them, of all, rows and columns of a tensor wider and higher than a block. */
+static void test_amax_nan(void **state)
+{
+	(void)state;
+	for (int axis = 0; axis < 3; axis++)
+		for (int tight = 0; tight < 2; tight++) {
+			struct fo_num_case c;
+			struct fo_num_data got, want;
+			fo_num_case_init(&c, FO_OP_amax);
+			fo_num_case_arg(&c, FO_BF16, 211, 520, FO_READ, FO_NUM_NORMAL, 1, 0);
+			fo_num_case_arg(&c, FO_F32, axis == 1 ? 211 : 1, axis == 2 ? 520 : 1, FO_DEF, FO_NUM_NAN, 0, 0);
+			for (int k = 0; k < AMAX_FILLS; k++) {
+				fo_num_data_new(&got, &c, 2, tight);
+				fo_num_set(&got.call.arg[0], 133, 515, -5000);
+				if (k)
+					fo_num_set(&got.call.arg[0], 200, 7, k == 1 ? -INFINITY : NAN);
+				fo_num_data_copy(&want, &got);
+				fo_num_run(&fo_test_cuda_kernel, &got, 1);
+				fo_num_run(ref(&want), &want, 1);
+				const struct fo_tensor *t = &got.call.arg[1];
+				for (int64_t r = 0; r < t->rows; r++)
+					for (int64_t j = 0; j < t->cols; j++) {
+						double a = fo_num_get(t, r, j), b = fo_num_get(&want.call.arg[1], r, j);
+						assert_true(a == b || (isnan(a) && isnan(b)));
+					}
+				fo_num_data_free(&got);
+				fo_num_data_free(&want);
+			}
+		}
+}
+
+/* Scales of an empty history look at x, of any other they do not; histories move on, but for refused steps. */
+static void test_fp8_history(void **state)
+{
+	(void)state;
+	for (int k = 0; k < 4; k++) {
+		struct fo_num_case c;
+		struct fo_num_data got, want;
+		fo_num_case_init(&c, FO_OP_fp8_scale);
+		fo_num_case_arg(&c, FO_F32, 1, 16, FO_READ, FO_NUM_POSITIVE, 5, 0);
+		fo_num_case_arg(&c, FO_F32, 1, 1, FO_DEF, FO_NUM_NAN, 0, 0);
+		fo_num_case_arg(&c, FO_BF16, 33, 700, FO_READ, FO_NUM_NORMAL, 100, 0);
+		c.call.attr.value = FO_E4M3_MAX;
+		c.call.attr.sign = k & 1;
+		fo_num_data_new(&got, &c, 4, true);
+		if (k & 2)
+			memset(got.call.arg[0].data, 0, 16 * sizeof(float));
+		fo_num_data_copy(&want, &got);
+		fo_num_run(&fo_test_cuda_kernel, &got, 1);
+		fo_num_run(ref(&want), &want, 1);
+		check_same(&c, &got, &want, "scale");
+		fo_num_data_free(&got);
+		fo_num_data_free(&want);
+
+		fo_num_case_init(&c, FO_OP_fp8_push);
+		fo_num_case_arg(&c, FO_F32, 5, 1, FO_READ, FO_NUM_POSITIVE, 1, 0);
+		fo_num_case_arg(&c, FO_F32, 5, 700, FO_UPDATE, FO_NUM_POSITIVE, 1, 0);
+		fo_num_case_arg(&c, FO_F64, 1, 2, FO_READ, FO_NUM_POSITIVE, 1, 0);
+		fo_num_data_new(&got, &c, 4, k & 1);
+		fo_num_set(&got.call.arg[0], 2, 0, NAN);
+		fo_num_set(&got.call.arg[0], 3, 0, INFINITY);
+		if (k & 2)
+			((double *)got.call.arg[2].data)[0] = -1;
+		fo_num_data_copy(&want, &got);
+		fo_num_run(&fo_test_cuda_kernel, &got, 1);
+		fo_num_run(ref(&want), &want, 1);
+		check_same(&c, &got, &want, "history");
+		fo_num_data_free(&got);
+		fo_num_data_free(&want);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_adamw_bits), cmocka_unit_test(test_adamw_many), cmocka_unit_test(test_sumsq_turns),
+		cmocka_unit_test(test_nonfinite),  cmocka_unit_test(test_xent),       cmocka_unit_test(test_fp8_bytes),
+		cmocka_unit_test(test_amax_nan),   cmocka_unit_test(test_fp8_history),
+	};
+	int status;
+	cuda = fo_test_cuda_open(&status);
+	if (!cuda)
+		return status;
+	fo_test_cuda_use(cuda);
+	int failed = cmocka_run_group_tests(tests, NULL, NULL);
+	fo_cuda_close(cuda);
+	return failed;
+}
