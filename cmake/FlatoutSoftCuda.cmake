@@ -68,6 +68,11 @@ if(FO_NCCL_INCLUDE)
 	target_link_libraries(fo_soft_nccl PRIVATE fo_soft_cuda)
 	list(APPEND FO_SOFT_TARGETS fo_soft_nccl)
 endif()
+if(FO_CUPTI_MAJOR)
+	fo_soft_library(fo_soft_cupti libcupti.so.${FO_CUPTI_MAJOR} "${source}/soft_cupti.c")
+	target_include_directories(fo_soft_cupti SYSTEM PRIVATE "${FO_CUPTI_INCLUDE}")
+	list(APPEND FO_SOFT_TARGETS fo_soft_cupti)
+endif()
 
 # The model of a multiprocessor alone, with kernels that break its rules: not sanitized, as in the library.
 fo_simt_object(FO_SIMT_CASES "${source}/simt_cases.cu")
