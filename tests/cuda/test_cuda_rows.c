@@ -182,6 +182,28 @@ static void test_rope(void **state)
 	}
 }
 
+/* add_rmsnorm gives the bits of add and rmsnorm one after the other. */
+static void test_fused_bits(void **state)
+{
+	(void)state;
+	enum { ROWS = 40, COLS = 1032 };
+	struct one *o = new_one(FO_OP_add_rmsnorm);
+	struct fo_num_data fused, apart;
+	for (int i = 0; i < 5; i++)
+		arg(o, FO_BF16, i == 2 ? 1 : ROWS, COLS, i < 3 ? FO_READ : FO_DEF, i < 3 ? FO_NUM_NORMAL : FO_NUM_NAN, 0);
+	arg(o, FO_F32, ROWS, 1, FO_DEF, FO_NUM_NAN, 0);
+	fo_num_data_new(&fused, &o->c, 3, true), fo_num_data_copy(&apart, &fused);
+	fo_test_cuda_run(&fused.call, fused.block, fused.bytes);
+	const struct fo_tensor *a = apart.call.arg;
+	struct fo_call add = { .kind = FO_OP_add, .n = 3, .first = 4, .arg = { a[0], a[1], a[3] } };
+	struct fo_call norm = { .kind = FO_OP_rmsnorm, .n = 4, .attr = o->c.call.attr, .first = 12, .arg = { a[3], a[2], a[4], a[5] } };
+	fo_test_cuda_kernel.run(&add);
+	fo_test_cuda_kernel.run(&norm);
+	for (int i = 3; i < 6; i++)
+		assert_memory_equal(fused.block[i], apart.block[i], fused.bytes[i]);
+	fo_num_data_free(&fused), fo_num_data_free(&apart);
+}
+
 static const struct {
 	int rows, cols, heads;
 } norm_shape[] = { { 37, 4096, 1 }, { 5, 3072, 1 }, { 300, 264, 1 }, { 9, 8448, 1 }, { 2, 16384, 1 }, { 2, 16392, 1 }, { 61, 1280, 10 } };
@@ -339,6 +361,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_swiglu), cmocka_unit_test(test_rope),      cmocka_unit_test(test_norm),  cmocka_unit_test(test_norm_backward),
 		cmocka_unit_test(test_bias),   cmocka_unit_test(test_embedding), cmocka_unit_test(test_mixed),
+		cmocka_unit_test(test_fused_bits),
 	};
 	int status;
 	cuda = fo_test_cuda_open(&status);
