@@ -21,7 +21,9 @@ file(GLOB headers CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/src/kernel/cuda
 	"${CMAKE_CURRENT_SOURCE_DIR}/src/kernel/cuda/kernels*.h"
 	"${CMAKE_CURRENT_SOURCE_DIR}/src/kernel/round.h" "${CMAKE_CURRENT_SOURCE_DIR}/src/base/both.h"
 	"${CMAKE_CURRENT_SOURCE_DIR}/src/base/fp8.h" "${CMAKE_CURRENT_SOURCE_DIR}/src/base/rng.h")
-set(FO_SIMT_FLAGS -std=c++17 -O2 -g -fPIC -fvisibility=hidden -fno-exceptions -fno-rtti -ffp-contract=off -Wall -Wextra -Wno-unknown-pragmas)
+# A device traps where an access is not aligned to its size; the processor would not. The other checks cost little beside it.
+set(FO_SIMT_FLAGS -std=c++17 -O2 -g -fPIC -fvisibility=hidden -fno-exceptions -fno-rtti -ffp-contract=off -Wall -Wextra -Wno-unknown-pragmas
+	-fsanitize=alignment,bounds,shift,integer-divide-by-zero -fsanitize-undefined-trap-on-error)
 if(FLATOUT_WERROR)
 	list(APPEND FO_SIMT_FLAGS -Werror)
 endif()

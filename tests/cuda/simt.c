@@ -2,11 +2,13 @@
 #define _GNU_SOURCE
 #include "cuda/simt_int.h"
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 enum {
 	STACK_BYTES = 64 << 10,
@@ -120,6 +122,34 @@ static _Noreturn void diverged(const struct thread *a, const struct thread *b)
 	where(a);
 	where(b);
 	abort();
+}
+
+/* Traps of a kernel (an access that is not aligned, an index beyond an array, an address that is not there) are told before whoever
+ * handles the signal gets it. */
+static const int signals[] = { SIGILL, SIGSEGV, SIGBUS };
+enum { SIGNALS = sizeof signals / sizeof *signals };
+static struct sigaction before[SIGNALS];
+
+static void trapped(int sig, siginfo_t *info, void *context)
+{
+	char text[256];
+	(void)info;
+	(void)context;
+	int n = snprintf(text, sizeof text, "software CUDA device: kernel %s, block %u,%u,%u, thread %u: %s\n", kernel->name, fo_simt_block.x,
+			 fo_simt_block.y, fo_simt_block.z, fo_simt_thread.x,
+			 sig == SIGILL ? "an access that is not aligned to its size, an index beyond its array, or a shift by too much" :
+					 "an address where no memory is");
+	if (write(2, text, (size_t)n) < 0)
+		_exit(1);
+	for (int i = 0; i < SIGNALS; i++)
+		sigaction(signals[i], &before[i], NULL); /* the instruction is tried again */
+}
+
+static void watch(bool on)
+{
+	const struct sigaction own = { .sa_sigaction = trapped, .sa_flags = SA_SIGINFO | SA_NODEFER };
+	for (int i = 0; i < SIGNALS; i++)
+		sigaction(signals[i], on ? &own : &before[i], on ? &before[i] : NULL);
 }
 
 /* ---- a warp ---- */
@@ -377,6 +407,7 @@ void fo_simt_launch(const struct fo_simt_kernel *k, const void *args, const uint
 	fo_simt_dynamic = shared + GUARD;
 	fo_simt_threads = (struct fo_simt_index){ threads, 1, 1 };
 	fo_simt_blocks = (struct fo_simt_index){ grid[0], grid[1], grid[2] };
+	watch(true);
 	/* b = step i + begin mod blocks visits every block once where step and blocks have no common divisor. */
 	uint64_t begin = draw() % blocks, step = 1 + draw() % blocks;
 	while (gcd(step, blocks) != 1)
@@ -391,5 +422,6 @@ void fo_simt_launch(const struct fo_simt_kernel *k, const void *args, const uint
 		if (!intact(shared) || !intact(fo_simt_dynamic + shared_bytes))
 			broken("it wrote around its dynamic shared memory"), abort();
 	}
+	watch(false);
 	free(shared);
 }

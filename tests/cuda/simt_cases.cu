@@ -104,6 +104,12 @@ FO_KERNEL(case_broken, struct simt_args, 64)
 		p.out[i] = __shfl_xor_sync(0x0000ffffu, i, 1);
 	if (p.n == SIMT_HALF_WARP && i % 2)
 		__syncwarp();
+	if (p.n == SIMT_MISALIGNED) {
+		fo_16 v = *reinterpret_cast<const fo_16 *>(p.out + 1);
+		p.out[i] = (int)v.w[0];
+	}
+	if (p.n == SIMT_NOWHERE)
+		p.out[i] = *(int *)(uintptr_t)(8 + 4 * i);
 	if (p.n == SIMT_OVERRUN && i == 0)
 		raw[p.bytes] = 0;
 	__syncthreads();

@@ -99,8 +99,10 @@ static void test_broken(void **state)
 		{ SIMT_NOT_NAMED, { "threads that should meet do not", "mask 0000ffff", "__shfl_xor_sync" } },
 		{ SIMT_HALF_WARP, { "threads that should meet do not", "__syncwarp", "__syncthreads" } },
 		{ SIMT_OVERRUN, { "wrote around its dynamic shared memory", "case_broken", "block 0,0,0" } },
+		{ SIMT_MISALIGNED, { "not aligned to its size", "case_broken", "block 0,0,0, thread " } },
+		{ SIMT_NOWHERE, { "an address where no memory is", "case_broken", "block 0,0,0, thread " } },
 	};
-	int out[64];
+	_Alignas(16) int out[64];
 	(void)state;
 	launch(&fo_simt_kernel_case_broken, out, SIMT_WELL, 1, 64, 128, 1);
 	for (int i = 0; i < 64; i++)
@@ -113,7 +115,9 @@ static void test_broken(void **state)
 		fflush(stdout);
 		pid_t child = fork();
 		if (!child) {
-			signal(SIGABRT, SIG_DFL); /* not cmocka's handler */
+			static const int own[] = { SIGABRT, SIGILL, SIGSEGV };
+			for (int i = 0; i < 3; i++)
+				signal(own[i], SIG_DFL); /* not cmocka's handlers */
 			dup2(fd[1], 2);
 			launch(&fo_simt_kernel_case_broken, out, broken[b].how, 1, 64, 128, b);
 			_exit(0);
@@ -124,7 +128,7 @@ static void test_broken(void **state)
 		text[have] = 0;
 		close(fd[0]);
 		assert_int_equal(waitpid(child, &status, 0), child);
-		assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+		assert_true(WIFSIGNALED(status));
 		for (int i = 0; i < 3; i++)
 			if (!strstr(text, broken[b].says[i]))
 				fail_msg("broken kernel %d: '%s' does not say '%s'", broken[b].how, text, broken[b].says[i]);
