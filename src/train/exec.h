@@ -28,6 +28,9 @@ void *fo_store_find(const struct fo_store *s, const char *buffer, int layer, con
 /* Weights from the parameter list: N(0, init_std) by counter (seed, parameter, global element), norm weights 1; the same
  * for every sharding. Master copies first, weights rounded from them. */
 void fo_store_init(struct fo_store *s, const struct fo_program *p, uint64_t seed);
+/* The same on a device, for executors there: the host's pages are not touched. Its logarithms may differ in the last bit: so may one
+ * weight in hundreds of millions, by one unit of fp32. FO_ENOMEM; FO_EUNSUPPORTED for fp64. */
+FO_CHECKED fo_status fo_store_init_device(struct fo_store *s, const struct fo_program *p, uint64_t seed, struct fo_cuda *c);
 /* Visits each logical tensor of each layer: weight, master, m, v. name has the layer's number filled in. which: 0 weight, 1
  * master (of dtype I16: the low halves that complete the weight), 2 m, 3 v; data is the rectangle's first element, ld its row length in
  * elements. Then (4) what a training step remembers beside them, "fp8.history.3" of layer 3: buffers of state that belong to no
@@ -67,8 +70,8 @@ struct fo_exec_options {
 };
 
 struct fo_exec;
-/* The program and store must outlive it. `share` (may be NULL): an executor that never runs at the same time; its arena is used when it
- * is large enough. FO_EUNSUPPORTED, all reasons at once, where the device cannot run some operations of the program. */
+/* The program, the store and `share` must outlive it. `share` (may be NULL): an executor that never runs at the same time; its arena is
+ * used when it is large enough. On a device memory is taken before the first step, which may be FO_ENOMEM. FO_EUNSUPPORTED, all reasons at once, where the device cannot run some operations of the program. */
 FO_CHECKED fo_status fo_exec_new(struct fo_exec **out, const struct fo_program *p, struct fo_store *s,
 				 const struct fo_exec_options *o, fo_port_fn *port, void *ctx, struct fo_exec *share);
 void fo_exec_free(struct fo_exec *e);
@@ -111,7 +114,9 @@ struct fo_memory {
 	int64_t arena, persistent, workspace, max_live;
 	int64_t host_arena; /* of home HOST, beside the arena: on a device page-locked host memory, here memory like the rest */
 	int64_t staging; /* device: page-locked host memory of this executor, through which batches and losses pass; else 0 */
-	int64_t host;    /* device: the host copy of what persists, once it was filled there or fetched; else 0 */
+	/* Device: the host copy of what persists, once it was filled there or fetched, and the page-locked piece through which it goes; all
+	 * executors of a store share it. Else 0. */
+	int64_t host;
 };
 struct fo_memory fo_exec_memory(const struct fo_exec *e);
 /* Which set runs how many of the step's instances: index by fo_isa. All 0 on a device. */

@@ -1,4 +1,4 @@
-#include "train/exec.h"
+#include "train/store_int.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "kernel/round.h"
@@ -7,24 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct entry {
-	struct fo_buffer buf;
-	int layers;
-	unsigned char *memory; /* of the block that it lies in */
-	int64_t offset, stride;
-};
-/* Memory comes in blocks: of the first program, and of each that was added later. */
-struct fo_store {
-	struct entry *entry;
-	int n;
-	size_t entry_cap;
-	struct block {
-		void *memory;
-		int64_t bytes;
-	} *block;
-	size_t blocks, block_cap;
-};
 
 /* table(seq, head_dim): cos in the first half of a row, sin in the second (ops.def, rope). */
 static void fill_rope(const struct fo_program *p, const struct fo_buffer *b, void *table)
@@ -87,8 +69,8 @@ fo_status fo_store_add(struct fo_store *s, const struct fo_program *p)
 	if (!bytes)
 		return FO_OK;
 	fo_array_room(&s->block, &s->block_cap, s->blocks, sizeof *s->block);
-	struct block *block = &s->block[s->blocks];
-	*block = (struct block){ .bytes = bytes };
+	struct fo_store_block *block = &s->block[s->blocks];
+	*block = (struct fo_store_block){ .bytes = bytes, .host_newer = true };
 	FO_TRY(fo_pages_new((size_t)bytes, &block->memory));
 	s->blocks++;
 	int64_t offset = 0;
@@ -101,8 +83,8 @@ fo_status fo_store_add(struct fo_store *s, const struct fo_program *p)
 			i = s->n++;
 			fo_array_room(&s->entry, &s->entry_cap, (size_t)i, sizeof *s->entry);
 		}
-		struct entry *e = &s->entry[i];
-		*e = (struct entry){ .buf = *b,
+		struct fo_store_entry *e = &s->entry[i];
+		*e = (struct fo_store_entry){ .buf = *b,
 				     .layers = b->axes & FO_PER_LAYER ? (int)p->model.layers : 1,
 				     .memory = block->memory,
 				     .offset = offset,
@@ -130,6 +112,7 @@ void fo_store_free(struct fo_store *s)
 {
 	if (!s)
 		return;
+	fo_store_unmirror(s);
 	for (size_t i = 0; i < s->blocks; i++)
 		fo_pages_free(s->block[i].memory, (size_t)s->block[i].bytes);
 	free(s->block);
@@ -154,7 +137,7 @@ const unsigned char *fo_store_memory(const struct fo_store *s, int64_t *bytes)
 void *fo_store_find(const struct fo_store *s, const char *buffer, int layer, const struct fo_buffer **b)
 {
 	int i = find_entry(s, buffer);
-	struct entry *e = i < 0 ? NULL : &s->entry[i];
+	struct fo_store_entry *e = i < 0 ? NULL : &s->entry[i];
 	if (!e || layer < 0 || layer >= e->layers)
 		return NULL;
 	if (b)
@@ -182,7 +165,7 @@ void fo_store_init(struct fo_store *s, const struct fo_program *p, uint64_t seed
 			const struct fo_buffer *bw, *bm = NULL;
 			void *w = fo_store_find(s, p->buf[pr->weight].name, l, &bw);
 			void *m = pr->master >= 0 ? fo_store_find(s, p->buf[pr->master].name, l, &bm) : NULL;
-			uint64_t stream = seed * 0x9e3779b97f4a7c15u + (uint64_t)q * 65536 + (uint64_t)l;
+			uint64_t stream = fo_store_stream(seed, q, l);
 #pragma omp parallel for schedule(static)
 			for (int64_t r = 0; r < pr->nr; r++)
 				for (int64_t c = 0; c < pr->nc; c++) {

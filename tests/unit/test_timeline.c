@@ -64,6 +64,10 @@ static void test_profile(void **state)
 	assert_true(f.part_ns[FO_PART_OPTIMIZER] == 80 && f.part_ns[FO_PART_DATA] == 2 * 75 && f.part_ns[FO_PART_COMMUNICATION] == 0);
 	/* 80 of each step that no span covers, 30 of waiting for a product of another lane: that is not communication. */
 	assert_true(f.part_ns[FO_PART_UNATTRIBUTED] == 2 * 110);
+	/* A step that was not timed: apart, in no part. */
+	fo_profile_add_step(&f, &t, &p, &u, 99, 9000, 9900, 25);
+	assert_true(f.steps == 2 && f.total_ns == 2 * 825 && sum_parts(&f) == f.total_ns);
+	assert_true(f.untimed_steps == 1 && f.untimed_ns == 900);
 	fo_timeline_fini(&t);
 }
 

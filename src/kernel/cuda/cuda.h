@@ -180,7 +180,17 @@ FO_CHECKED fo_status fo_cuda_trace_take(struct fo_cuda_trace *out);
 void fo_cuda_trace_fini(struct fo_cuda_trace *t);
 void fo_cuda_trace_stop(void);
 
-/* Not an operation: index of the first element of t that is not finite into found[0] (int64 on the device), -1: all are. */
+/* ---- not operations ---- */
+
+/* A parameter's rectangle filled as fo_store_init does it, N(0, std) by counter; std 0: ones, below 0: zeros. */
+struct fo_cuda_init {
+	struct fo_tensor weight, master; /* master: fp32, or the low halves of split numbers; data NULL: none */
+	int64_t first, global_cols;      /* number of the first element in the whole tensor; elements in a row of that */
+	uint64_t stream;                 /* of random numbers */
+	double std;
+};
+FO_CHECKED fo_status fo_cuda_init_weights(struct fo_cuda_queue *q, const struct fo_cuda_init *in);
+/* Index of the first element of t that is not finite into found[0] (int64 on the device), -1: all are. */
 FO_CHECKED fo_status fo_cuda_find_nonfinite(struct fo_cuda_queue *q, const struct fo_tensor *t, int64_t *found);
 
 #endif

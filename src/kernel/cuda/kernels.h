@@ -23,12 +23,13 @@ struct fo_cuda_view {
 #include "kernel/cuda/kernels_optimizer.h"
 #include "kernel/cuda/kernels_fp8.h"
 #include "kernel/cuda/kernels_attention.h"
+#include "kernel/cuda/kernels_init.h"
 #include "kernel/cuda/kernels_product.h"
 
 #define FO_CUDA_KERNEL_LIST(X)                                                                                         \
 	FO_CUDA_KERNELS_ELEMENTWISE(X)                                                                                 \
 	FO_CUDA_KERNELS_NORM(X) FO_CUDA_KERNELS_LOSS(X) FO_CUDA_KERNELS_OPTIMIZER(X) FO_CUDA_KERNELS_FP8(X)            \
-	FO_CUDA_KERNELS_ATTENTION(X) FO_CUDA_KERNELS_PRODUCT(X)
+	FO_CUDA_KERNELS_ATTENTION(X) FO_CUDA_KERNELS_INIT(X) FO_CUDA_KERNELS_PRODUCT(X)
 
 enum fo_cuda_function {
 #define FO_CUDA_FN(name, args) FO_CUDA_FN_##name,

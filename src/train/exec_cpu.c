@@ -1,0 +1,356 @@
+/* The engine of this machine: one thread per used lane, kernels of the kernel sets. */
+#include "train/exec_int.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "train/store_int.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What is known about an operation of a block before any instance runs. */
+struct prepared {
+	const struct fo_kernel *kernel;
+	enum fo_isa isa;
+};
+
+struct lane {
+	struct fo_exec *e;
+	int id;
+	pthread_t thread;
+	bool started;
+	int *instance, n; /* its instances, in order */
+	void *ws;
+	size_t ws_bytes;
+	int threads;
+	_Atomic int32_t done;   /* newest instance that has finished in this step */
+	_Atomic int32_t wanted; /* oldest instance that a sleeper waits for; INT32_MAX: nobody sleeps on this lane */
+	uint64_t delays;        /* random delays drawn so far */
+};
+
+struct fo_exec_cpu {
+	struct prepared **op; /* [block][op] */
+	struct lane lane[FO_LANE_COUNT];
+	/* Lanes sleep on `wake` until what they wait for has moved. */
+	pthread_mutex_t lock;
+	pthread_cond_t wake;
+	int32_t step;       /* guarded by lock */
+	int64_t generation; /* steps begun; guarded by lock */
+	int running;        /* helper lanes still in this step; guarded by lock */
+	bool quit;
+	_Atomic bool failed;
+	struct fo_err error; /* guarded by lock */
+};
+
+/* ---- one instance ---- */
+
+static fo_status run_on(struct fo_exec *e, struct lane *ln, int id)
+{
+	const struct fo_slot *s = &e->p->slot[e->u.slot[id]];
+	const struct prepared *pr = &e->cpu->op[s->block][e->u.op[id]];
+	struct fo_call c = fo_exec_call(e, id);
+	const int32_t *life_of = &e->u.life_of[e->u.arg_begin[id]];
+	for (int i = 0; e->o.poison && i < c.n; i++)
+		if (fo_exec_begins(e, id, i)) /* NaN in every floating-point type, -1 as an index */
+			memset(e->data[life_of[i]], 0xff, (size_t)e->u.life[life_of[i]].bytes);
+	if (fo_op_info(c.kind)->cls == FO_CLASS_HOST)
+		return e->port(e->ctx, c.attr.port, s->mb, c.arg, c.n);
+	c.threads = ln->threads;
+	c.ws = ln->ws;
+	c.ws_bytes = ln->ws_bytes;
+	c.mac = e->o.mac;
+	if (!e->o.null_kernels)
+		pr->kernel->run(&c);
+	return FO_OK;
+}
+
+/* On the threads and workspace of its own lane: that is what was asked for its kernel. */
+static fo_status run(struct fo_exec *e, int id) { return run_on(e, &e->cpu->lane[fo_instance_op(e->p, &e->u, id)->lane], id); }
+
+/* ---- lanes ---- */
+
+static void fail(struct fo_exec *e, fo_status st)
+{
+	pthread_mutex_lock(&e->cpu->lock);
+	if (!atomic_load(&e->cpu->failed))
+		fo_err_save(&e->cpu->error, st);
+	atomic_store(&e->cpu->failed, true);
+	pthread_cond_broadcast(&e->cpu->wake);
+	pthread_mutex_unlock(&e->cpu->lock);
+}
+
+/* Returns when instance `id` of lane `l` has finished, or the step has failed. A sleeper says first what it wants and looks at
+ * `done` again; the other side stores `done` first and then looks at `wanted`, all in sequentially consistent order: either the
+ * sleeper sees the new value or it is woken. */
+static void wait_for(struct fo_exec *e, int l, int32_t id)
+{
+	struct lane *ln = &e->cpu->lane[l];
+	pthread_mutex_lock(&e->cpu->lock);
+	for (;;) {
+		if (id < atomic_load(&ln->wanted))
+			atomic_store(&ln->wanted, id);
+		if (atomic_load(&ln->done) >= id || atomic_load(&e->cpu->failed))
+			break;
+		pthread_cond_wait(&e->cpu->wake, &e->cpu->lock);
+	}
+	pthread_mutex_unlock(&e->cpu->lock);
+}
+
+static void finished(struct fo_exec *e, struct lane *ln, int32_t id)
+{
+	atomic_store(&ln->done, id);
+	if (id >= atomic_load(&ln->wanted)) {
+		pthread_mutex_lock(&e->cpu->lock);
+		atomic_store(&ln->wanted, INT32_MAX); /* who still waits for more says so again */
+		pthread_cond_broadcast(&e->cpu->wake);
+		pthread_mutex_unlock(&e->cpu->lock);
+	}
+}
+
+static void random_delay(struct fo_exec *e, struct lane *ln)
+{
+	uint64_t r = fo_rng_u64(e->o.delay_seed + (uint64_t)ln->id, ln->delays++);
+	if (r % 4 == 0) { /* a quarter of the operations start up to 0.1 ms late */
+		struct timespec t = { .tv_nsec = (long)(r >> 8 & 0xffff) * 100000 / 0xffff };
+		nanosleep(&t, NULL);
+	}
+}
+
+static void run_lane(struct lane *ln, int32_t step)
+{
+	struct fo_exec *e = ln->e;
+	for (int i = 0; i < ln->n; i++) {
+		int id = ln->instance[i];
+		for (int l = 0; l < FO_LANE_COUNT; l++) {
+			int32_t need = e->u.wait[id][l];
+			if (l == ln->id || need < 0 || atomic_load(&e->cpu->lane[l].done) >= need)
+				continue;
+			int64_t t0 = fo_now_ns();
+			wait_for(e, l, need);
+			fo_timeline_record(&e->timeline, ln->id, step, ~need, t0, fo_now_ns());
+		}
+		if (atomic_load(&e->cpu->failed))
+			return;
+		if (e->o.delay_seed)
+			random_delay(e, ln);
+		int64_t t0 = fo_now_ns();
+		fo_status st = run_on(e, ln, id);
+		fo_timeline_record(&e->timeline, ln->id, step, id, t0, fo_now_ns());
+		if (st != FO_OK) {
+			fail(e, st);
+			return;
+		}
+		finished(e, ln, id);
+	}
+}
+
+static void *lane_thread(void *arg)
+{
+	struct lane *ln = arg;
+	struct fo_exec *e = ln->e;
+	int64_t seen = 0;
+	for (;;) {
+		pthread_mutex_lock(&e->cpu->lock);
+		while (e->cpu->generation == seen && !e->cpu->quit)
+			pthread_cond_wait(&e->cpu->wake, &e->cpu->lock);
+		seen = e->cpu->generation;
+		bool quit = e->cpu->quit;
+		int32_t step = e->cpu->step;
+		pthread_mutex_unlock(&e->cpu->lock);
+		if (quit)
+			return NULL;
+		run_lane(ln, step);
+		pthread_mutex_lock(&e->cpu->lock);
+		e->cpu->running--;
+		pthread_cond_broadcast(&e->cpu->wake);
+		pthread_mutex_unlock(&e->cpu->lock);
+	}
+}
+
+static fo_status step_all(struct fo_exec *e, int32_t step)
+{
+	pthread_mutex_lock(&e->cpu->lock);
+	for (int l = 0; l < FO_LANE_COUNT; l++) {
+		atomic_store(&e->cpu->lane[l].done, -1);
+		atomic_store(&e->cpu->lane[l].wanted, INT32_MAX);
+		e->cpu->running += e->cpu->lane[l].started;
+	}
+	atomic_store(&e->cpu->failed, false);
+	e->cpu->step = step;
+	e->cpu->generation++;
+	pthread_cond_broadcast(&e->cpu->wake);
+	pthread_mutex_unlock(&e->cpu->lock);
+	run_lane(&e->cpu->lane[FO_LANE_COMPUTE], step);
+	pthread_mutex_lock(&e->cpu->lock);
+	while (e->cpu->running)
+		pthread_cond_wait(&e->cpu->wake, &e->cpu->lock);
+	pthread_mutex_unlock(&e->cpu->lock);
+	return atomic_load(&e->cpu->failed) ? fo_err_raise(&e->cpu->error) : FO_OK;
+}
+
+static fo_status find(struct fo_exec *e, const struct fo_tensor *t, int64_t *found, double *value)
+{
+	(void)e;
+	*found = -1;
+	for (int64_t r = 0; r < t->rows; r++)
+		for (int64_t c = 0; c < t->cols; c++) {
+			int64_t at = r * t->ld + c;
+			double v = t->dtype == FO_F64    ? ((const double *)t->data)[at]
+				   : t->dtype == FO_BF16 ? (double)fo_bf16_to_f32(((const uint16_t *)t->data)[at])
+				   : t->dtype == FO_E4M3 ? (double)fo_e4m3_to_f32(((const uint8_t *)t->data)[at])
+				   : t->dtype == FO_E5M2 ? (double)fo_e5m2_to_f32(((const uint8_t *)t->data)[at])
+							 : (double)((const float *)t->data)[at];
+			if (isfinite(v))
+				continue;
+			*found = r * t->cols + c;
+			*value = v;
+			return FO_OK;
+		}
+	return FO_OK;
+}
+
+/* ---- setting up ---- */
+
+static void assign_lanes(struct fo_exec *e)
+{
+	for (int l = 0; l < FO_LANE_COUNT; l++) {
+		struct lane *ln = &e->cpu->lane[l];
+		ln->e = e;
+		ln->id = l;
+		ln->threads = l == FO_LANE_COMPUTE ? e->o.threads : 1;
+		ln->instance = fo_xmalloc((size_t)(e->u.n + 1) * sizeof *ln->instance);
+	}
+	for (int i = 0; i < e->u.n; i++) {
+		struct lane *ln = &e->cpu->lane[fo_instance_op(e->p, &e->u, i)->lane];
+		ln->instance[ln->n++] = i;
+	}
+}
+
+static fo_status open_engine(struct fo_exec *e)
+{
+	const struct fo_program *p = e->p;
+	struct fo_exec_cpu *x = e->cpu = fo_xmalloc(sizeof *x);
+	pthread_mutex_init(&x->lock, NULL);
+	pthread_cond_init(&x->wake, NULL);
+	assign_lanes(e);
+	x->op = fo_xmalloc((size_t)(p->nblock + 1) * sizeof *x->op);
+	for (int b = 0; b < p->nblock; b++) {
+		x->op[b] = fo_xmalloc((size_t)(p->block[b].n + 1) * sizeof **x->op);
+		for (int i = 0; i < p->block[b].n; i++) {
+			const struct fo_op *o = &p->block[b].op[i];
+			struct prepared *pr = &x->op[b][i];
+			struct lane *ln = &x->lane[o->lane];
+			e->call[b][i].threads = ln->threads;
+			if (fo_exec_is_host(o))
+				continue;
+			const struct fo_kernel_set *set;
+			pr->kernel = fo_kernel_pick(e->o.isa, &e->call[b][i], &set);
+			pr->isa = set->isa;
+			size_t ws = pr->kernel->ws ? pr->kernel->ws(&e->call[b][i]) : 0;
+			if (ws > ln->ws_bytes)
+				ln->ws_bytes = ws;
+		}
+	}
+	return FO_OK;
+}
+
+static fo_status arena_new(struct fo_exec *e, size_t bytes, void **out)
+{
+	(void)e;
+	return fo_pages_new(bytes, out);
+}
+
+static void arena_free(struct fo_exec *e, void *arena, size_t bytes)
+{
+	(void)e;
+	fo_pages_free(arena, bytes);
+}
+
+static fo_status start_lanes(struct fo_exec *e)
+{
+	for (int l = 0; l < FO_LANE_COUNT; l++) {
+		struct lane *ln = &e->cpu->lane[l];
+		if (ln->ws_bytes)
+			FO_TRY(fo_pages_new(ln->ws_bytes, &ln->ws));
+		if (l == FO_LANE_COMPUTE || !ln->n)
+			continue;
+		if (pthread_create(&ln->thread, NULL, lane_thread, ln))
+			return fo_fail(FO_ENOMEM, "cannot start the thread of lane %s", fo_lane_name[l]);
+		ln->started = true;
+	}
+	return FO_OK;
+}
+
+static void stop(struct fo_exec *e)
+{
+	struct fo_exec_cpu *x = e->cpu;
+	if (!x)
+		return;
+	pthread_mutex_lock(&x->lock);
+	x->quit = true;
+	pthread_cond_broadcast(&x->wake);
+	pthread_mutex_unlock(&x->lock);
+	for (int l = 0; l < FO_LANE_COUNT; l++)
+		if (x->lane[l].started)
+			pthread_join(x->lane[l].thread, NULL);
+}
+
+static void close_engine(struct fo_exec *e)
+{
+	struct fo_exec_cpu *x = e->cpu;
+	if (!x)
+		return;
+	for (int l = 0; l < FO_LANE_COUNT; l++) {
+		fo_pages_free(x->lane[l].ws, x->lane[l].ws_bytes);
+		free(x->lane[l].instance);
+	}
+	for (int b = 0; x->op && b < e->p->nblock; b++)
+		free(x->op[b]);
+	free(x->op);
+	pthread_cond_destroy(&x->wake);
+	pthread_mutex_destroy(&x->lock);
+	free(x);
+}
+
+static void memory(const struct fo_exec *e, struct fo_memory *m)
+{
+	m->arena = (int64_t)fo_pages_size((size_t)e->u.arena_bytes);
+	m->persistent = (int64_t)fo_pages_size((size_t)fo_store_bytes(e->store));
+	m->host_arena = e->u.host_arena_bytes ? (int64_t)fo_pages_size((size_t)e->u.host_arena_bytes) : 0;
+	for (int l = 0; l < FO_LANE_COUNT; l++)
+		m->workspace += e->cpu->lane[l].ws_bytes ? (int64_t)fo_pages_size(e->cpu->lane[l].ws_bytes) : 0;
+}
+
+static const char *by(const struct fo_exec *e, int block, int op)
+{
+	const struct prepared *pr = &e->cpu->op[block][op];
+	return pr->kernel ? fo_isa_name[pr->isa] : NULL;
+}
+
+void fo_exec_kernels(const struct fo_exec *e, int count[FO_ISA_COUNT])
+{
+	memset(count, 0, FO_ISA_COUNT * sizeof *count);
+	for (int i = 0; e->cpu && i < e->u.n; i++) {
+		const struct prepared *pr = &e->cpu->op[e->p->slot[e->u.slot[i]].block][e->u.op[i]];
+		if (pr->kernel)
+			count[pr->isa]++;
+	}
+}
+
+const struct fo_exec_engine fo_exec_engine_cpu = {
+	.open = open_engine,
+	.arena_new = arena_new,
+	.host_new = arena_new,
+	.start = start_lanes,
+	.stop = stop,
+	.close = close_engine,
+	.arena_free = arena_free,
+	.host_free = arena_free,
+	.step = step_all,
+	.run = run,
+	.find = find,
+	.memory = memory,
+	.by = by,
+};

@@ -1,0 +1,437 @@
+/* The engine of a device: a stream per lane, kernels of the device's table, ports through page-locked memory.
+ *
+ * Memory is planned when the executor is made and taken before its first step: a plan that does not fit can be looked at and made again.
+ * How a whole step is put together from operations stands in exec_graph.c. */
+#include "base/mem.h"
+#include "base/str.h"
+#include "train/exec_cuda.h"
+#include "train/store_int.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+	STAGE_ALIGN = 64,  /* a cache line */
+	WS_ALIGN = 256,    /* what struct fo_cuda_queue promises */
+	SCRATCH_BYTES = 64
+};
+
+static size_t aligned(size_t n, size_t to) { return (n + to - 1) & ~(to - 1); }
+
+fo_status fo_exec_failed(const struct fo_exec *e, int id, fo_status st)
+{
+	char where[96];
+	fo_exec_where(e, id, where, sizeof where);
+	return fo_wrap(st, "%s of %s", fo_op_info(fo_instance_op(e->p, &e->u, id)->kind)->name, where);
+}
+
+/* ---- one instance ---- */
+
+static const struct fo_exec_device_op *device_op(const struct fo_exec *e, int id)
+{
+	return &e->cuda->op[e->p->slot[e->u.slot[id]].block][e->u.op[id]];
+}
+
+static size_t tensor_bytes(const struct fo_tensor *t) { return (size_t)(t->rows * t->cols) * fo_dtype_bytes(t->dtype); }
+
+fo_status fo_exec_serve(struct fo_exec *e, int id)
+{
+	struct fo_call c = fo_exec_call(e, id);
+	for (int i = 0; i < c.n; i++)
+		c.arg[i].data = e->cuda->staging + e->cuda->stage[e->u.arg_begin[id] + i];
+	return e->port(e->ctx, c.attr.port, e->p->slot[e->u.slot[id]].mb, c.arg, c.n);
+}
+
+static fo_status enqueue(struct fo_exec *e, int id)
+{
+	struct fo_exec_cuda *x = e->cuda;
+	const struct fo_op *o = fo_instance_op(e->p, &e->u, id);
+	const struct fo_exec_device_op *d = device_op(e, id);
+	struct fo_exec_stream *lane = &x->lane[o->lane];
+	struct fo_call c = fo_exec_call(e, id);
+	const int32_t *life_of = &e->u.life_of[e->u.arg_begin[id]];
+	for (int i = 0; e->o.poison && i < c.n; i++)
+		if (fo_exec_begins(e, id, i) && e->p->buf[o->arg[i].buf].home != FO_HOME_HOST) /* NaN in every floating-point type, -1 as an index */
+			FO_TRY(fo_cuda_fill(x->c, e->data[life_of[i]], 0xff, (size_t)e->u.life[life_of[i]].bytes, lane->stream));
+	for (int i = 0; !d->kernel && i < c.n; i++) {
+		void *staged = x->staging + x->stage[e->u.arg_begin[id] + i];
+		if (fo_access_writes(o->arg[i].access))
+			FO_TRY(fo_cuda_copy_in(x->c, c.arg[i].data, staged, tensor_bytes(&c.arg[i]), lane->stream));
+		else
+			FO_TRY(fo_cuda_copy_out(x->c, staged, c.arg[i].data, tensor_bytes(&c.arg[i]), lane->stream));
+	}
+	if (!d->kernel || e->o.null_kernels)
+		return FO_OK;
+	struct fo_cuda_queue q = { .cuda = x->c, .stream = lane->stream, .ws = x->workspace + lane->ws_at, .ws_bytes = lane->ws_bytes };
+	return d->kernel->run(&q, &c, d->variant >= 0 ? x->variant[d->variant] : 0);
+}
+
+fo_status fo_exec_enqueue(struct fo_exec *e, int id)
+{
+	fo_cuda_trace_push(id);
+	fo_status st = enqueue(e, id);
+	fo_cuda_trace_pop();
+	return st == FO_OK ? FO_OK : fo_exec_failed(e, id, st);
+}
+
+/* A port that reads comes after what it reads; a port that fills comes first, and what it filled may ask for other plans. */
+static fo_status run(struct fo_exec *e, int id)
+{
+	struct fo_exec_cuda *x = e->cuda;
+	const struct fo_op *o = fo_instance_op(e->p, &e->u, id);
+	fo_cuda_stream stream = x->lane[o->lane].stream;
+	bool fills = fo_exec_is_host(o) && fo_access_writes(o->arg[0].access);
+	if (fills) {
+		FO_TRY(fo_exec_serve(e, id));
+		fo_exec_look(e);
+		FO_TRY(fo_exec_prepare(e));
+	}
+	FO_TRY(fo_cuda_event_record(x->c, x->base, stream, false));
+	FO_TRY(fo_exec_enqueue(e, id));
+	FO_TRY(fo_cuda_event_record(x->c, x->fork, stream, false));
+	fo_status st = fo_cuda_stream_wait(x->c, stream);
+	if (st != FO_OK)
+		return fo_exec_failed(e, id, st);
+	FO_TRY(fo_cuda_event_ms(x->c, x->base, x->fork, &x->around_ms));
+	if (e->changes)
+		fo_store_device_changed(e->store);
+	return fo_exec_is_host(o) && !fills ? fo_exec_serve(e, id) : FO_OK;
+}
+
+double fo_exec_around_seconds(const struct fo_exec *e) { return e->cuda ? (double)e->cuda->around_ms * 1e-3 : NAN; }
+
+static fo_status find(struct fo_exec *e, const struct fo_tensor *t, int64_t *at, double *value)
+{
+	struct fo_exec_cuda *x = e->cuda;
+	unsigned char *scratch = x->staging + x->scratch_at;
+	struct fo_cuda_queue q = { .cuda = x->c, .stream = x->lane[FO_LANE_COMPUTE].stream };
+	size_t bytes = fo_dtype_bytes(t->dtype);
+	const unsigned char *host = e->host_arena;
+	if (host && (const unsigned char *)t->data >= host && (const unsigned char *)t->data < host + e->u.host_arena_bytes)
+		return fo_exec_engine_cpu.find(e, t, at, value); /* nothing runs meanwhile */
+	FO_TRY(fo_cuda_find_nonfinite(&q, t, x->found));
+	FO_TRY(fo_cuda_copy_out(x->c, scratch, x->found, sizeof *x->found, q.stream));
+	FO_TRY(fo_cuda_stream_wait(x->c, q.stream));
+	memcpy(at, scratch, sizeof *at);
+	if (*at < 0)
+		return FO_OK;
+	int64_t element = *at / t->cols * t->ld + *at % t->cols;
+	FO_TRY(fo_cuda_copy_out(x->c, scratch, (unsigned char *)t->data + element * (int64_t)bytes, bytes, q.stream));
+	FO_TRY(fo_cuda_stream_wait(x->c, q.stream));
+	*value = t->dtype == FO_F64    ? *(const double *)(const void *)scratch
+		 : t->dtype == FO_BF16 ? (double)fo_bf16_to_f32(*(const uint16_t *)(const void *)scratch)
+		 : t->dtype == FO_E4M3 ? (double)fo_e4m3_to_f32(*scratch)
+		 : t->dtype == FO_E5M2 ? (double)fo_e5m2_to_f32(*scratch)
+				       : (double)*(const float *)(const void *)scratch;
+	return FO_OK;
+}
+
+/* ---- plans and workspaces ---- */
+
+void fo_exec_look(struct fo_exec *e)
+{
+	struct fo_exec_cuda *x = e->cuda;
+	memset(x->variant, -1, (size_t)x->variants * sizeof *x->variant);
+	for (int i = 0; i < x->sites; i++) {
+		const struct fo_exec_site *s = &x->site[i];
+		const struct fo_exec_device_op *d = &x->op[s->block][s->op];
+		const struct fo_call *c = &e->call[s->block][s->op];
+		int64_t v = d->kernel->variant(c, s->host), *into = &x->variant[d->variant];
+		*into = *into < 0 || !d->kernel->merge ? v : d->kernel->merge(c, *into, v);
+	}
+}
+
+static fo_status prepare_op(struct fo_exec *e, int block, int op, bool *larger)
+{
+	struct fo_exec_cuda *x = e->cuda;
+	const struct fo_exec_device_op *d = &x->op[block][op];
+	struct fo_exec_stream *lane = &x->lane[e->p->block[block].op[op].lane];
+	for (int i = 0; d->kernel && d->kernel->prepare && i < d->firsts; i++) {
+		struct fo_call shape = e->call[block][op];
+		size_t ws = 0;
+		shape.first = d->first[i];
+		fo_status st = d->kernel->prepare(x->c, &shape, d->variant >= 0 ? x->variant[d->variant] : 0, &ws);
+		if (st != FO_OK)
+			return fo_wrap(st, "%s", fo_op_info(shape.kind)->name);
+		*larger |= ws > lane->ws_bytes;
+		lane->ws_bytes = ws > lane->ws_bytes ? ws : lane->ws_bytes;
+	}
+	return FO_OK;
+}
+
+static void lay_out_workspace(struct fo_exec_cuda *x)
+{
+	x->workspace_bytes = 0;
+	for (int l = 0; l < FO_LANE_COUNT; l++) {
+		x->lane[l].ws_at = x->workspace_bytes;
+		x->workspace_bytes += aligned(x->lane[l].ws_bytes, WS_ALIGN);
+	}
+	x->workspace_bytes = fo_device_size(x->workspace_bytes + WS_ALIGN); /* and `found` */
+}
+
+static fo_status take_workspace(struct fo_exec_cuda *x)
+{
+	void *device;
+	fo_cuda_free(x->c, x->workspace);
+	x->workspace = NULL;
+	lay_out_workspace(x);
+	fo_status st = fo_cuda_alloc(x->c, x->workspace_bytes, &device);
+	if (st != FO_OK)
+		return fo_wrap(st, "cannot hold the workspaces of operations");
+	x->workspace = device;
+	x->found = (int64_t *)device + (x->workspace_bytes - WS_ALIGN) / sizeof *x->found;
+	return FO_OK;
+}
+
+/* Nothing runs meanwhile: between steps, or between instances that are run one by one. */
+fo_status fo_exec_prepare(struct fo_exec *e)
+{
+	struct fo_exec_cuda *x = e->cuda;
+	size_t bytes = (size_t)x->variants * sizeof *x->variant;
+	bool larger = false, first = !x->prepared;
+	if (!first && !memcmp(x->prepared, x->variant, bytes))
+		return FO_OK;
+	for (int b = 0; b < e->p->nblock; b++)
+		for (int i = 0; i < e->p->block[b].n; i++)
+			if (first || (x->op[b][i].variant >= 0 && x->variant[x->op[b][i].variant] != x->prepared[x->op[b][i].variant]))
+				FO_TRY(prepare_op(e, b, i, &larger));
+	if (first)
+		x->prepared = fo_xmalloc(bytes + 1);
+	memcpy(x->prepared, x->variant, bytes);
+	if (x->workspace && larger) {
+		fo_exec_graph_drop(e);
+		return take_workspace(x);
+	}
+	lay_out_workspace(x);
+	return FO_OK;
+}
+
+/* ---- setting up ---- */
+
+/* Everything that cannot run, each reason once. */
+static fo_status find_kernels(struct fo_exec *e)
+{
+	struct fo_exec_cuda *x = e->cuda;
+	struct fo_str bad = { 0 };
+	x->op = fo_xmalloc((size_t)(e->p->nblock + 1) * sizeof *x->op);
+	for (int b = 0; b < e->p->nblock; b++) {
+		x->op[b] = fo_xmalloc((size_t)(e->p->block[b].n + 1) * sizeof **x->op);
+		for (int i = 0; i < e->p->block[b].n; i++) {
+			const struct fo_op *o = &e->p->block[b].op[i];
+			struct fo_exec_device_op *d = &x->op[b][i];
+			d->variant = -1;
+			x->lane[o->lane].used = true;
+			if (fo_exec_is_host(o))
+				continue;
+			d->kernel = fo_cuda_kernel_of((enum fo_op_kind)o->kind);
+			const char *why = fo_cuda_cannot(x->c, &e->call[b][i]);
+			char text[256];
+			if (!why) {
+				if (d->kernel->variant)
+					d->variant = x->variants++;
+				continue;
+			}
+			snprintf(text, sizeof text, "%s (%s)", fo_op_info(o->kind)->name, why);
+			if (!bad.len || !strstr(bad.data, text))
+				fo_str_printf(&bad, "%s%s", bad.len ? ", " : "", text);
+		}
+	}
+	fo_status st = FO_OK;
+	if (bad.len)
+		st = fo_hint(fo_fail(FO_EUNSUPPORTED, "the device cannot run these operations of the program: %s", bad.data),
+			     "change train.precision or the passes (pass.*) that make them, or train on the processor: train.device=cpu");
+	fo_str_fini(&bad);
+	return st;
+}
+
+static fo_status find_firsts(struct fo_exec *e)
+{
+	for (int id = 0; id < e->u.n; id++) {
+		struct fo_exec_device_op *d = &e->cuda->op[e->p->slot[e->u.slot[id]].block][e->u.op[id]];
+		const int room = sizeof d->first / sizeof *d->first;
+		int k = 0;
+		while (k < d->firsts && d->first[k] != e->u.first[id])
+			k++;
+		if (k == room)
+			return fo_exec_failed(e, id, fo_fail(FO_EUNSUPPORTED, "its instances store and add in more than %d ways", room));
+		if (k == d->firsts)
+			d->first[d->firsts++] = e->u.first[id];
+	}
+	return FO_OK;
+}
+
+/* Staging for the operands of host operations, whole rows each. */
+static fo_status plan_staging(struct fo_exec *e)
+{
+	struct fo_exec_cuda *x = e->cuda;
+	x->stage = fo_xmalloc((size_t)(e->u.arg_begin[e->u.n] + 1) * sizeof *x->stage);
+	memset(x->stage, -1, (size_t)e->u.arg_begin[e->u.n] * sizeof *x->stage);
+	for (int id = 0; id < e->u.n; id++) {
+		const struct fo_op *o = fo_instance_op(e->p, &e->u, id);
+		for (int i = 0; fo_exec_is_host(o) && i < o->n; i++) {
+			const struct fo_operand *a = &o->arg[i];
+			const struct fo_buffer *b = &e->p->buf[a->buf];
+			if (a->nc != b->cols)
+				return fo_fail(FO_EUNSUPPORTED, "port '%s' has columns of '%s' alone: on a device it must have whole rows",
+					       fo_port_name[o->attr.port], b->name);
+			x->stage[e->u.arg_begin[id] + i] = (int64_t)x->staging_bytes;
+			x->staging_bytes += aligned((size_t)(a->nr * b->cols) * fo_dtype_bytes(b->dtype), STAGE_ALIGN);
+		}
+	}
+	x->scratch_at = x->staging_bytes;
+	x->staging_bytes += SCRATCH_BYTES;
+	return FO_OK;
+}
+
+static void add_site(struct fo_exec *e, int id, const void *const *filled)
+{
+	struct fo_exec_cuda *x = e->cuda;
+	const struct fo_op *o = fo_instance_op(e->p, &e->u, id);
+	struct fo_exec_site s = { .block = e->p->slot[e->u.slot[id]].block, .op = e->u.op[id] };
+	for (int i = 0; i < o->n; i++) {
+		const struct fo_operand *a = &o->arg[i];
+		const struct fo_buffer *b = &e->p->buf[a->buf];
+		const unsigned char *host = filled[e->u.life_of[e->u.arg_begin[id] + i]];
+		s.host[i] = host ? host + (a->r0 * b->cols + a->c0) * (int64_t)fo_dtype_bytes(b->dtype) : NULL;
+	}
+	for (int k = x->sites; k-- > 0;)
+		if (x->site[k].block == s.block && x->site[k].op == s.op && !memcmp(x->site[k].host, s.host, sizeof s.host))
+			return;
+	fo_array_room(&x->site, &x->site_cap, (size_t)x->sites, sizeof s);
+	x->site[x->sites++] = s;
+}
+
+/* What a port filled, and nobody else writes, is known on the host: plans may depend on it. */
+static void find_sites(struct fo_exec *e)
+{
+	struct fo_exec_cuda *x = e->cuda;
+	const void **filled = fo_xmalloc((size_t)(e->u.nlife + 1) * sizeof *filled);
+	for (int pass = 0; pass < 2; pass++) /* first what ports fill, then what others change of it */
+		for (int id = 0; id < e->u.n; id++) {
+			const struct fo_op *o = fo_instance_op(e->p, &e->u, id);
+			for (int i = 0; i < o->n; i++) {
+				int k = e->u.arg_begin[id] + i;
+				if (!fo_access_writes(o->arg[i].access) || (pass == 1) == fo_exec_is_host(o))
+					continue;
+				bool whole = o->arg[i].nr == e->p->buf[o->arg[i].buf].rows;
+				filled[e->u.life_of[k]] = pass == 0 && whole ? x->staging + x->stage[k] : NULL;
+			}
+		}
+	for (int id = 0; id < e->u.n; id++)
+		if (device_op(e, id)->variant >= 0)
+			add_site(e, id, filled);
+	free(filled);
+}
+
+static fo_status open_engine(struct fo_exec *e)
+{
+	struct fo_exec_cuda *x = e->cuda = fo_xmalloc(sizeof *x);
+	void *staging;
+	x->c = e->o.cuda;
+	FO_TRY(fo_cuda_attach(x->c));
+	FO_TRY(find_kernels(e));
+	FO_TRY(find_firsts(e));
+	FO_TRY(plan_staging(e));
+	FO_TRY(fo_cuda_host_alloc(x->c, x->staging_bytes, &staging));
+	x->staging = staging;
+	memset(staging, 0, x->staging_bytes); /* plans are first made for what zeros say */
+	x->variant = fo_xmalloc((size_t)(x->variants + 1) * sizeof *x->variant);
+	find_sites(e);
+	fo_exec_look(e);
+	x->lane[FO_LANE_COMPUTE].used = true; /* the step begins and ends there */
+	for (int l = 0; l < FO_LANE_COUNT; l++)
+		if (x->lane[l].used)
+			FO_TRY(fo_cuda_stream_new(x->c, &x->lane[l].stream));
+	return fo_exec_prepare(e);
+}
+
+static fo_status arena_new(struct fo_exec *e, size_t bytes, void **out) { return fo_cuda_alloc(e->cuda->c, fo_device_size(bytes), out); }
+
+static void arena_free(struct fo_exec *e, void *arena, size_t bytes)
+{
+	(void)bytes;
+	fo_cuda_free(e->cuda->c, arena);
+}
+
+static fo_status host_new(struct fo_exec *e, size_t bytes, void **out) { return fo_cuda_host_alloc(e->cuda->c, bytes, out); }
+
+static void host_free(struct fo_exec *e, void *arena, size_t bytes)
+{
+	(void)bytes;
+	fo_cuda_host_free(e->cuda->c, arena);
+}
+
+static fo_status start(struct fo_exec *e)
+{
+	FO_TRY(take_workspace(e->cuda));
+	return fo_exec_graph_open(e);
+}
+
+static fo_status begin(struct fo_exec *e)
+{
+	FO_TRY(fo_cuda_attach(e->cuda->c));
+	return fo_store_send(e->store);
+}
+
+static void stop(struct fo_exec *e)
+{
+	struct fo_exec_cuda *x = e->cuda;
+	for (int l = 0; x && l < FO_LANE_COUNT; l++)
+		if (x->lane[l].stream)
+			(void)!fo_cuda_stream_wait(x->c, x->lane[l].stream);
+}
+
+static void close_engine(struct fo_exec *e)
+{
+	struct fo_exec_cuda *x = e->cuda;
+	if (!x)
+		return;
+	fo_exec_graph_close(e);
+	for (int l = 0; l < FO_LANE_COUNT; l++)
+		fo_cuda_stream_free(x->c, x->lane[l].stream);
+	fo_cuda_free(x->c, x->workspace);
+	fo_cuda_host_free(x->c, x->staging);
+	for (int b = 0; x->op && b < e->p->nblock; b++)
+		free(x->op[b]);
+	free(x->op);
+	free(x->stage);
+	free(x->site);
+	free(x->variant);
+	free(x->prepared);
+	free(x);
+}
+
+static void memory(const struct fo_exec *e, struct fo_memory *m)
+{
+	m->arena = (int64_t)fo_device_size((size_t)e->u.arena_bytes);
+	m->persistent = fo_store_device_bytes(e->store);
+	m->host_arena = e->u.host_arena_bytes;
+	m->workspace = (int64_t)e->cuda->workspace_bytes;
+	m->staging = (int64_t)e->cuda->staging_bytes;
+	m->host = (int64_t)fo_pages_size((size_t)fo_store_bytes(e->store)) + fo_store_pinned_bytes();
+}
+
+static const char *by(const struct fo_exec *e, int block, int op)
+{
+	return e->cuda->op[block][op].kernel ? fo_cuda_by(e->cuda->c, &e->call[block][op]) : NULL;
+}
+
+const struct fo_exec_engine fo_exec_engine_cuda = {
+	.late = true,
+	.open = open_engine,
+	.arena_new = arena_new,
+	.host_new = host_new,
+	.start = start,
+	.stop = stop,
+	.close = close_engine,
+	.arena_free = arena_free,
+	.host_free = host_free,
+	.begin = begin,
+	.step = fo_exec_cuda_step,
+	.run = run,
+	.find = find,
+	.memory = memory,
+	.by = by,
+};

@@ -1,0 +1,74 @@
+/* Private to the device engine (exec_cuda.c, exec_graph.c). */
+#ifndef FO_TRAIN_EXEC_CUDA_H
+#define FO_TRAIN_EXEC_CUDA_H
+
+#include "train/exec_int.h"
+
+struct fo_exec_device_op { /* of a block */
+	const struct fo_cuda_kernel *kernel; /* NULL: a port */
+	int variant;                         /* where fo_exec_cuda's variant has its number; -1: nothing depends on contents */
+	/* Values of fo_call's first that its instances have: most store always, a sum is stored once and then added to. */
+	uint32_t first[4];
+	int firsts;
+};
+/* An operation and the host-filled operands that instances of it read: those of every layer are the same. */
+struct fo_exec_site {
+	int block, op;
+	const void *host[FO_MAX_OPERANDS];
+};
+struct fo_exec_stream {
+	bool used;
+	fo_cuda_stream stream;
+	fo_cuda_event join;
+	size_t ws_bytes, ws_at; /* in the workspace */
+};
+enum { FO_EXEC_GRAPHS_MAX = 8 };
+struct fo_exec_graph { /* of one variant */
+	int64_t *variant;
+	fo_cuda_graph graph[2]; /* [1]: with events around its operations */
+	int64_t used;           /* step that used it last */
+};
+
+struct fo_exec_cuda {
+	struct fo_cuda *c;
+	struct fo_exec_device_op **op; /* [block][op] */
+	struct fo_exec_stream lane[FO_LANE_COUNT];
+	unsigned char *workspace; /* device: every lane's, then `found` */
+	size_t workspace_bytes;
+	int64_t *found;           /* device */
+	/* Page-locked: what ports fill and read, then 8 bytes for what is looked for. stage[k]: of operand k (arg_begin) of a host
+	 * operation, else -1. */
+	unsigned char *staging;
+	size_t staging_bytes, scratch_at;
+	int64_t *stage;
+	struct fo_exec_site *site;
+	int sites;
+	size_t site_cap;
+	int variants;
+	int64_t *variant, *prepared; /* of the step that is about to run; that workspaces and plans are there for */
+	struct fo_exec_graph graph[FO_EXEC_GRAPHS_MAX];
+	int graphs;
+	/* Per instance: that somebody on another lane waits for it; where its time begins (else at the end of the one before it on its
+	 * lane) and ends. NULL where there is none. */
+	fo_cuda_event *done, *begins, *ends, base, fork;
+	int64_t *end_ns; /* per instance, of a timed step */
+	int64_t steps;   /* run so far */
+	float around_ms;
+};
+
+/* Puts instance id into its lane's stream. */
+FO_CHECKED fo_status fo_exec_enqueue(struct fo_exec *e, int id);
+/* Ports: before (host_in) or after (host_out) the copies. */
+FO_CHECKED fo_status fo_exec_serve(struct fo_exec *e, int id);
+FO_CHECKED fo_status fo_exec_graph_open(struct fo_exec *e); /* events */
+void fo_exec_graph_close(struct fo_exec *e);
+/* Graphs hold addresses: after the workspace has moved. */
+void fo_exec_graph_drop(struct fo_exec *e);
+/* Makes plans of x->variant ready, and the workspace as large as they need. */
+FO_CHECKED fo_status fo_exec_prepare(struct fo_exec *e);
+/* x->variant from what the ports have filled. */
+void fo_exec_look(struct fo_exec *e);
+fo_status fo_exec_cuda_step(struct fo_exec *e, int32_t step);
+FO_CHECKED fo_status fo_exec_failed(const struct fo_exec *e, int id, fo_status st); /* names the operation */
+
+#endif

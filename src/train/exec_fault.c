@@ -1,0 +1,114 @@
+/* Looking for the first number that is not finite. */
+#include "train/exec_int.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void fo_exec_where(const struct fo_exec *e, int id, char *out, size_t size)
+{
+	const struct fo_slot *s = &e->p->slot[e->u.slot[id]];
+	const struct fo_block *b = &e->p->block[s->block];
+	const struct fo_op *o = &b->op[e->u.op[id]];
+	if (b->unit == FO_UNIT_LAYER)
+		snprintf(out, size, "layer %d", s->layer);
+	else
+		snprintf(out, size, "the %s", b->unit == FO_UNIT_EMBED ? "embedding" : b->unit == FO_UNIT_HEAD ? "head" : "step");
+	if (b->role != FO_ROLE_OPTIMIZER && b->unit != FO_UNIT_STEP)
+		snprintf(out + strlen(out), size - strlen(out), " (%s, micro-batch %d)",
+			 fo_phase_name[o->phase], s->mb + 1);
+}
+
+/* "weight 'model.layers.3.mlp.up_proj.weight'" for a parameter's buffers, else "gate". */
+static void name_operand(const struct fo_exec *e, const struct fo_op *o, int operand, int layer, char *out, size_t size)
+{
+	static const char *const role[] = { "weight", "master weight", "first moment", "second moment" };
+	int buf = o->arg[operand].buf;
+	for (int q = 0; q < e->p->nparam; q++) {
+		const struct fo_param *pr = &e->p->param[q];
+		const int16_t have[] = { pr->weight, pr->master, pr->m, pr->v };
+		for (int k = 0; k < 4; k++) {
+			if (have[k] != buf)
+				continue;
+			const char *brace = strstr(pr->name, "{}");
+			if (brace)
+				snprintf(out, size, "the %s '%.*s%d%s'", role[k], (int)(brace - pr->name), pr->name,
+					 layer, brace + 2);
+			else
+				snprintf(out, size, "the %s '%s'", role[k], pr->name);
+			return;
+		}
+	}
+	snprintf(out, size, "'%s'", e->p->buf[buf].name);
+}
+
+static void describe_fault(const struct fo_exec *e, struct fo_exec_fault *f)
+{
+	const struct fo_op *o = fo_instance_op(e->p, &e->u, f->instance);
+	const struct fo_life *l = &e->u.life[e->u.life_of[e->u.arg_begin[f->instance] + f->operand]];
+	char where[96], what[112];
+	fo_exec_where(e, f->instance, where, sizeof where);
+	name_operand(e, o, f->operand, l->layer, what, sizeof what);
+	snprintf(f->text, sizeof f->text,
+		 f->read ? "%s of %s read the first value that is not finite: %s[row %lld, column %lld] = %g"
+			 : "%s of %s made the first value that is not finite: %s[row %lld, column %lld] = %g; all it read "
+			   "was finite",
+		 fo_op_info(o->kind)->name, where, what, (long long)f->row, (long long)f->col, f->value);
+}
+
+/* The operands' rectangles as run_instance gives them to a kernel. */
+static struct fo_tensor operand_of(const struct fo_exec *e, int id, const struct fo_op *o, int i)
+{
+	const struct fo_operand *a = &o->arg[i];
+	const struct fo_buffer *b = &e->p->buf[a->buf];
+	struct fo_tensor t = { .rows = a->nr, .cols = a->nc, .ld = b->cols, .dtype = b->dtype };
+	t.data = (unsigned char *)e->data[e->u.life_of[e->u.arg_begin[id] + i]] +
+		 (a->r0 * b->cols + a->c0) * (int64_t)fo_dtype_bytes(b->dtype);
+	return t;
+}
+
+static bool find(struct fo_exec *e, int id, const struct fo_op *o, bool read, struct fo_exec_fault *f, fo_status *st)
+{
+	for (int i = 0; i < o->n && *st == FO_OK; i++) {
+		struct fo_tensor t = operand_of(e, id, o, i);
+		int64_t at = -1;
+		if (!(read ? fo_access_reads(o->arg[i].access) : fo_access_writes(o->arg[i].access)) || t.dtype == FO_I32 || t.dtype == FO_I16)
+			continue;
+		*st = e->engine->find(e, &t, &at, &f->value);
+		if (*st != FO_OK || at < 0)
+			continue;
+		f->instance = id;
+		f->operand = i;
+		f->read = read;
+		f->row = at / t.cols;
+		f->col = at % t.cols;
+		describe_fault(e, f);
+		return true;
+	}
+	return false;
+}
+
+fo_status fo_exec_find_fault(struct fo_exec *e, struct fo_exec_fault *out)
+{
+	fo_status st = fo_exec_ready(e);
+	*out = (struct fo_exec_fault){ .instance = -1 };
+	if (st != FO_OK)
+		return st;
+	for (int id = 0; id < e->u.n; id++) {
+		const struct fo_op *o = fo_instance_op(e->p, &e->u, id);
+		bool changes = false;
+		for (int i = 0; i < o->n; i++)
+			changes |= fo_access_writes(o->arg[i].access) && fo_home_persists(e->p->buf[o->arg[i].buf].home);
+		if (changes)
+			continue;
+		/* What it adds to is its own output's past: looked at when it was made. */
+		if (find(e, id, o, true, out, &st))
+			return FO_OK;
+		if (st == FO_OK)
+			st = e->engine->run(e, id);
+		if (st == FO_OK && find(e, id, o, false, out, &st))
+			return FO_OK;
+		if (st != FO_OK)
+			return st;
+	}
+	return FO_OK;
+}

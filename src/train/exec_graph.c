@@ -1,0 +1,277 @@
+/* A whole step on a device: instances in issue order into their lanes' streams, events where the program waits, all of it captured into a
+ * graph and replayed.
+ *
+ * A graph holds plans that may depend on what the ports filled (how many documents there are, say): there is one for each combination that
+ * comes up. What comes up for the first time is launched operation by operation, which also loads what libraries load late and names the
+ * operation that fails; the second time it is captured. Hyper-parameters, step number and seed are device memory that a copy from the
+ * staging fills, so replaying is right. The step ends when the host has what came out: until then nobody fills the staging again, so one
+ * of it is enough.
+ *
+ * Timed steps are graphs of their own, with an event behind each operation, and one before it where it is the first of its lane or has
+ * waited. Events cost the device 1 to 2 us each: they lengthen timed steps a little, and no others. */
+#include "base/clock.h"
+#include "base/mem.h"
+#include "train/exec_cuda.h"
+#include "train/store_int.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool fills(const struct fo_op *o) { return fo_exec_is_host(o) && fo_access_writes(o->arg[0].access); }
+
+/* ---- events ---- */
+
+fo_status fo_exec_graph_open(struct fo_exec *e)
+{
+	struct fo_exec_cuda *x = e->cuda;
+	int last[FO_LANE_COUNT];
+	size_t n = (size_t)e->u.n + 1;
+	x->done = fo_xmalloc(n * sizeof *x->done);
+	x->begins = fo_xmalloc(n * sizeof *x->begins);
+	x->ends = fo_xmalloc(n * sizeof *x->ends);
+	x->end_ns = fo_xmalloc(n * sizeof *x->end_ns);
+	memset(last, -1, sizeof last);
+	FO_TRY(fo_cuda_event_new(x->c, true, &x->base));
+	FO_TRY(fo_cuda_event_new(x->c, true, &x->fork));
+	for (int l = 0; l < FO_LANE_COUNT; l++)
+		if (x->lane[l].used)
+			FO_TRY(fo_cuda_event_new(x->c, false, &x->lane[l].join));
+	for (int i = 0; i < e->u.n; i++) {
+		int lane = fo_instance_op(e->p, &e->u, i)->lane;
+		bool waits = last[lane] < 0;
+		last[lane] = i;
+		for (int l = 0; l < FO_LANE_COUNT; l++) {
+			int32_t need = e->u.wait[i][l];
+			waits |= need >= 0;
+			if (need >= 0 && !x->done[need])
+				FO_TRY(fo_cuda_event_new(x->c, false, &x->done[need]));
+		}
+		if (!e->o.timed_every)
+			continue;
+		FO_TRY(fo_cuda_event_new(x->c, true, &x->ends[i]));
+		if (waits)
+			FO_TRY(fo_cuda_event_new(x->c, true, &x->begins[i]));
+	}
+	return FO_OK;
+}
+
+static void graph_free(struct fo_exec_cuda *x, struct fo_exec_graph *g)
+{
+	fo_cuda_graph_free(x->c, g->graph[0]);
+	fo_cuda_graph_free(x->c, g->graph[1]);
+	free(g->variant);
+	*g = (struct fo_exec_graph){ 0 };
+}
+
+void fo_exec_graph_drop(struct fo_exec *e)
+{
+	while (e->cuda->graphs)
+		graph_free(e->cuda, &e->cuda->graph[--e->cuda->graphs]);
+}
+
+void fo_exec_graph_close(struct fo_exec *e)
+{
+	struct fo_exec_cuda *x = e->cuda;
+	fo_exec_graph_drop(e);
+	for (int i = 0; x->ends && i < e->u.n; i++) {
+		fo_cuda_event_free(x->c, x->done[i]);
+		fo_cuda_event_free(x->c, x->begins[i]);
+		fo_cuda_event_free(x->c, x->ends[i]);
+	}
+	for (int l = 0; l < FO_LANE_COUNT; l++)
+		fo_cuda_event_free(x->c, x->lane[l].join);
+	fo_cuda_event_free(x->c, x->base);
+	fo_cuda_event_free(x->c, x->fork);
+	free(x->done);
+	free(x->begins);
+	free(x->ends);
+	free(x->end_ns);
+}
+
+/* ---- putting a step into streams ---- */
+
+static fo_status enqueue_instance(struct fo_exec *e, int id, bool timed, bool capturing)
+{
+	struct fo_exec_cuda *x = e->cuda;
+	fo_cuda_stream s = x->lane[fo_instance_op(e->p, &e->u, id)->lane].stream;
+	for (int l = 0; l < FO_LANE_COUNT; l++)
+		if (e->u.wait[id][l] >= 0)
+			FO_TRY(fo_cuda_event_after(x->c, s, x->done[e->u.wait[id][l]]));
+	if (timed && x->begins[id])
+		FO_TRY(fo_cuda_event_record(x->c, x->begins[id], s, capturing));
+	FO_TRY(fo_exec_enqueue(e, id));
+	if (timed)
+		FO_TRY(fo_cuda_event_record(x->c, x->ends[id], s, capturing));
+	return x->done[id] ? fo_cuda_event_record(x->c, x->done[id], s, false) : FO_OK;
+}
+
+/* All streams begin behind the compute lane's and end before it goes on: waiting for it is waiting for the step. */
+static fo_status enqueue_step(struct fo_exec *e, bool timed, bool capturing)
+{
+	struct fo_exec_cuda *x = e->cuda;
+	fo_cuda_stream first = x->lane[FO_LANE_COMPUTE].stream;
+	if (timed)
+		FO_TRY(fo_cuda_event_record(x->c, x->base, first, capturing));
+	FO_TRY(fo_cuda_event_record(x->c, x->fork, first, false));
+	for (int l = 0; l < FO_LANE_COUNT; l++)
+		if (x->lane[l].used && l != FO_LANE_COMPUTE)
+			FO_TRY(fo_cuda_event_after(x->c, x->lane[l].stream, x->fork));
+	for (int id = 0; id < e->u.n; id++)
+		FO_TRY(enqueue_instance(e, id, timed, capturing));
+	for (int l = 0; l < FO_LANE_COUNT; l++) {
+		if (!x->lane[l].used || l == FO_LANE_COMPUTE)
+			continue;
+		FO_TRY(fo_cuda_event_record(x->c, x->lane[l].join, x->lane[l].stream, false));
+		FO_TRY(fo_cuda_event_after(x->c, first, x->lane[l].join));
+	}
+	return FO_OK;
+}
+
+/* ---- graphs ---- */
+
+static fo_status capture(struct fo_exec *e, bool timed, fo_cuda_graph *out)
+{
+	struct fo_exec_cuda *x = e->cuda;
+	fo_cuda_stream first = x->lane[FO_LANE_COMPUTE].stream;
+	FO_TRY(fo_cuda_capture_begin(x->c, first));
+	fo_status st = enqueue_step(e, timed, true);
+	if (st == FO_OK)
+		return fo_cuda_capture_end(x->c, first, out);
+	struct fo_err why;
+	fo_err_save(&why, st);
+	if (fo_cuda_capture_end(x->c, first, out) == FO_OK) /* a capture must end for the stream to be of use again */
+		fo_cuda_graph_free(x->c, *out);
+	*out = NULL;
+	return fo_err_raise(&why);
+}
+
+/* The variant's entry; fresh: it is a new one, for which the oldest may have made room. */
+static struct fo_exec_graph *find_graph(struct fo_exec_cuda *x, bool *fresh)
+{
+	size_t bytes = (size_t)x->variants * sizeof *x->variant;
+	struct fo_exec_graph *oldest = x->graph;
+	*fresh = false;
+	for (int i = 0; i < x->graphs; i++) {
+		struct fo_exec_graph *g = &x->graph[i];
+		if (!memcmp(g->variant, x->variant, bytes))
+			return g;
+		if (g->used < oldest->used)
+			oldest = g;
+	}
+	*fresh = true;
+	struct fo_exec_graph *g = x->graphs < FO_EXEC_GRAPHS_MAX ? &x->graph[x->graphs++] : oldest;
+	graph_free(x, g);
+	g->variant = fo_xmalloc(bytes + 1);
+	memcpy(g->variant, x->variant, bytes);
+	return g;
+}
+
+static fo_status launch(struct fo_exec *e, bool timed)
+{
+	struct fo_exec_cuda *x = e->cuda;
+	bool fresh;
+	if (e->o.eager)
+		return enqueue_step(e, timed, false);
+	struct fo_exec_graph *g = find_graph(x, &fresh);
+	g->used = x->steps;
+	if (fresh)
+		return enqueue_step(e, timed, false);
+	/* Both kinds at once: capturing is host time, which would else lie in the first step that is timed. */
+	for (int t = 0; t < 2; t++)
+		if (!g->graph[t] && (t ? e->o.timed_every > 0 : e->o.timed_every != 1))
+			FO_TRY(capture(e, t, &g->graph[t]));
+	return fo_cuda_graph_launch(x->c, g->graph[timed], x->lane[FO_LANE_COMPUTE].stream);
+}
+
+/* ---- times ---- */
+
+static fo_status at_ns(const struct fo_exec_cuda *x, fo_cuda_event event, int64_t base_ns, int64_t *ns)
+{
+	float ms;
+	FO_TRY(fo_cuda_event_ms(x->c, x->base, event, &ms));
+	*ns = base_ns + (int64_t)((double)ms * 1e6);
+	return FO_OK;
+}
+
+/* Spans in host time: the first event counts as the time of the launch, so that no span lies outside its step. An operation's span begins
+ * where the one before it on its lane ended, unless it waited: then there is one for the wait, for whom it waited longest. The compute lane
+ * waits for the first port, too, while the ports are filled. */
+static fo_status record_spans(struct fo_exec *e, int32_t step, int64_t filled_ns, int64_t base_ns)
+{
+	struct fo_exec_cuda *x = e->cuda;
+	int64_t at[FO_LANE_COUNT], *end = x->end_ns;
+	fo_status st = FO_OK;
+	for (int l = 0; l < FO_LANE_COUNT; l++)
+		at[l] = l == FO_LANE_COMPUTE ? filled_ns : base_ns;
+	int first = -1;
+	for (int id = 0; id < e->u.n && st == FO_OK; id++) {
+		const struct fo_op *o = fo_instance_op(e->p, &e->u, id);
+		int64_t begin = at[o->lane];
+		int newest = -1;
+		first = first < 0 && fills(o) ? id : first;
+		for (int l = 0; l < FO_LANE_COUNT; l++) {
+			int32_t need = e->u.wait[id][l];
+			if (need >= 0 && (newest < 0 || end[need] > end[newest]))
+				newest = need;
+		}
+		if (x->begins[id])
+			st = at_ns(x, x->begins[id], base_ns, &begin);
+		if (st == FO_OK)
+			st = at_ns(x, x->ends[id], base_ns, &end[id]);
+		begin = begin > at[o->lane] ? begin : at[o->lane];
+		end[id] = end[id] > begin ? end[id] : begin;
+		newest = newest < 0 && o->lane == FO_LANE_COMPUTE && at[o->lane] == filled_ns ? first : newest;
+		int64_t until = newest >= 0 && end[newest] < begin ? end[newest] : begin; /* what is left is the launch */
+		if (newest >= 0 && until > at[o->lane] && st == FO_OK)
+			fo_timeline_record(&e->timeline, o->lane, step, ~newest, at[o->lane], until);
+		if (st == FO_OK)
+			fo_timeline_record(&e->timeline, o->lane, step, id, begin, end[id]);
+		at[o->lane] = end[id];
+	}
+	return st;
+}
+
+/* ---- the step ---- */
+
+static fo_status serve_all(struct fo_exec *e, bool filling)
+{
+	for (int id = 0; id < e->u.n; id++) {
+		const struct fo_op *o = fo_instance_op(e->p, &e->u, id);
+		if (fo_exec_is_host(o) && fills(o) == filling)
+			FO_TRY(fo_exec_serve(e, id));
+	}
+	return FO_OK;
+}
+
+/* The third step of a run is the first to be timed where not all are: the first loads what is loaded late, the second captures. */
+static bool is_timed(const struct fo_exec *e)
+{
+	int64_t every = e->o.timed_every;
+	return every && e->cuda->steps % every == 2 % every;
+}
+
+fo_status fo_exec_cuda_step(struct fo_exec *e, int32_t step)
+{
+	struct fo_exec_cuda *x = e->cuda;
+	bool timed = is_timed(e);
+	int64_t filled_ns = fo_now_ns();
+	FO_TRY(serve_all(e, true));
+	fo_exec_look(e);
+	FO_TRY(fo_exec_prepare(e));
+	if (e->changes)
+		fo_store_device_changed(e->store);
+	int64_t base_ns = fo_now_ns();
+	fo_status st = launch(e, timed);
+	if (st == FO_OK)
+		st = fo_cuda_stream_wait(x->c, x->lane[FO_LANE_COMPUTE].stream);
+	if (st != FO_OK) {
+		struct fo_err why;
+		fo_err_save(&why, fo_wrap(st, "step %d on the device", (int)step));
+		e->engine->stop(e); /* nothing of it runs on while the caller looks at what there is */
+		return fo_err_raise(&why);
+	}
+	x->steps++;
+	if (timed)
+		FO_TRY(record_spans(e, step, filled_ns, base_ns));
+	return serve_all(e, false);
+}

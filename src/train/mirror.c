@@ -1,0 +1,205 @@
+/* The store's copy on a device.
+ *
+ * Who wrote last is known for each block as a whole: a step on the device makes the device's copy newer, whoever changes the host's copy
+ * says so (fo_exec_weights_changed), and bytes move when the other side needs them. */
+#include "base/mem.h"
+#include "train/store_int.h"
+
+#include <string.h>
+
+/* Two pieces in turn: one is filled or read while the other is under way. 8 MiB take 0.15 ms over PCIe 5: waits between them are lost in
+ * that. */
+enum { PIECES = 2, PIECE_BYTES = 8 << 20 };
+
+static fo_status open_copies(struct fo_store *s)
+{
+	for (int i = 0; i < PIECES; i++) {
+		if (!s->stream[i])
+			FO_TRY(fo_cuda_stream_new(s->cuda, &s->stream[i]));
+		if (!s->piece[i])
+			FO_TRY(fo_cuda_host_alloc(s->cuda, PIECE_BYTES, &s->piece[i]));
+	}
+	return FO_OK;
+}
+
+fo_status fo_store_mirror(struct fo_store *s, struct fo_cuda *c)
+{
+	if (s->cuda && s->cuda != c)
+		return fo_fail(FO_EBUG, "weights and optimizer state lie on another device already");
+	s->cuda = c;
+	FO_TRY(open_copies(s));
+	for (size_t i = 0; i < s->blocks; i++) {
+		struct fo_store_block *b = &s->block[i];
+		void *device;
+		if (b->device)
+			continue;
+		fo_status st = fo_cuda_alloc(c, fo_device_size((size_t)b->bytes), &device);
+		if (st != FO_OK)
+			return fo_wrap(st, "cannot hold weights and optimizer state");
+		b->device = device;
+	}
+	return FO_OK;
+}
+
+void fo_store_unmirror(struct fo_store *s)
+{
+	if (!s->cuda)
+		return;
+	for (int i = 0; i < PIECES; i++) {
+		if (s->stream[i])
+			fo_cuda_stream_free(s->cuda, s->stream[i]);
+		fo_cuda_host_free(s->cuda, s->piece[i]);
+	}
+	for (size_t i = 0; i < s->blocks; i++)
+		fo_cuda_free(s->cuda, s->block[i].device);
+}
+
+void *fo_store_on_device(const struct fo_store *s, const void *host)
+{
+	const unsigned char *at = host;
+	for (size_t i = 0; i < s->blocks; i++) {
+		const unsigned char *from = s->block[i].memory;
+		if (at >= from && at < from + s->block[i].bytes)
+			return s->block[i].device + (at - from);
+	}
+	return NULL;
+}
+
+static fo_status send(struct fo_store *s, struct fo_store_block *b)
+{
+	int64_t n = 0;
+	int k = 0;
+	for (int64_t at = 0; at < b->bytes; at += n, k = (k + 1) % PIECES) {
+		n = b->bytes - at < PIECE_BYTES ? b->bytes - at : PIECE_BYTES;
+		FO_TRY(fo_cuda_stream_wait(s->cuda, s->stream[k]));
+		memcpy(s->piece[k], (unsigned char *)b->memory + at, (size_t)n);
+		FO_TRY(fo_cuda_copy_in(s->cuda, b->device + at, s->piece[k], (size_t)n, s->stream[k]));
+	}
+	for (k = 0; k < PIECES; k++)
+		FO_TRY(fo_cuda_stream_wait(s->cuda, s->stream[k]));
+	return FO_OK;
+}
+
+fo_status fo_store_send(struct fo_store *s)
+{
+	for (size_t i = 0; i < s->blocks; i++) {
+		struct fo_store_block *b = &s->block[i];
+		if (!b->host_newer || !b->device) /* added since: no executor here knows it */
+			continue;
+		FO_TRY(send(s, b));
+		b->host_newer = b->device_newer = false;
+	}
+	return FO_OK;
+}
+
+static fo_status fetch(struct fo_store *s, struct fo_store_block *b)
+{
+	int64_t pieces = (b->bytes + PIECE_BYTES - 1) / PIECE_BYTES;
+	for (int64_t i = 0; i < pieces + PIECES; i++) {
+		int k = (int)(i % PIECES);
+		int64_t was = (i - PIECES) * PIECE_BYTES, at = i * PIECE_BYTES; /* what the piece holds, what it takes next */
+		FO_TRY(fo_cuda_stream_wait(s->cuda, s->stream[k]));
+		if (was >= 0)
+			memcpy((unsigned char *)b->memory + was, s->piece[k], (size_t)(b->bytes - was < PIECE_BYTES ? b->bytes - was : PIECE_BYTES));
+		if (at < b->bytes)
+			FO_TRY(fo_cuda_copy_out(s->cuda, s->piece[k], b->device + at,
+						(size_t)(b->bytes - at < PIECE_BYTES ? b->bytes - at : PIECE_BYTES), s->stream[k]));
+	}
+	return FO_OK;
+}
+
+fo_status fo_store_fetch(struct fo_store *s)
+{
+	if (s->cuda)
+		FO_TRY(fo_cuda_attach(s->cuda));
+	for (size_t i = 0; i < s->blocks; i++) {
+		struct fo_store_block *b = &s->block[i];
+		if (!b->device_newer)
+			continue;
+		FO_TRY(fetch(s, b));
+		b->device_newer = false;
+	}
+	return FO_OK;
+}
+
+void fo_store_changed(struct fo_store *s)
+{
+	for (size_t i = 0; i < s->blocks; i++)
+		s->block[i].host_newer = true, s->block[i].device_newer = false;
+}
+
+void fo_store_device_changed(struct fo_store *s)
+{
+	for (size_t i = 0; i < s->blocks; i++)
+		s->block[i].device_newer = s->block[i].device != NULL && !s->block[i].host_newer;
+}
+
+int64_t fo_store_device_bytes(const struct fo_store *s)
+{
+	int64_t bytes = 0;
+	for (size_t i = 0; i < s->blocks; i++)
+		bytes += (int64_t)fo_device_size((size_t)s->block[i].bytes);
+	return bytes;
+}
+
+int64_t fo_store_pinned_bytes(void) { return (int64_t)PIECES * PIECE_BYTES; }
+
+/* ---- new weights ---- */
+
+static struct fo_tensor rectangle(const struct fo_store *s, const struct fo_param *pr, const char *buffer, int layer)
+{
+	const struct fo_buffer *b = NULL;
+	const void *host = fo_store_find(s, buffer, layer, &b);
+	struct fo_tensor t = { .rows = pr->nr, .cols = pr->nc, .ld = b->cols, .dtype = b->dtype };
+	t.data = (unsigned char *)fo_store_on_device(s, host) + (pr->r0 * b->cols + pr->c0) * (int64_t)fo_dtype_bytes(b->dtype);
+	return t;
+}
+
+static fo_status init_param(struct fo_store *s, const struct fo_program *p, int param, int layer, uint64_t seed)
+{
+	const struct fo_param *pr = &p->param[param];
+	struct fo_cuda_queue q = { .cuda = s->cuda, .stream = s->stream[0] };
+	struct fo_cuda_init in = { .first = pr->global_r0 * pr->cols + pr->global_c0, .global_cols = pr->cols,
+				   .stream = fo_store_stream(seed, param, layer),
+				   .std = pr->init_std == FO_INIT_ZEROS ? -1 : pr->init_std };
+	in.weight = rectangle(s, pr, p->buf[pr->weight].name, layer);
+	if (pr->master >= 0)
+		in.master = rectangle(s, pr, p->buf[pr->master].name, layer);
+	return fo_cuda_init_weights(&q, &in);
+}
+
+/* Zeros and tables first: the host's pages of tables are there already, those of weights stay untouched. */
+static fo_status clear(struct fo_store *s)
+{
+	for (size_t i = 0; i < s->blocks; i++)
+		FO_TRY(fo_cuda_fill(s->cuda, s->block[i].device, 0, (size_t)s->block[i].bytes, s->stream[0]));
+	FO_TRY(fo_cuda_stream_wait(s->cuda, s->stream[0]));
+	for (int i = 0; i < s->n; i++) {
+		const struct fo_store_entry *e = &s->entry[i];
+		int64_t bytes = fo_buffer_bytes(&e->buf), n;
+		const unsigned char *host = e->memory + e->offset;
+		if (e->buf.home != FO_HOME_CONST)
+			continue;
+		for (int64_t at = 0; at < bytes; at += n) {
+			n = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
+			memcpy(s->piece[0], host + at, (size_t)n);
+			FO_TRY(fo_cuda_copy_in(s->cuda, (unsigned char *)fo_store_on_device(s, host) + at, s->piece[0], (size_t)n, s->stream[0]));
+			FO_TRY(fo_cuda_stream_wait(s->cuda, s->stream[0]));
+		}
+	}
+	return FO_OK;
+}
+
+fo_status fo_store_init_device(struct fo_store *s, const struct fo_program *p, uint64_t seed, struct fo_cuda *c)
+{
+	FO_TRY(fo_cuda_attach(c));
+	FO_TRY(fo_store_mirror(s, c));
+	FO_TRY(clear(s));
+	for (int q = 0; q < p->nparam; q++)
+		for (int l = 0; l < (p->param[q].per_layer ? (int)p->model.layers : 1); l++)
+			FO_TRY(init_param(s, p, q, l, seed));
+	FO_TRY(fo_cuda_stream_wait(c, s->stream[0]));
+	for (size_t i = 0; i < s->blocks; i++)
+		s->block[i].host_newer = false, s->block[i].device_newer = true;
+	return FO_OK;
+}
