@@ -170,9 +170,30 @@ static void test_probabilities_in_fp32(void **state)
 	fo_dnn_graph_free(&g);
 }
 
+/* What cuDNN opens by name when it compiles is there before it does, wherever it lies: NVRTC looks for its built-in functions where the
+ * system's loader does, not beside itself. Looked at before anything is compiled. */
+static bool compiler_loaded;
+static void look_for_compiler(void)
+{
+	char name[48];
+	void *h = dlopen("libnvrtc.so." FO_CUDA_TEXT(CUBLAS_VER_MAJOR), RTLD_NOW | RTLD_NOLOAD);
+	int (*version)(int *, int *), major = 0, minor = 0;
+	*(void **)&version = h ? dlsym(h, "nvrtcVersion") : NULL;
+	if (!version || version(&major, &minor))
+		return;
+	snprintf(name, sizeof name, "libnvrtc-builtins.so.%d.%d", major, minor);
+	compiler_loaded = dlopen(name, RTLD_NOW | RTLD_NOLOAD);
+}
+static void test_compiler_loaded(void **state)
+{
+	(void)state;
+	assert_true(compiler_loaded);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_compiler_loaded),
 		cmocka_unit_test(test_graphs), cmocka_unit_test(test_refused), cmocka_unit_test(test_probabilities_in_fp32),
 		cmocka_unit_test(test_fixed),  cmocka_unit_test(test_ragged),  cmocka_unit_test(test_window)
 	};
@@ -198,6 +219,7 @@ int main(void)
 		return SKIPPED;
 	}
 	printf("cuDNN %s\n", found.version);
+	look_for_compiler();
 	snprintf(path, sizeof path, "%s/tests/cuda/h200.json", root ? root : ".");
 	if (!read_device(path)) {
 		printf("cuDNN does not take the device that '%s' describes\n", path);

@@ -143,6 +143,23 @@ const struct fo_cublaslt_calls *fo_cuda_load_cublaslt(struct fo_cuda_found *foun
 	return fo_cuda_load(&lt, files, lt_names, LT_CALLS, lt_version, found);
 }
 
+/* cuDNN compiles attention by NVRTC when a plan is made, and NVRTC opens its built-in functions by name alone: the system's loader finds
+ * neither in a folder that it was not told of, be it the very one that NVRTC lies in. What is loaded already is found by its name. */
+static void load_compiler(bool only_named)
+{
+	static const char *const files[] = { "libnvrtc.so." FO_CUDA_TEXT(CUBLAS_VER_MAJOR), NULL };
+	struct fo_cuda_found f = { 0 };
+	int (*version_of)(int *, int *), major = 0, minor = 0;
+	char name[48];
+	const char *const builtins[] = { name, NULL };
+	void *h = find(&f, files, only_named);
+	*(void **)&version_of = h ? dlsym(h, "nvrtcVersion") : NULL;
+	if (!version_of || version_of(&major, &minor))
+		return; /* plans then say what they miss */
+	snprintf(name, sizeof name, "libnvrtc-builtins.so.%d.%d", major, minor);
+	(void)find(&f, builtins, only_named);
+}
+
 /* Versions before 9.18 compute wrong gradients of packed documents on Hopper (TransformerEngine issue 2186), 9.10 wrong ones of all. */
 enum { CUDNN_LEAST = 91800 };
 static void dnn_version(struct fo_cuda_loaded *l)
@@ -152,6 +169,8 @@ static void dnn_version(struct fo_cuda_loaded *l)
 	l->found.refused = v < CUDNN_LEAST;
 	if (l->found.refused)
 		snprintf(l->found.why, sizeof l->found.why, "cuDNN %s is known to compute wrong gradients: install 9.18 or newer", l->found.version);
+	else
+		load_compiler(driver.software);
 }
 const struct fo_cudnn_calls *fo_cuda_load_cudnn(struct fo_cuda_found *found)
 {
