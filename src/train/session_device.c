@@ -24,9 +24,19 @@ fo_status fo_session_device_open(struct fo_session *s)
 	return FO_OK;
 }
 
+void fo_session_device_attention(struct fo_session *s)
+{
+	const char *why = s->cuda && fo_run_precision(s->r) == FO_PRECISION_BF16 ? fo_cuda_attention_note(s->cuda) : NULL;
+	if (!why || s->attention_told)
+		return;
+	s->attention_told = true;
+	fo_session_warn(s, "attention runs on kernels that are slower than cuDNN's by a multiple: %s", why);
+}
+
 void fo_session_device_look(struct fo_session *s)
 {
 	int64_t have, total;
+	fo_session_device_attention(s);
 	if (!s->cuda || fo_cuda_memory(s->cuda, &have, &total) != FO_OK)
 		return;
 	if (s->device_free - have > s->device_used)

@@ -263,6 +263,7 @@ static fo_status announce(struct fo_session *s)
 		s->h->plan(s->h->ctx, &p);
 	if (s->too_large.st != FO_OK)
 		return fo_err_raise(&s->too_large);
+	fo_session_device_attention(s);
 	if (copies_checkpoints(s) && !s->async && need <= have) {
 		char copy[32];
 		fo_session_warn(s, "no memory for a copy of the state (%s): training waits while a checkpoint is written",

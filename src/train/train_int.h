@@ -42,6 +42,7 @@ struct fo_session {
 	struct fo_cuda *cuda;           /* NULL: the processor computes */
 	int64_t device_free, device_reserve, device_used; /* free bytes once it was open; kept free; most that was taken of them */
 	struct fo_nvml_watch *nvml;     /* NULL: no device, or none that NVML knows */
+	bool attention_told;            /* that attention is slow */
 	struct fo_ports ports, eval_ports;
 	struct fo_corpus corpus;
 	struct fo_loader *loader;
@@ -92,6 +93,8 @@ FO_CHECKED fo_status fo_session_resume(struct fo_session *s);
 /* src/train/session_device.c: opens what train.device names and begins to watch it; most of the device's memory that was taken; the end. */
 FO_CHECKED fo_status fo_session_device_open(struct fo_session *s);
 void fo_session_device_look(struct fo_session *s);
+/* Warns, once, where bf16 attention runs on our own kernels because cuDNN is not there or turned it down. */
+void fo_session_device_attention(struct fo_session *s);
 void fo_session_device_close(struct fo_session *s);
 /* FO_ENOMEM, as the run is refused, where the device's memory cannot hold the program: told before executors take it. */
 FO_CHECKED fo_status fo_session_device_fits(struct fo_session *s);

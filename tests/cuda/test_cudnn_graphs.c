@@ -3,7 +3,7 @@
  *
  * What this cannot see: what a graph computes. A mask the wrong way round is accepted just so. test_cuda_kernels on a device does. */
 #ifdef FO_CUDA_HEADERS
-#include "kernel/cuda/cudnn_graph.h"
+#include "kernel/cuda/cudnn.h"
 
 #include <dlfcn.h>
 #include <setjmp.h>
@@ -141,6 +141,23 @@ static void test_refused(void **state)
 	fo_err_clear();
 	fo_dnn_graph_free(&g);
 }
+/* A call that is turned down, here for a head size, goes to our own kernels; whoever asks is told by whose word. */
+static void test_note(void **state)
+{
+	struct fo_dnn_shape s = llama(1, 1024, 1024, false, false);
+	struct fo_cuda c = { .dnn = dnn, .info.cc_major = HOPPER };
+	const struct fo_cuda_plan *p;
+	bool is_new;
+	(void)state;
+	assert_null(fo_cuda_attention_note(&c));
+	s.dim = 100;
+	assert_int_equal(fo_cuda_plan_get(&c, &s, &p, &is_new), FO_OK);
+	assert_true(is_new && strlen(p->why) > 20);
+	assert_ptr_equal(fo_cuda_attention_note(&c), p->why);
+	snprintf(c.dnn_why, sizeof c.dnn_why, "cuDNN does not start");
+	assert_ptr_equal(fo_cuda_attention_note(&c), c.dnn_why);
+	fo_cuda_plans_free(&c);
+}
 /* The intermediate that holds the probabilities must be bf16: as fp32 the graph is accepted and no engine takes it. */
 static cudnnStatus_t no_bf16(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t n,
 			     const void *values)
@@ -194,7 +211,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_compiler_loaded),
-		cmocka_unit_test(test_graphs), cmocka_unit_test(test_refused), cmocka_unit_test(test_probabilities_in_fp32),
+		cmocka_unit_test(test_graphs), cmocka_unit_test(test_refused), cmocka_unit_test(test_note),
+		cmocka_unit_test(test_probabilities_in_fp32),
 		cmocka_unit_test(test_fixed),  cmocka_unit_test(test_ragged),  cmocka_unit_test(test_window)
 	};
 	const char *driver = getenv("FLATOUT_FAKE_DRIVER"), *root = getenv("FLATOUT_SOURCE");

@@ -82,6 +82,7 @@ struct fo_cuda {
 	cudnnHandle_t dnn_handle;    /* NULL: without */
 	struct fo_cuda_tune *tune;
 	struct fo_cuda_plans *plans;
+	char dnn_why[320]; /* why there is no dnn_handle; "" on a software device */
 };
 /* FO_EDEVICE with the driver's words where r is not success. */
 FO_CHECKED fo_status fo_cuda_check(const struct fo_cuda *c, CUresult r, const char *doing);

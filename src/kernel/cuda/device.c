@@ -145,10 +145,30 @@ static fo_status open_libraries(struct fo_cuda *c)
 	if (st != CUBLAS_STATUS_SUCCESS)
 		return fo_fail(FO_EDEVICE, "cannot start cuBLASLt: status %d", (int)st);
 	/* Without it attention runs on our own kernels: not an error. A software device cannot run its code. */
-	c->dnn = c->info.software ? NULL : fo_cuda_load_cudnn(&found);
-	if (c->dnn && c->dnn->cudnnCreate(&c->dnn_handle) != CUDNN_STATUS_SUCCESS)
+	if (c->info.software)
+		return FO_OK;
+	c->dnn = fo_cuda_load_cudnn(&found);
+	if (!c->dnn) {
+		snprintf(c->dnn_why, sizeof c->dnn_why, "%s", found.why);
+		return FO_OK;
+	}
+	cudnnStatus_t dnn = c->dnn->cudnnCreate(&c->dnn_handle);
+	if (dnn != CUDNN_STATUS_SUCCESS) {
 		c->dnn_handle = NULL;
+		snprintf(c->dnn_why, sizeof c->dnn_why, "cuDNN %s does not start: %s", found.version, c->dnn->cudnnGetErrorString(dnn));
+	}
 	return FO_OK;
+}
+
+const char *fo_cuda_attention_note(const struct fo_cuda *c)
+{
+	const struct fo_cuda_plan *p = NULL;
+	if (*c->dnn_why)
+		return c->dnn_why;
+	for (int i = 0; (p = fo_cuda_plan_at(c, i)); i++)
+		if (*p->why)
+			return p->why;
+	return NULL;
 }
 
 static fo_status open_device(struct fo_cuda *c, int index)

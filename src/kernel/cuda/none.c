@@ -26,6 +26,11 @@ const struct fo_cuda_device *fo_cuda_info(const struct fo_cuda *c)
 	(void)c;
 	return NULL;
 }
+const char *fo_cuda_attention_note(const struct fo_cuda *c)
+{
+	(void)c;
+	return NULL;
+}
 fo_status fo_cuda_attach(struct fo_cuda *c)
 {
 	(void)c;
