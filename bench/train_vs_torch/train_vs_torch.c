@@ -1,5 +1,5 @@
 /* One training step of ours, one of PyTorch's, in turn, in one run: tokens/s of both and their ratio; then, of ours alone, the
- * step time composed from quiet spans.
+ * step time composed from quiet spans, or on a device (--train.device cuda) the parts of a step timed by events.
  *
  *   bench_train_vs_torch [--rounds 5] [--warm 1] [--quiet-steps 0] [--model.layers 12] [--pass.merge-qkv no] ...
  *                        [-- PYTHON torch_train.py ARGS...]
@@ -19,8 +19,10 @@
 #include "pass/pass.h"
 #include "program/run.h"
 #include "timeline/metered.h"
+#include "train/device.h"
 #include "train/exec.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,8 +37,11 @@ struct bench {
 	struct fo_program program;
 	struct fo_store *store;
 	struct fo_exec *exec;
-	struct fo_calibration peak;
+	struct fo_cuda *cuda; /* NULL: the processor */
+	double peak_flop_s;
 };
+/* The number of the step whose operations are timed on a device; rounds are not: they run as training does. */
+enum { TIMED_STEP = 1 << 20 };
 static const struct fo_opt extra[] = {
 	FO_OPT_INT(struct bench, rounds, "bench.rounds", "N", "5", 1, 10000, "rounds", "that count"),
 	FO_OPT_INT(struct bench, warm, "bench.warm", "N", "1", 0, 10000, "rounds", "in front of them"),
@@ -107,7 +112,7 @@ static double step_tokens(const struct bench *b) { return (double)(b->run.seq * 
 static struct fo_mfu mfu(const struct bench *b, double seconds)
 {
 	double seq = (double)b->run.seq, tokens = step_tokens(b);
-	return fo_mfu_of_step(&b->program, tokens, tokens / seq * seq * (seq + 1) / 2, seconds, b->peak.best_flop_s);
+	return fo_mfu_of_step(&b->program, tokens, tokens / seq * seq * (seq + 1) / 2, seconds, b->peak_flop_s > 0 ? b->peak_flop_s : NAN);
 }
 
 static void json_mfu(struct fo_json *j, const struct bench *b, const char *name, double seconds)
@@ -146,6 +151,15 @@ static fo_status take_turns(struct bench *b, struct times *t, FILE *to, FILE *fr
 	return FO_OK;
 }
 
+static void memory(struct fo_json *j, const struct bench *b)
+{
+	struct fo_memory m = fo_exec_memory(b->exec);
+	int64_t have = 0, all = 0;
+	fo_json_int(j, "planned_bytes", m.arena + m.persistent + m.workspace);
+	if (b->cuda && fo_cuda_memory(b->cuda, &have, &all) == FO_OK)
+		fo_json_int(j, "device_bytes_taken", all - have); /* the driver's own and other programs' included */
+}
+
 static void report(const struct bench *b, const struct times *t, enum fo_isa isa, bool peer)
 {
 	struct fo_str s = { 0 }, passes = { 0 };
@@ -159,9 +173,16 @@ static void report(const struct bench *b, const struct times *t, enum fo_isa isa
 	fo_json_int(&j, "seq", b->run.seq);
 	fo_json_text(&j, "precision", fo_numerics_name[b->program.run.precision]);
 	fo_json_text(&j, "passes", passes.data);
-	fo_json_int(&j, "threads", b->run.threads);
-	fo_json_text(&j, "isa", fo_isa_name[isa]);
-	fo_json_real(&j, "peak_flop_s", b->peak.best_flop_s);
+	if (b->cuda) {
+		fo_json_text(&j, "device", fo_cuda_info(b->cuda)->name);
+	} else {
+		fo_json_int(&j, "threads", b->run.threads);
+		fo_json_text(&j, "isa", fo_isa_name[isa]);
+	}
+	fo_json_int(&j, "rows", b->program.run.rows);
+	fo_json_int(&j, "micro_batches", b->program.run.micro_batches);
+	fo_json_real(&j, "peak_flop_s", b->peak_flop_s > 0 ? b->peak_flop_s : NAN);
+	memory(&j, b);
 	json_mfu(&j, b, "median", fo_stats_median(t->ours, t->n));
 	json_mfu(&j, b, "best", fo_stats_quantile(t->ours, t->n, 0));
 	if (peer) {
@@ -233,13 +254,54 @@ static fo_status measure_quiet(struct bench *b, enum fo_isa isa)
 	return st;
 }
 
+/* ---- parts of a step on a device ---- */
+
+static fo_status report_parts(struct bench *b)
+{
+	struct fo_profile f = { 0 };
+	struct fo_str text = { 0 };
+	struct fo_json j;
+	int64_t t0 = fo_now_ns();
+	FO_TRY(fo_exec_step(b->exec, TIMED_STEP));
+	fo_profile_add_step(&f, fo_exec_timeline(b->exec), &b->program, fo_exec_unrolled(b->exec), TIMED_STEP, t0, fo_now_ns(), 0);
+	fo_json_begin(&j, &text, false);
+	fo_json_object(&j, NULL);
+	fo_json_object(&j, "parts_ms");
+	for (int i = 0; i < FO_PART_COUNT; i++)
+		fo_json_real(&j, fo_part_name[i], f.part_ns[i] * 1e-6);
+	fo_json_close(&j);
+	fo_json_real(&j, "step_ms", f.total_ns * 1e-6);
+	fo_json_close(&j);
+	puts(text.data);
+	fo_str_fini(&text);
+	return FO_OK;
+}
+
+static fo_status find_peak(struct bench *b, enum fo_numerics precision, int threads)
+{
+	struct fo_calibration c;
+	struct fo_peak p;
+	if (b->cuda) {
+		fo_device_find_peak(fo_cuda_info(b->cuda), precision, &p);
+		b->peak_flop_s = p.flop_s;
+		return fo_device_tune(b->cuda, (enum fo_cuda_tune_mode)b->run.tune);
+	}
+	FO_TRY(fo_calibrate_peak(precision == FO_PRECISION_BF16 ? FO_BF16 : FO_F32, threads, 1, false, &c));
+	b->peak_flop_s = c.best_flop_s;
+	return FO_OK;
+}
+
 static fo_status run(struct bench *b)
 {
+	char why[320];
 	if (!b->run.threads)
 		b->run.threads = fo_cpu_threads();
 	struct fo_lowering low = fo_run_lowering(&b->run, FO_MODE_TRAIN);
 	struct fo_exec_options o = { .threads = (int)b->run.threads, .timeline_steps = 2 };
-	FO_TRY(fo_calibrate_peak(low.precision == FO_PRECISION_BF16 ? FO_BF16 : FO_F32, o.threads, 1, false, &b->peak));
+	FO_TRY(fo_device_open(b->run.device, &b->cuda, why, sizeof why));
+	FO_TRY(find_peak(b, low.precision, o.threads));
+	o.cuda = b->cuda;
+	o.timed_every = TIMED_STEP;
 	FO_TRY(fo_run_model(&b->run, &b->model));
 	FO_TRY(fo_isa_choose(&o.isa));
 	FO_TRY(fo_pass_build(&b->program, &b->model, &low));
@@ -248,8 +310,8 @@ static fo_status run(struct bench *b)
 	FO_TRY(fo_exec_new(&b->exec, &b->program, b->store, &o, port, b, NULL));
 	FILE *to = NULL, *from = NULL;
 	pid_t pid = b->peer ? start_peer(b->peer, &to, &from) : 0;
-	double *memory = fo_xmalloc((size_t)b->rounds * 3 * sizeof *memory);
-	struct times t = { memory, memory + b->rounds, memory + 2 * b->rounds, 0 };
+	double *times = fo_xmalloc((size_t)b->rounds * 3 * sizeof *times);
+	struct times t = { times, times + b->rounds, times + 2 * b->rounds, 0 };
 	fo_status st = take_turns(b, &t, to, from);
 	if (pid) {
 		fclose(to);
@@ -258,7 +320,9 @@ static fo_status run(struct bench *b)
 	}
 	if (st == FO_OK)
 		report(b, &t, o.isa, pid != 0);
-	free(memory);
+	free(times);
+	if (st == FO_OK && b->cuda)
+		return report_parts(b);
 	return st == FO_OK && b->quiet_steps ? measure_quiet(b, o.isa) : st;
 }
 
@@ -282,6 +346,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "bench_train_vs_torch: %s\n", fo_err_text());
 	fo_exec_free(b.exec);
 	fo_store_free(b.store);
+	fo_cuda_close(b.cuda);
 	fo_program_fini(&b.program);
 	fo_opt_fini(&s);
 	return fo_status_exit_code(st);
