@@ -134,6 +134,12 @@ foreach(group ${groups})
 		endif()
 		if(group STREQUAL "cuda" AND FO_SOFT_CUDA)
 			set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "FLATOUT_CUDA_LIBRARIES=${FO_SOFT_CUDA}")
+			if(FLATOUT_SANITIZE)
+				# The software driver keeps what it gave out, to know it again when it is used too late; and it catches faults itself.
+				set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT
+					"LSAN_OPTIONS=suppressions=${CMAKE_CURRENT_SOURCE_DIR}/tests/cuda/leaks.supp:print_suppressions=0"
+					"ASAN_OPTIONS=allocator_may_return_null=1:handle_segv=0:handle_sigbus=0:handle_sigfpe=0")
+			endif()
 			add_dependencies(${name} ${FO_SOFT_TARGETS})
 		endif()
 	endforeach()

@@ -190,9 +190,20 @@ CUresult soft_free(CUdeviceptr ptr)
 	return CUDA_SUCCESS;
 }
 
+/* An address that does not look like a small number (soft_not_a_device_address): those of an allocator may, some always do. */
+static unsigned char *pages(size_t bytes)
+{
+	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *other;
+	if (p == MAP_FAILED || (uint32_t)(uintptr_t)p >= SMALL_NUMBER)
+		return p == MAP_FAILED ? NULL : p;
+	other = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	munmap(p, bytes);
+	return other == MAP_FAILED ? NULL : other;
+}
+
 CUresult soft_host_alloc(void **out, size_t bytes)
 {
-	unsigned char *p = bytes ? aligned_alloc(PAGE, up(bytes, PAGE)) : NULL;
+	unsigned char *p = bytes ? pages(up(bytes, PAGE)) : NULL;
 	if (!p)
 		return bytes ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_VALUE;
 	memset(p, POISON, bytes);
@@ -221,7 +232,7 @@ CUresult soft_host_free(void *p)
 	if (i < 0 || host.piece[i].at != p)
 		return CUDA_ERROR_INVALID_VALUE;
 	soft_count.host_bytes -= (int64_t)host.piece[i].bytes;
+	munmap(p, up(host.piece[i].bytes, PAGE));
 	drop(&host, i);
-	free(p);
 	return CUDA_SUCCESS;
 }
