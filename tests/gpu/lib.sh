@@ -2,6 +2,20 @@
 
 gpu_root=$(cd "$(dirname "$0")/../.." && pwd) || exit 3
 
+# gpu_usage WORD...: -h or --help shows what the script's head says; another option is no folder.
+gpu_usage() {
+	case ${1:-} in
+	-h | --help)
+		sed -n '2,/^set -/s/^# \{0,1\}//p' "$0"
+		exit 0
+		;;
+	-*)
+		echo "$0: no option '$1': '$0 --help' says what there is" >&2
+		exit 2
+		;;
+	esac
+}
+
 # gpu_device: exits 77 where there is none.
 gpu_device() {
 	if ! { nvidia-smi -L 2>/dev/null | grep -q '^GPU' || [ -e /dev/nvidia0 ] || [ -e /dev/dxg ]; }; then
