@@ -58,9 +58,9 @@ static void print_steps(struct fo_report *o, struct fo_table *t, struct fo_arena
 	fo_str_fini(&line);
 	if (isfinite(o->step_s.median))
 		fo_table_row(t, "step",
-			     fo_arena_printf(a, "%s (quartiles %s to %s), %.0f tokens/s", seconds(a, o->step_s.median),
-					     seconds(a, o->step_s.low), seconds(a, o->step_s.high),
-					     o->tokens_s.median));
+			     fo_arena_printf(a, "%s (quartiles %s to %s)%s", seconds(a, o->step_s.median), seconds(a, o->step_s.low),
+					     seconds(a, o->step_s.high),
+					     isfinite(o->tokens_s.median) ? fo_arena_printf(a, ", %.0f tokens/s", o->tokens_s.median) : ""));
 	for (int k = 0; k < RULES; k++)
 		if (isfinite(o->mfu[k].median))
 			fo_str_printf(&line, "%s%s %.1f %% (%.1f to %.1f)", line.len ? ", " : "",

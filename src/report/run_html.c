@@ -26,6 +26,12 @@ struct page {
 	size_t bands;
 };
 
+/* Which CUDA device computed last; "": the processor. */
+static const char *device_of(const struct fo_record *r)
+{
+	return r->starts ? r->start[r->starts - 1].device : "";
+}
+
 static const char *number(struct page *p, double v, enum fo_draw_unit unit)
 {
 	char buf[32];
@@ -397,17 +403,18 @@ static void draw_memory(struct page *p)
 	} else {
 		fo_draw_text(p->out, "The step program is not there or too long to show what lives when.");
 	}
+	const char *whose = *device_of(p->r) ? "device" : "process";
 	if (s && isfinite(s->arena_bytes))
 		fo_draw_text(p->out,
-			     "Planned for the process: %s for activations and gradients, %s for weights and optimizer, "
+			     "Planned for the %s: %s for activations and gradients, %s for weights and optimizer, "
 			     "%s of "
 			     "workspace, %s of other things, %s for the copy that checkpoints are written from.",
-			     number(p, s->arena_bytes, FO_DRAW_BYTES), number(p, s->persistent_bytes, FO_DRAW_BYTES),
+			     whose, number(p, s->arena_bytes, FO_DRAW_BYTES), number(p, s->persistent_bytes, FO_DRAW_BYTES),
 			     number(p, s->workspace_bytes, FO_DRAW_BYTES), number(p, s->other_bytes, FO_DRAW_BYTES),
 			     number(p, s->checkpoint_bytes, FO_DRAW_BYTES));
 	if (e && isfinite(e->measured_bytes))
-		fo_draw_text(p->out, "Measured at the end: %s beyond what the process had before; planned %s.",
-			     number(p, e->measured_bytes, FO_DRAW_BYTES), number(p, e->planned_bytes, FO_DRAW_BYTES));
+		fo_draw_text(p->out, "Measured at the end: %s beyond what the %s had in use before; planned %s.",
+			     number(p, e->measured_bytes, FO_DRAW_BYTES), whose, number(p, e->planned_bytes, FO_DRAW_BYTES));
 }
 
 /* Whether a picture says more than its figure in the table: clocks that differ by less are one flat line. */
@@ -474,18 +481,35 @@ static void machine_table(struct page *p)
 	fo_draw_table_row(&t, (const char *const[]){ "energy", isfinite(u->joules)
 								       ? fo_arena_printf(p->a, "%.4g J", u->joules)
 								       : "not readable" });
-	if (e && isfinite(e->device.sm_hz))
-		fo_draw_table_row(&t, (const char *const[]){ "device's clock", fo_arena_printf(p->a, "%.2f GHz", e->device.sm_hz / 1e9) });
-	if (e && isfinite(e->device.watts))
-		fo_draw_table_row(&t, (const char *const[]){ "device's power", fo_arena_printf(p->a, "%.0f W", e->device.watts) });
-	if (e && isfinite(e->device.clock * e->device.work * e->device.counted))
-		fo_draw_table_row(&t, (const char *const[]){ "MFU = clock x work per clock x counted per FLOP run",
-							     fo_arena_printf(p->a, "%.1f %% x %.1f %% x %.3f", 100 * e->device.clock,
-									     100 * e->device.work, e->device.counted) });
 	if (e && isfinite(e->huge_page_share))
 		fo_draw_table_row(
 			&t, (const char *const[]){ "in huge pages", number(p, e->huge_page_share, FO_DRAW_SHARE) });
 	fo_draw_table_end(&t);
+}
+
+/* What computed, where it was not the processor: by NVML, over the last process; what it could not read has no row but the clock's. */
+static void device_table(struct page *p, const char *name)
+{
+	static const struct fo_record_device none = { .sm_hz = NAN, .peak_hz = NAN, .watts = NAN, .joules_per_token = NAN, .power_share = NAN,
+						      .thermal_share = NAN, .clock = NAN, .work = NAN, .counted = NAN };
+	const struct fo_record_end *e = fo_record_last_end(p->r);
+	const struct fo_record_device *d = e && e->device.told ? &e->device : &none;
+	struct fo_draw_table t;
+	fo_draw_table_begin(&t, p->out, NULL, "lr", (const char *const[]){ "device", name });
+	fo_draw_table_row(&t, (const char *const[]){ "mean clock", isfinite(d->sm_hz) ? fo_arena_printf(p->a, "%.2f GHz", d->sm_hz / 1e9)
+										      : "not readable" });
+	if (isfinite(d->watts))
+		fo_draw_table_row(&t, (const char *const[]){ "power", fo_arena_printf(p->a, "%.0f W", d->watts) });
+	if (isfinite(d->joules_per_token))
+		fo_draw_table_row(&t, (const char *const[]){ "energy", fo_arena_printf(p->a, "%.3g J/token", d->joules_per_token) });
+	if (isfinite(d->power_share))
+		fo_draw_table_row(&t, (const char *const[]){ "clock held back by power", number(p, d->power_share, FO_DRAW_SHARE) });
+	if (isfinite(d->thermal_share))
+		fo_draw_table_row(&t, (const char *const[]){ "clock held back by heat", number(p, d->thermal_share, FO_DRAW_SHARE) });
+	fo_draw_table_end(&t);
+	if (isfinite(d->clock * d->work * d->counted))
+		fo_draw_text(p->out, "MFU = clock %.1f %% (of %.2f GHz) x work per clock %.1f %% x %.3f counted per FLOP run.", 100 * d->clock,
+			     d->peak_hz / 1e9, 100 * d->work, d->counted);
 }
 
 static void draw_machine(struct page *p)
@@ -503,8 +527,11 @@ static void draw_machine(struct page *p)
 	}
 	fo_draw_heading(p->out, "Machine");
 	const char *threads = r->threads > 0 ? fo_arena_printf(p->a, ", %lld thread%s", (long long)r->threads, r->threads == 1 ? "" : "s") : "";
+	const char *device = device_of(r);
+	if (*device)
+		device_table(p, device);
 	if (*r->cpu || *threads || *r->isa)
-		fo_draw_text(p->out, "%s%s%s%s%s%s.", *r->cpu ? r->cpu : "Processor not known", threads, *r->isa ? ", kernels up to " : "",
+		fo_draw_text(p->out, "%s%s%s%s%s%s%s.", *device ? "Its host: " : "", *r->cpu ? r->cpu : "Processor not known", threads, *r->isa ? ", kernels up to " : "",
 			     r->isa, *r->governor ? ", governor " : "", r->governor);
 	if (!n) {
 		fo_draw_text(p->out, "The log has no samples of its state.");
