@@ -41,6 +41,26 @@ static void put_now(const struct fo_nvml_now *n)
 	fo_str_fini(&s);
 }
 
+/* What a row leaves out, as fp8 of devices that have none, is left out. */
+static void put_row(const struct fo_device *row)
+{
+	struct fo_str s = { 0 };
+	fo_str_puts(&s, row->name);
+	const char *before = ": ";
+	if (!isnan(row->dense[FO_PREC_BF16])) {
+		fo_str_printf(&s, "%s%g TFLOP/s bf16 dense", before, row->dense[FO_PREC_BF16]);
+		before = ", ";
+	}
+	if (!isnan(row->dense[FO_PREC_FP8])) {
+		fo_str_printf(&s, "%s%g TFLOP/s fp8 dense", before, row->dense[FO_PREC_FP8]);
+		before = ", ";
+	}
+	if (!isnan(row->memory_tb_s))
+		fo_str_printf(&s, "%s%g TB/s", before, row->memory_tb_s);
+	fo_cli_put(stdout, "  catalogue  ", LEAD, "%s", s.data);
+	fo_str_fini(&s);
+}
+
 static void put_device(const struct fo_cuda_survey *s, const struct fo_catalogue *c, const struct fo_cuda_device *d)
 {
 	const struct fo_device *row = row_of(c, d);
@@ -59,8 +79,7 @@ static void put_device(const struct fo_cuda_survey *s, const struct fo_catalogue
 		fo_cli_put(stdout, "  kernels    ", LEAD, "none: this build has them for %s; build with -DFLATOUT_CUDA_ARCHITECTURES=%d%d%s",
 			   *s->architectures ? s->architectures : "no device", d->cc_major, d->cc_minor, d->cc_major == 9 ? "a" : "");
 	if (row)
-		fo_cli_put(stdout, "  catalogue  ", LEAD, "%s: %g TFLOP/s bf16 dense, %g fp8, %g TB/s", row->name, row->dense[FO_PREC_BF16],
-			   row->dense[FO_PREC_FP8], row->memory_tb_s);
+		put_row(row);
 	else if (!d->software)
 		fo_cli_put(stdout, "  catalogue  ", LEAD, "not in it: runs have no MFU until FLATOUT_DEVICES names a file with its peak");
 	fo_nvml_read(nvml, &now);

@@ -38,6 +38,8 @@ static void *open_in_folders(const char *folders, const char *name, struct fo_cu
 	return NULL;
 }
 
+static struct fo_cuda_loaded driver, lt, dnn;
+
 /* only_named: in the folders of FLATOUT_CUDA_LIBRARIES alone. */
 static void *find(struct fo_cuda_found *f, const char *const *names, bool only_named)
 {
@@ -55,7 +57,10 @@ static void *find(struct fo_cuda_found *f, const char *const *names, bool only_n
 		}
 	}
 	if (!*f->why)
-		snprintf(f->why, sizeof f->why, "'%s' was not found: name its folder in FLATOUT_CUDA_LIBRARIES", names[0]);
+		snprintf(f->why, sizeof f->why, "'%s' was not found: %s", names[0],
+			 only_named ? "beside a software driver only FLATOUT_CUDA_LIBRARIES is looked at"
+			 : f == &driver.found ? "it comes with the NVIDIA driver; where that lies elsewhere, name its folder in FLATOUT_CUDA_LIBRARIES"
+					      : "name its folder in FLATOUT_CUDA_LIBRARIES");
 	return NULL;
 }
 
@@ -84,7 +89,6 @@ enum {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct fo_cuda_loaded driver, lt, dnn;
 _Static_assert((int)DRIVER_CALLS <= 64 && (int)LT_CALLS <= 64 && (int)DNN_CALLS <= 64, "room for all functions");
 
 const void *fo_cuda_load(struct fo_cuda_loaded *l, const char *const *files, const char *const *names, int n,
