@@ -315,6 +315,60 @@ static void test_fp8_bytes(void **state)
 		}
 }
 
+/* The cast that writes its transpose: the bytes of the cast alone, twice, and its maximum. By 16 elements at once, at tiles' ends too
+ * (tight, multiples of 16), and in odd layouts; with numbers that are not finite. */
+static void check_cast_t(int from, int type, int64_t rows, int64_t cols, bool tight, int max)
+{
+	struct fo_num_case c, one;
+	struct fo_num_data both, plain;
+	for (int t = 1; t >= 0; t--) {
+		struct fo_num_case *k = t ? &c : &one;
+		fo_num_case_init(k, t ? FO_OP_fp8_cast_t : FO_OP_fp8_cast);
+		fo_num_case_arg(k, from, rows, cols, FO_READ, FO_NUM_NORMAL, 3, 0);
+		fo_num_case_arg(k, FO_F32, 1, 1, FO_READ, FO_NUM_POSITIVE, 1, 0);
+		fo_num_case_arg(k, type, rows, cols, FO_DEF, FO_NUM_NAN, 0, 0);
+		if (t)
+			fo_num_case_arg(k, type, cols, rows, FO_DEF, FO_NUM_NAN, 0, 0);
+		if (max)
+			fo_num_case_arg(k, FO_F32, 1, 1, FO_ACC, FO_NUM_POSITIVE, max == 2 ? 1000 : 1, 0);
+	}
+	fo_num_data_new(&both, &c, 11, tight);
+	fo_num_data_new(&plain, &one, 12, tight);
+	if (max < 2) {
+		fo_num_set(&both.call.arg[0], rows - 1, cols / 2, INFINITY);
+		fo_num_set(&both.call.arg[0], rows / 2, cols - 1, max ? -7000 : NAN);
+		fo_num_set(&both.call.arg[0], 0, 0, -0.0);
+	}
+	for (int64_t r = 0; r < rows; r++)
+		for (int64_t j = 0; j < cols; j++)
+			fo_num_set(&plain.call.arg[0], r, j, fo_num_get(&both.call.arg[0], r, j));
+	fo_num_set(&plain.call.arg[1], 0, 0, fo_num_get(&both.call.arg[1], 0, 0));
+	if (max)
+		fo_num_set(&plain.call.arg[3], 0, 0, fo_num_get(&both.call.arg[4], 0, 0));
+	fo_num_run(&fo_test_cuda_kernel, &both, 1);
+	fo_num_run(&fo_test_cuda_kernel, &plain, 1);
+	const struct fo_tensor *want = &plain.call.arg[2], *y = &both.call.arg[2], *yt = &both.call.arg[3];
+	for (int64_t r = 0; r < rows; r++)
+		for (int64_t j = 0; j < cols; j++) {
+			uint8_t w = ((uint8_t *)want->data)[r * want->ld + j], a = ((uint8_t *)y->data)[r * y->ld + j];
+			uint8_t b = ((uint8_t *)yt->data)[j * yt->ld + r];
+			if (a != w || b != w)
+				fail_msg("%s: (%d,%d): 0x%02x and, transposed, 0x%02x; the cast alone gives 0x%02x", c.name, (int)r, (int)j, a, b, w);
+		}
+	if (max)
+		assert_memory_equal(both.call.arg[4].data, plain.call.arg[3].data, sizeof(float));
+	fo_num_data_free(&both);
+	fo_num_data_free(&plain);
+}
+static void test_fp8_transposed(void **state)
+{
+	(void)state;
+	static const int64_t shape[][2] = { { 256, 384 }, { 16, 144 }, { 176, 16 }, { 130, 70 }, { 1, 300 } };
+	for (int s = 0; s < 5; s++)
+		for (int k = 0; k < 12; k++)
+			check_cast_t(k & 1 ? FO_BF16 : FO_F32, k & 2 ? FO_E4M3 : FO_E5M2, shape[s][0], shape[s][1], s != 4 && k % 3, k / 4);
+}
+
 /* Maxima with what is not finite in them, of all, rows and columns of a tensor wider and higher than a block. */
 static void test_amax_nan(void **state)
 {
@@ -392,7 +446,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_adamw_bits), cmocka_unit_test(test_adamw_many), cmocka_unit_test(test_sumsq_turns),
 		cmocka_unit_test(test_nonfinite),  cmocka_unit_test(test_xent),       cmocka_unit_test(test_fp8_bytes),
-		cmocka_unit_test(test_amax_nan),   cmocka_unit_test(test_fp8_history),
+		cmocka_unit_test(test_amax_nan),   cmocka_unit_test(test_fp8_history), cmocka_unit_test(test_fp8_transposed),
 	};
 	int status;
 	cuda = fo_test_cuda_open(&status);

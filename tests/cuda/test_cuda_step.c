@@ -201,6 +201,7 @@ static void test_formats(void **state)
 		{ "optimizer in backward", { .optimizer_in_backward = 1, .previous_norm = 1 }, 1e-2 },
 		{ "fp8 current", { .fp8 = FO_FP8_CURRENT }, 4e-2 },
 		{ "fp8 delayed", { .fp8 = FO_FP8_DELAYED, .fp8_history = 4, .fp8_precompute = 1 }, 4e-2 },
+		{ "fp8 delayed, transposed", { .fp8 = FO_FP8_DELAYED, .fp8_history = 4, .fp8_precompute = 1, .fp8_transposed = 1 }, 4e-2 },
 		{ "fp8 rows", { .fp8 = FO_FP8_ROWWISE }, 4e-2 },
 	};
 	for (size_t i = 0; i < sizeof c / sizeof *c; i++)

@@ -3,41 +3,11 @@
  * Memory, for x in bf16: amax 2 B an element, cast 3 B (2 read, 1 written), with or without the maximum. A tensor (8192, 4096): amax
  * 67 MB, 16 us at 4.2 TB/s; cast 101 MB, 24 us; (8192, 14336): 56 and 84 us. The cast's arithmetic, some 12 instructions an element,
  * fills half of what a multiprocessor has while 3 B pass. Scales, joints and histories are a few KB: the launch is their time. */
-#include "kernel/cuda/device.cuh"
+#include "kernel/cuda/fp8.cuh"
 
 #include <math.h>
 
-enum { THREADS = 256, GROUP = 16 /* elements: two accesses of bf16, one of fp8 */ };
-
-template <typename T> FO_DEVICE void load16(const T *p, float *x)
-{
-	fo_load8(p, x);
-	fo_load8(p + 8, x + 8);
-}
-template <int N> FO_DEVICE uint32_t larger_of(uint32_t top, const float *x)
-{
-#pragma unroll
-	for (int k = 0; k < N; k++)
-		top = fo_larger(top, fo_magnitude(x[k]));
-	return top;
-}
-FO_DEVICE uint32_t warp_larger(uint32_t top)
-{
-#pragma unroll
-	for (int k = 16; k; k >>= 1)
-		top = fo_larger(top, __shfl_xor_sync(0xffffffffu, top, k));
-	return top;
-}
-/* Over the block; scratch: 32 words of shared memory. */
-FO_DEVICE uint32_t block_larger(uint32_t top, uint32_t *scratch)
-{
-	top = warp_larger(top);
-	__syncthreads();
-	if (threadIdx.x % 32 == 0)
-		scratch[threadIdx.x / 32] = top;
-	__syncthreads();
-	return warp_larger(threadIdx.x % 32 < blockDim.x / 32 ? scratch[threadIdx.x % 32] : 0);
-}
+enum { THREADS = 256 };
 
 /* Elements [0, n) of a row, by threads `first`, first + step, ... */
 template <typename T> FO_DEVICE uint32_t row_larger(const T *p, int64_t n, bool aligned, int64_t first, int64_t step)

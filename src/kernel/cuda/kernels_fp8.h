@@ -1,4 +1,4 @@
-/* fp8: maxima, scales, casts, histories (fp8.cu, launch_fp8.c). Maxima travel as bits of magnitudes, which are ordered as integers, what is
+/* fp8: maxima, scales, casts, histories (fp8.cu, fp8_cast_t.cu, launch_fp8.c). Maxima travel as bits of magnitudes, which are ordered as integers, what is
  * not a number above all; blocks leave theirs in the workspace. */
 struct fo_cuda_amax_args {
 	struct fo_cuda_view x;
@@ -30,6 +30,12 @@ struct fo_cuda_fp8_cast_args {
 	uint32_t *partial; /* maximum of each block; NULL: not asked for */
 	int32_t aligned;   /* rows of x and y begin at 16 bytes */
 };
+/* Block b takes tile b of x, 128 x 128 elements, row by row of tiles. */
+struct fo_cuda_fp8_cast_t_args {
+	struct fo_cuda_view x, y, yt;
+	const float *scale;
+	uint32_t *partial; /* maximum of each block; NULL: not asked for */
+};
 struct fo_cuda_fp8_push_args {
 	const float *amax;
 	int64_t amax_ld;
@@ -44,9 +50,14 @@ struct fo_cuda_fp8_push_args {
 	X(fp8_cast_f32_e4m3_one_max, args) X(fp8_cast_f32_e4m3_rows, args) X(fp8_cast_f32_e4m3_cols, args)             \
 	X(fp8_cast_f32_e5m2_one, args) X(fp8_cast_f32_e5m2_one_max, args) X(fp8_cast_f32_e5m2_rows, args)              \
 	X(fp8_cast_f32_e5m2_cols, args)
+/* fp8_cast_t_<from>_<to>: 16 elements at once; _any: any layout. */
+#define FO_CUDA_KERNELS_FP8_CAST_T(X, args)                                                                            \
+	X(fp8_cast_t_bf16_e4m3, args) X(fp8_cast_t_bf16_e5m2, args) X(fp8_cast_t_f32_e4m3, args)                       \
+	X(fp8_cast_t_f32_e5m2, args) X(fp8_cast_t_any, args)
 #define FO_CUDA_KERNELS_FP8(X)                                                                                         \
 	X(amax_all_bf16, struct fo_cuda_amax_args) X(amax_all_f32, struct fo_cuda_amax_args)                           \
 	X(amax_rows_bf16, struct fo_cuda_amax_args) X(amax_rows_f32, struct fo_cuda_amax_args)                         \
 	X(amax_cols_bf16, struct fo_cuda_amax_args) X(amax_cols_f32, struct fo_cuda_amax_args)                         \
 	X(amax_join, struct fo_cuda_amax_join_args) X(fp8_scale, struct fo_cuda_fp8_scale_args)                        \
-	FO_CUDA_KERNELS_FP8_CAST(X, struct fo_cuda_fp8_cast_args) X(fp8_push, struct fo_cuda_fp8_push_args)
+	FO_CUDA_KERNELS_FP8_CAST(X, struct fo_cuda_fp8_cast_args)                                                      \
+	FO_CUDA_KERNELS_FP8_CAST_T(X, struct fo_cuda_fp8_cast_t_args) X(fp8_push, struct fo_cuda_fp8_push_args)

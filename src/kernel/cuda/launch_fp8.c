@@ -1,7 +1,8 @@
-/* Launches of fp8.cu. */
+/* Launches of fp8.cu and fp8_cast_t.cu. */
 #include "kernel/cuda/cuda_int.h"
 
 enum { THREADS = 256, WARPS = THREADS / 32, GROUP = 16, ACCESS_BYTES = 16 };
+enum { TILE = 128 /* fp8.cuh */ };
 enum { COLUMNS = 256 /* of a block that takes columns' maxima */, ROWS_EACH = 64 /* it sees at least: joining is little beside it */ };
 
 static bool aligned(const struct fo_tensor *t, bool whole)
@@ -162,6 +163,40 @@ static fo_status fp8_cast(struct fo_cuda_queue *q, const struct fo_call *c, int6
 	return c->n > 3 ? join_launch(q, all_blocks(q->cuda, x), c->arg[3].data, !(c->first >> 3 & 1)) : FO_OK;
 }
 const struct fo_cuda_kernel fo_cuda_fp8_cast = { .by = "flatout", .cannot = cast_cannot, .prepare = cast_prepare, .run = fp8_cast };
+
+static int64_t tiles(const struct fo_tensor *x) { return ((x->rows + TILE - 1) / TILE) * ((x->cols + TILE - 1) / TILE); }
+static const char *cast_t_cannot(const struct fo_cuda *c, const struct fo_call *s)
+{
+	(void)c;
+	if (!fo_cuda_is_float(&s->arg[0]))
+		return "the operand is neither bf16 nor fp32";
+	if (s->arg[1].dtype != FO_F32 || (s->n > 4 && s->arg[4].dtype != FO_F32))
+		return "scale or maximum is not fp32";
+	if (tiles(&s->arg[0]) > INT32_MAX)
+		return "the operand has more tiles than a grid has blocks";
+	return fo_dtype_fp8(s->arg[2].dtype) && s->arg[3].dtype == s->arg[2].dtype ? NULL : "the results are not fp8 of one kind";
+}
+static fo_status cast_t_prepare(struct fo_cuda *c, const struct fo_call *s, int64_t variant, size_t *ws_bytes)
+{
+	(void)c, (void)variant;
+	*ws_bytes = s->n > 4 ? (size_t)tiles(&s->arg[0]) * sizeof(uint32_t) : 0;
+	return FO_OK;
+}
+static fo_status fp8_cast_t(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
+{
+	(void)variant;
+	static const enum fo_cuda_function functions[2][2] = { { FO_CUDA_FN_fp8_cast_t_f32_e4m3, FO_CUDA_FN_fp8_cast_t_f32_e5m2 },
+							       { FO_CUDA_FN_fp8_cast_t_bf16_e4m3, FO_CUDA_FN_fp8_cast_t_bf16_e5m2 } };
+	const struct fo_tensor *x = &c->arg[0], *y = &c->arg[2], *yt = &c->arg[3];
+	bool wide = aligned(x, x->rows == 1) && aligned(y, y->rows == 1) && aligned(yt, yt->rows == 1) && x->rows % GROUP == 0 &&
+		    x->cols % GROUP == 0;
+	const struct fo_cuda_fp8_cast_t_args args = { .x = fo_cuda_view_of(x), .y = fo_cuda_view_of(y), .yt = fo_cuda_view_of(yt),
+						      .scale = c->arg[1].data, .partial = c->n > 4 ? q->ws : NULL };
+	FO_TRY(fo_cuda_launch(q, wide ? functions[x->dtype == FO_BF16][y->dtype == FO_E5M2] : FO_CUDA_FN_fp8_cast_t_any,
+			      (struct fo_cuda_grid){ (uint32_t)tiles(x), 1, 1, THREADS, 0 }, &args));
+	return c->n > 4 ? join_launch(q, (uint32_t)tiles(x), c->arg[4].data, !(c->first >> 4 & 1)) : FO_OK;
+}
+const struct fo_cuda_kernel fo_cuda_fp8_cast_t = { .by = "flatout", .cannot = cast_t_cannot, .prepare = cast_t_prepare, .run = fp8_cast_t };
 
 /* ---- histories ---- */
 

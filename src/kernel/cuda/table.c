@@ -24,6 +24,7 @@ static const struct fo_cuda_kernel *const table[FO_OP_COUNT] = {
 	[FO_OP_clip] = &fo_cuda_clip,
 	[FO_OP_clip_ahead] = &fo_cuda_clip_ahead,
 	[FO_OP_fp8_cast] = &fo_cuda_fp8_cast,
+	[FO_OP_fp8_cast_t] = &fo_cuda_fp8_cast_t,
 	[FO_OP_fp8_push] = &fo_cuda_fp8_push,
 	[FO_OP_fp8_scale] = &fo_cuda_fp8_scale,
 	[FO_OP_global_norm] = &fo_cuda_global_norm,
