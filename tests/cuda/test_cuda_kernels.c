@@ -36,7 +36,7 @@ static void check_dtype(int dtype)
 	assert_non_null(list);
 	assert_true(n <= CASES);
 	for (size_t i = 0; i < n; i++) {
-		const char *cannot = fo_test_cuda_cannot(&list[i]);
+		const char *cannot = fo_num_cuda_cannot(&list[i]);
 		if (!cannot) {
 			checked++;
 			check(&list[i]);
@@ -102,7 +102,7 @@ static void test_wide(void **state)
 			static const struct { int rows, cols; } shape[] = { { 33, 4096 }, { 5, 14336 }, { 700, 64 } };
 			for (size_t s = 0; s < sizeof shape / sizeof *shape; s++) {
 				struct fo_num_case c = rows(op[i].kind, dtype, shape[s].rows, shape[s].cols, op[i].modes, op[i].shapes);
-				if (fo_test_cuda_cannot(&c))
+				if (fo_num_cuda_cannot(&c))
 					continue;
 				checked++;
 				check(&c);
@@ -119,7 +119,7 @@ int main(void)
 	cuda = fo_test_cuda_open(&status);
 	if (!cuda)
 		return status;
-	fo_test_cuda_use(cuda);
+	fo_num_cuda_use(cuda);
 	for (int kind = 0; kind < FO_OP_COUNT; kind++)
 		if (!fo_cuda_kernel_of(kind) && fo_op_info(kind)->cls != FO_CLASS_HOST)
 			printf("no CUDA kernel: %s\n", fo_op_info(kind)->name);

@@ -452,7 +452,7 @@ int main(void)
 	cuda = fo_test_cuda_open(&status);
 	if (!cuda)
 		return status;
-	fo_test_cuda_use(cuda);
+	fo_num_cuda_use(cuda);
 	int failed = cmocka_run_group_tests(tests, NULL, NULL);
 	fo_cuda_close(cuda);
 	return failed;

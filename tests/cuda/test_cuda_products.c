@@ -58,7 +58,7 @@ static void test_fp8(void **state)
 					 t & 1 ? FO_F32 : FO_BF16, t >> 1 & 1, t >> 3 & 1, t >> 4 & 1 };
 			struct fo_num_case c = fp8_case(&f);
 			char why[512];
-			assert_null(fo_test_cuda_cannot(&c));
+			assert_null(fo_num_cuda_cannot(&c));
 			if (!fo_num_check_device(&c, &fo_test_cuda_kernel, true, NULL, why, sizeof why))
 				fail_msg("ta=%d tb=%d lines %d %d: %s", f.ta, f.tb, f.lines_a, f.lines_b, why);
 		}
@@ -345,7 +345,7 @@ int main(void)
 	if (!cuda)
 		return status;
 	soft = fo_test_soft(cuda);
-	fo_test_cuda_use(cuda);
+	fo_num_cuda_use(cuda);
 	if (!mkdtemp(folder))
 		return 1;
 	snprintf(cache, sizeof cache, "%s/sub/products.jsonl", folder);

@@ -108,7 +108,7 @@ static void check(struct one *o)
 			got.call.arg[i] = got.call.arg[o->over[i] - 1], again.call.arg[i] = again.call.arg[o->over[i] - 1],
 			snprintf(note + strlen(note), sizeof note - strlen(note), ", %d over %d", i, o->over[i] - 1);
 	}
-	cannot = fo_test_cuda_cannot(&o->c);
+	cannot = fo_num_cuda_cannot(&o->c);
 	if (cannot)
 		fail_msg("%s: %s", o->c.name, cannot);
 	run(o, &got);
@@ -367,7 +367,7 @@ int main(void)
 	cuda = fo_test_cuda_open(&status);
 	if (!cuda)
 		return status;
-	fo_test_cuda_use(cuda);
+	fo_num_cuda_use(cuda);
 	int failed = cmocka_run_group_tests(tests, NULL, NULL);
 	fo_cuda_close(cuda);
 	return failed;

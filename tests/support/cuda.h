@@ -2,7 +2,7 @@
 #ifndef FO_TESTS_SUPPORT_CUDA_H
 #define FO_TESTS_SUPPORT_CUDA_H
 
-#include "audit/engine/num.h"
+#include "audit/engine/num_cuda.h"
 #include "cuda/soft.h"
 #include "kernel/cuda/cuda.h"
 
@@ -19,14 +19,8 @@ struct fo_test_soft {
 };
 const struct fo_test_soft *fo_test_soft(const struct fo_cuda *c);
 
-/* Runs the device's kernel of an operation on operands in host memory, as struct fo_kernel of kernel.h does: fo_num_check takes the
- * row. It copies each operand's whole block to the device, what lies around the rectangles too, runs prepare and run on a
- * stream, and copies back. Errors of the device end the test. One device and one operation at a time. */
-void fo_test_cuda_use(struct fo_cuda *c);
+/* fo_num_cuda_kernel and fo_num_cuda_run on the device that fo_num_cuda_use named, where errors end the test. */
 extern const struct fo_kernel fo_test_cuda_kernel;
-/* The same where operand i lies anywhere inside block[i] of bytes[i] bytes; operands may share a block. */
 void fo_test_cuda_run(const struct fo_call *call, unsigned char *const *block, const size_t *bytes);
-/* NULL where the device takes this case, else why not. */
-const char *fo_test_cuda_cannot(const struct fo_num_case *n);
 
 #endif

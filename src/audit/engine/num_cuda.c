@@ -40,6 +40,8 @@ struct block {
 };
 struct job {
 	const struct fo_call *c;
+	unsigned char *const *block; /* NULL: operands lie in blocks of fo_num_data */
+	const size_t *bytes;
 	struct block b[FO_MAX_OPERANDS];
 	unsigned char *ws, *tail; /* workspace with sentinels behind it; these, copied back */
 	fo_cuda_stream s;
@@ -50,7 +52,10 @@ static fo_status blocks_in(struct job *j)
 	const struct fo_call *c = j->c;
 	for (int i = 0; i < c->n; i++) {
 		struct block *b = &j->b[i];
-		fo_num_block(&c->arg[i], &b->host, &b->bytes);
+		if (j->block)
+			b->host = j->block[i], b->bytes = j->bytes[i];
+		else
+			fo_num_block(&c->arg[i], &b->host, &b->bytes);
 		b->same = -1;
 		for (int k = 0; k < i && b->same < 0; k++)
 			if (j->b[k].host == b->host)
@@ -112,13 +117,10 @@ static fo_status run_job(struct job *j)
 	return FO_OK;
 }
 
-static void run(const struct fo_call *c)
+fo_status fo_num_cuda_run(const struct fo_call *c, unsigned char *const *block, const size_t *bytes)
 {
-	struct job j = { .c = c };
-	if (run_job(&j) != FO_OK && !failed) {
-		snprintf(error, sizeof error, "%s", fo_err_text());
-		failed = true;
-	}
+	struct job j = { .c = c, .block = block, .bytes = bytes };
+	fo_status st = run_job(&j);
 	for (int i = 0; i < c->n; i++)
 		if (j.b[i].same < 0) {
 			fo_cuda_host_free(device, j.b[i].locked);
@@ -127,5 +129,13 @@ static void run(const struct fo_call *c)
 	fo_cuda_host_free(device, j.tail);
 	fo_cuda_free(device, j.ws);
 	fo_cuda_stream_free(device, j.s);
+	return st;
+}
+static void run(const struct fo_call *c)
+{
+	if (fo_num_cuda_run(c, NULL, NULL) != FO_OK && !failed) {
+		snprintf(error, sizeof error, "%s", fo_err_text());
+		failed = true;
+	}
 }
 const struct fo_kernel fo_num_cuda_kernel = { .run = run };
