@@ -55,7 +55,7 @@ size_t fo_num_case_list(int dtype, struct fo_num_case *out, size_t cap);
 void fo_num_case_matmul(struct fo_num_case *c, int64_t m, int64_t n, int64_t k, int ta, int tb, int ab, int cc, int access,
 		     bool first);
 
-/* tight: ld = cols and 64-byte aligned; else ld > cols and rows that start anywhere. Freed with fo_num_data_free. */
+/* tight: ld = cols and 64-byte aligned; else ld > cols and rows that start anywhere, but for transfers, which know no such rows. Freed with fo_num_data_free. */
 void fo_num_data_new(struct fo_num_data *d, const struct fo_num_case *c, uint64_t seed, bool tight);
 void fo_num_data_copy(struct fo_num_data *to, const struct fo_num_data *from);
 void fo_num_data_f64(struct fo_num_data *to, const struct fo_num_data *from); /* the same values; indices stay i32 */
