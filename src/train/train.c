@@ -164,12 +164,12 @@ static int64_t other_bytes(const struct fo_session *s)
 	return (s->cuda ? 0 : loader_bytes(s)) + (e.arena > m.arena ? e.arena : 0) + e.workspace;
 }
 
-/* What a run on a device takes of the host: its copy of what persists, from which checkpoints are written, staging, the loader,
- * activations that wait there. */
+/* What a run on a device takes of the host: its copy of what persists, from which checkpoints are written, with what it passes through,
+ * staging, the loader, activations that wait there. */
 static int64_t host_bytes(const struct fo_session *s)
 {
 	struct fo_memory m = fo_exec_memory(s->exec), e = fo_exec_memory(s->eval);
-	return s->cuda ? (int64_t)fo_pages_size((size_t)fo_store_bytes(s->store)) + m.staging + e.staging + m.host_arena + loader_bytes(s) : 0;
+	return s->cuda ? m.host + m.staging + e.staging + m.host_arena + loader_bytes(s) : 0;
 }
 
 static int64_t step_bytes(const struct fo_session *s)
