@@ -211,12 +211,14 @@ static void print_notes(const struct fo_ladder *l, FILE *f)
 void fo_cli_ladder_print(const struct fo_ladder *l, bool brief, FILE *f)
 {
 	struct fo_arena a = { 0 };
-	char params[32], cpu[200];
+	char params[32], cpu[200], device[200];
 	int done = 0;
 	for (int i = 0; i < l->rungs; i++)
 		done += l->rung[i].rounds_done;
 	fo_cli_put(f, "ladder     ", "           ", "%s: %sparameters, %lld tokens per step, rows of %lld", *l->model ? l->model : "not begun",
 		   fo_str_si(params, l->params, " "), (long long)l->tokens_per_step, (long long)l->seq);
+	if (l->device && *l->device)
+		fo_cli_put(f, "device     ", "           ", "%s: all times are its", fo_str_visible(device, sizeof device, l->device));
 	fo_cli_put(f, "machine    ", "           ", "%s, %s, %d %s", fo_str_visible(cpu, sizeof cpu, l->cpu), l->isa, l->threads,
 		   fo_cli_plural(l->threads, "thread", "threads"));
 	fo_cli_put(f, "measured   ", "           ", "%lld steps of each rung in %d rounds; %d of %d turns done", (long long)l->steps, l->rounds, done,

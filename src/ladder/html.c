@@ -480,6 +480,8 @@ static const char *version(const struct fo_ladder *l)
 	return strncmp(l->version, name, strlen(name)) ? l->version : l->version + strlen(name);
 }
 
+static const char *machine(const struct fo_ladder *l) { return l->device && *l->device ? l->device : l->cpu ? l->cpu : "?"; }
+
 static const char *weights(const struct fo_ladder *l, char buf[32])
 {
 	char *end = fo_str_si(buf, l->params, "");
@@ -500,7 +502,7 @@ static void draw_method(const struct fo_ladder *l, struct fo_str *out)
 		     "kernels up to %s. Begun %s, flatout %s.",
 		     l->model ? l->model : "?", weights(l, params), fo_str_si(flop, l->flop_per_token, "FLOP"),
 		     (long long)l->seq,
-		     (long long)l->tokens_per_step, l->cpu ? l->cpu : "?", l->threads, l->threads == 1 ? "" : "s",
+		     (long long)l->tokens_per_step, machine(l), l->threads, l->threads == 1 ? "" : "s",
 		     l->isa ? l->isa : "?", l->started ? l->started : "?", version(l));
 	fo_draw_text(out,
 		     "Each rung trains %lld steps in all, in %d turns: every round gives each rung one turn, in an "
@@ -535,7 +537,7 @@ void fo_ladder_html(const struct fo_ladder *l, struct fo_str *out)
 		: l->params > 0 ? fo_arena_printf(&a, "Ladder of a model of %s weights", weights(l, params))
 				: "Ladder of a run",
 		fo_arena_printf(&a, "One change at a time, measured against the rung it starts from. %s, %d thread%s.",
-				l->cpu ? l->cpu : "", l->threads, l->threads == 1 ? "" : "s"));
+				machine(l), l->threads, l->threads == 1 ? "" : "s"));
 	summary(l, &a, out);
 	fo_draw_heading(out, "MFU");
 	draw_mfu(l, &a, out);

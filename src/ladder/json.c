@@ -127,6 +127,7 @@ void fo_ladder_json(const struct fo_ladder *l, struct fo_str *out)
 	fo_json_int(&j, "seq", l->seq);
 	fo_json_int(&j, "tokens_per_step", l->tokens_per_step);
 	fo_json_text(&j, "cpu", l->cpu);
+	fo_json_text(&j, "device", l->device && *l->device ? l->device : NULL);
 	fo_json_text(&j, "isa", l->isa);
 	fo_json_int(&j, "threads", l->threads);
 	fo_json_int(&j, "steps", l->steps);

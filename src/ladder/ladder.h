@@ -102,6 +102,7 @@ struct fo_ladder {
 	double params, flop_per_token; /* by rule mfu */
 	int64_t seq, tokens_per_step;  /* padding included */
 	const char *cpu, *isa;
+	const char *device;      /* that the rungs were trained on; "": the processor */
 	int threads;
 	const char *run_file;    /* as given on the command line */
 	int64_t steps;           /* of each rung, in all */

@@ -39,7 +39,7 @@ static const struct built_in built_in[] = {
 	{ "micro-batch", "half as many micro-batches of twice the rows", false, false, { { "train.micro-batches", "/2" }, { "train.rows", "*2" } } },
 	{ "fp32", "weights and activations in fp32 instead of bf16", true, false, { { "train.precision", "fp32" }, { "optim.master", "fp32" } } },
 	{ "bf16", "weights and activations in bf16 instead of fp32", true, false, { { "train.precision", "bf16" } } },
-	{ "fp8", "factors of the layers' products rounded to fp8, computed in a wider type", true, true, { { "pass.fp8", "current" } } },
+	{ "fp8", "factors of the layers' products rounded to fp8; a processor computes them in a wider type", true, true, { { "pass.fp8", "current" } } },
 };
 enum { BUILT_IN = sizeof built_in / sizeof *built_in };
 

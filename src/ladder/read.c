@@ -30,7 +30,7 @@ static int round_of(const struct fo_ladder *l, int64_t step)
 	return round;
 }
 
-/* Timed: neither the first of a process nor metered. */
+/* Timed: neither the first of a process (on a device, the first two) nor metered. */
 static void collect_steps(const struct fo_ladder *l, const struct fo_ladder_rung *g, struct rung_read *v, struct fo_arena *a)
 {
 	const struct fo_record *r = &v->record;
@@ -50,7 +50,8 @@ static void collect_steps(const struct fo_ladder *l, const struct fo_ladder_rung
 		double loss = fo_record_value(&r->step, FO_STEP_LOSS, i);
 		/* A step that is done and has no loss is no gap: it is as far away as can be. */
 		g->loss[step - 1] = isfinite(loss) ? loss : INFINITY;
-		if (!start || step == start->step + 1 || fo_record_value(&r->step, FO_STEP_METERED, i) == 1 || !(s > 0))
+		/* A device captures what it replays in the second. */
+		if (!start || step <= start->step + (*start->device ? 2 : 1) || fo_record_value(&r->step, FO_STEP_METERED, i) == 1 || !(s > 0))
 			continue;
 		v->step_s[v->n] = s;
 		v->useful[v->n] = fo_record_value(&r->step, FO_STEP_LOSS_TOKENS, i);
@@ -166,6 +167,10 @@ static void predict_all(struct fo_ladder *l, struct rung_read *v)
 {
 	struct fo_limits limits;
 	struct fo_rates rates;
+	if (*l->device) {
+		l->predict_hint = "profiles are of processors, and these rungs were trained on a device";
+		return;
+	}
 	fo_status st = fo_limits_read(fo_limits_path(&l->arena, l->cpu), &limits);
 	if (st != FO_OK) {
 		l->predict_hint = "no profile of this machine: 'flatout calibrate' makes one, then --show predicts";
@@ -284,6 +289,7 @@ static void describe(struct fo_ladder *l, const struct fo_record *r)
 	l->seq = p->run.seq;
 	l->tokens_per_step = p->tokens * p->run.micro_batches;
 	l->isa = fo_arena_strdup(&l->arena, r->isa);
+	l->device = fo_arena_strdup(&l->arena, r->starts ? r->start[r->starts - 1].device : "");
 	l->started = fo_arena_strdup(&l->arena, r->started);
 }
 
@@ -291,7 +297,7 @@ fo_status fo_ladder_read(struct fo_ladder *l, const char *dir)
 {
 	char *text;
 	size_t len;
-	*l = (struct fo_ladder){ .model = "", .isa = "", .started = "" };
+	*l = (struct fo_ladder){ .model = "", .isa = "", .device = "", .started = "" };
 	l->dir = fo_arena_strdup(&l->arena, dir);
 	char *path = fo_arena_printf(&l->arena, "%s/" FO_LADDER_PLAN_FILE, dir);
 	fo_status st = fo_fs_read(&l->arena, path, (size_t)8 << 20, &text, &len);
@@ -312,6 +318,9 @@ fo_status fo_ladder_read(struct fo_ladder *l, const char *dir)
 			describe(l, &v[i].record);
 		}
 	}
+	/* Processors emulate, devices have what they compute with. */
+	for (int i = 0; i < l->rungs && *l->device; i++)
+		l->rung[i].numerics_only = false;
 	share_peaks(l);
 	predict_all(l, v);
 	fill_quiet(l, v);

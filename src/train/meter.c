@@ -10,7 +10,8 @@ fo_status fo_session_meter_open(struct fo_session *s)
 	if (!s->r->metered_every)
 		return FO_OK;
 	if (s->cuda) {
-		fo_session_warn(s, "no step is metered: bursts of known work are the processor's; on a device train.timed-every times operations");
+		if (!s->meta.step) /* once a run: a ladder's goes on many times */
+			fo_session_warn(s, "no step is metered: bursts of known work are the processor's; on a device train.timed-every times operations");
 		return FO_OK;
 	}
 	fo_status st = fo_meter_init(&m->meter, fo_kernel_sets[s->options.isa], dtype, s->options.threads);

@@ -111,6 +111,19 @@ run 1 train --model.weights=bad --data.path=text --data.seq=32 --data.holdout=10
 	--eval.every=0 --train.device=cuda --train.tune=off --run.dir=bad-run
 says "the first value that is not finite: the weight 'lm_head.weight'.row 299, column 31. = "
 
+# A ladder says that its times are the device's, takes fp8 for what it is there, and predicts nothing from a processor's profile.
+printf 'fp8:\n  pass.fp8: current\n  numerics-only: yes\n' >rungs.yaml
+run 0 ladder $gpu --train.steps=20 --rungs=rungs.yaml --run.dir=lad
+says "^device     software CUDA device: " "^fp8 .* baseline" "predicted  profiles are of processors"
+grep -q '"device": "software CUDA device"' lad/ladder.json || wrong "ladder.json names no device"
+[ "$(grep -c '"numerics_only": false' lad/ladder.json)" = 1 ] || wrong "fp8 is still said to be emulated"
+grep -q '"timed_steps": 10,' lad/ladder.json || wrong "not two of four steps timed: $(grep timed_steps lad/ladder.json)"
+[ "$(grep -c "no step is metered" err)" = 1 ] || wrong "a warning for every turn: $(grep -c "no step is metered" err)"
+
+run 0 verify --device=cuda --short
+says " 0 failed" "^kernels cuda bf16 " "^step cuda bf16 " "^repeat cuda bf16 .* pass"
+! grep -q "inf of" out || wrong "a check without a bound: $(grep "inf of" out)"
+
 refused 3 "may use\|no plan of this step fits" train $gpu --run.dir=large --memory.limit=1MiB
 refused 3 "attention_eager" train $gpu --run.dir=eager --pass.attention=eager
 finish
