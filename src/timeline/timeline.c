@@ -62,14 +62,16 @@ void fo_profile_add_step(struct fo_profile *f, const struct fo_timeline *t, cons
 	const struct fo_ring *r = &t->lane[FO_LANE_COMPUTE];
 	double covered = 0, wall = (double)(end_ns - begin_ns);
 	uint64_t oldest = r->n > r->cap ? r->n - r->cap : 0;
-	if (r->n == oldest || r->span[(r->n - 1) % r->cap].step != step) {
+	const struct fo_span *newest = r->n > oldest ? &r->span[(r->n - 1) % r->cap] : NULL;
+	/* A run that went back does a step again: what ended before this one began is the earlier one's. */
+	if (!newest || newest->step != step || newest->end_ns < begin_ns) {
 		f->untimed_ns += wall;
 		f->untimed_steps++;
 		return;
 	}
 	for (uint64_t i = r->n; i-- > oldest;) {
 		const struct fo_span *s = &r->span[i % r->cap];
-		if (s->step != step)
+		if (s->step != step || s->end_ns < begin_ns)
 			break;
 		double d = (double)(s->end_ns - s->begin_ns);
 		int id = s->instance >= 0 ? s->instance : ~s->instance;

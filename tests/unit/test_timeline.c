@@ -68,6 +68,12 @@ static void test_profile(void **state)
 	fo_profile_add_step(&f, &t, &p, &u, 99, 9000, 9900, 25);
 	assert_true(f.steps == 2 && f.total_ns == 2 * 825 && sum_parts(&f) == f.total_ns);
 	assert_true(f.untimed_steps == 1 && f.untimed_ns == 900);
+	/* A step that comes again after the run went back: the earlier one's spans are not its own, timed or not. */
+	fo_profile_add_step(&f, &t, &p, &u, 1, 9900, 10000, 0);
+	assert_true(f.steps == 2 && f.untimed_steps == 2);
+	fo_timeline_record(&t, FO_LANE_COMPUTE, 1, mm, 10000, 10100);
+	fo_profile_add_step(&f, &t, &p, &u, 1, 10000, 10200, 0);
+	assert_true(f.steps == 3 && f.part_ns[FO_PART_MATMUL] == 700 && sum_parts(&f) == f.total_ns);
 	fo_timeline_fini(&t);
 }
 

@@ -417,7 +417,7 @@ static void print_profile(FILE *f, const struct fo_profile *p)
 	for (int i = 0; i < FO_PART_COUNT; i++) {
 		double share = p->part_ns[i] / p->total_ns;
 		char bar[41];
-		int n = (int)(share * 40 + 0.5);
+		int n = share > 0 ? share < 1 ? (int)(share * 40 + 0.5) : 40 : 0;
 		if (i == FO_PART_COMMUNICATION && share == 0)
 			continue;
 		memset(bar, '#', (size_t)n);
