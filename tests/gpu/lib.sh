@@ -16,8 +16,12 @@ gpu_usage() {
 	esac
 }
 
+# GPU_SOFTWARE=BUILD-FOLDER: the scripts themselves are tried, with the programs of that build on its software device
+# (docs/cuda-testing.md); models are then tiny, and nothing is proved of any hardware.
+
 # gpu_device: exits 77 where there is none.
 gpu_device() {
+	[ -z "${GPU_SOFTWARE:-}" ] || return 0
 	if ! { nvidia-smi -L 2>/dev/null | grep -q '^GPU' || [ -e /dev/nvidia0 ] || [ -e /dev/dxg ]; }; then
 		echo "skipped: no CUDA device"
 		exit 77
@@ -26,6 +30,11 @@ gpu_device() {
 
 # Folders of NVIDIA's libraries: what the caller named, the toolkit, and those inside PyTorch's wheels.
 gpu_libraries() {
+	if [ -n "${GPU_SOFTWARE:-}" ]; then
+		FLATOUT_CUDA_LIBRARIES=$GPU_SOFTWARE/tests/cuda
+		export FLATOUT_CUDA_LIBRARIES
+		return 0
+	fi
 	gpu_python=$(command -v python3 2>/dev/null) || gpu_python=
 	gpu_wheels=
 	if [ -n "$gpu_python" ]; then
@@ -52,6 +61,15 @@ gpu_libraries() {
 
 # Our programs: a bundle that tests/gpu/bundle made elsewhere and that runs here, else a build on this machine. Sets gpu_bin.
 gpu_programs() {
+	if [ -n "${GPU_SOFTWARE:-}" ]; then
+		gpu_bin=$1/bin
+		mkdir -p "$gpu_bin"
+		for gpu_program in "$GPU_SOFTWARE/flatout" "$GPU_SOFTWARE/bench_gpu" "$GPU_SOFTWARE/bench_train_vs_torch" "$GPU_SOFTWARE"/tests/test_cuda_*; do
+			[ -x "$gpu_program" ] && ln -sf "$gpu_program" "$gpu_bin/"
+		done
+		echo "programs: $GPU_SOFTWARE, on a software device"
+		return 0
+	fi
 	gpu_bin=$gpu_root/build/gpu/bin
 	if [ -x "$gpu_bin/flatout" ]; then
 		LD_LIBRARY_PATH=$gpu_root/build/gpu/lib:$LD_LIBRARY_PATH
