@@ -74,6 +74,7 @@ if(FO_CUPTI_MAJOR)
 	fo_soft_library(fo_soft_cupti libcupti.so.${FO_CUPTI_MAJOR} "${source}/soft_cupti.c")
 	target_include_directories(fo_soft_cupti SYSTEM PRIVATE "${FO_CUPTI_INCLUDE}")
 	list(APPEND FO_SOFT_TARGETS fo_soft_cupti)
+	target_compile_definitions(fo_soft_cuda PRIVATE "SOFT_CUPTI=\"libcupti.so.${FO_CUPTI_MAJOR}\"")
 endif()
 
 # The model of a multiprocessor alone, with kernels that break its rules: not sanitized, as in the library.

@@ -369,6 +369,7 @@ static fo_status open_session(struct fo_session *s)
 {
 	s->ckpt_dir = fo_arena_printf(&s->arena, "%s/checkpoints", s->r->dir);
 	FO_TRY(fo_session_device_open(s));
+	fo_session_kernels_open(s);
 	FO_TRY(make_programs(s, 0));
 	if (!s->h->dry_run)
 		FO_TRY(lock_folder(s));
@@ -427,6 +428,7 @@ static void close_session(struct fo_session *s)
 {
 	fo_saver_close(s);
 	fo_session_meter_close(s);
+	fo_session_kernels_close(s);
 	fo_session_publish_close(s);
 	fo_loader_close(s->loader);
 	fo_exec_free(s->eval);
@@ -548,6 +550,7 @@ static fo_status one_step(struct fo_session *s, struct fo_train_result *out, enu
 	FO_TRY(fo_loader_next(s->loader, &b, &wait_ns));
 	s->ports.batch = b;
 	set_hyper(s, b);
+	fo_session_kernels_begin(s);
 	int64_t t0 = s->mark_ns;
 	bool metered = fo_session_meters(s);
 	fo_status st = metered ? fo_session_metered_step(s) : fo_exec_step(s->exec, (int32_t)s->meta.step);
@@ -556,6 +559,7 @@ static fo_status one_step(struct fo_session *s, struct fo_train_result *out, enu
 		s->torn = true;
 		return fo_wrap(st, "step %lld", (long long)s->meta.step + 1);
 	}
+	fo_session_kernels_step(s);
 	if (!metered)
 		fo_profile_add_step(&out->profile, fo_exec_timeline(s->exec), &s->program, fo_exec_unrolled(s->exec),
 				    (int32_t)s->meta.step, t0, t1, wait_ns);

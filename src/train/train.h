@@ -6,6 +6,7 @@
  *   program.txt       the step program that ran
  *   timeline.fot      the newest spans
  *   metered.fom       spans of the metered steps (train.metered-every)
+ *   kernels.jsonl     kernels of the first steps on a device (train.kernel-times)
  *   tensorboard/      event files (report.tensorboard=yes)
  *   data/             tokenizer.json, train.shard, val.shard, source.txt (what they were made from)
  *   lock              held while a process trains here

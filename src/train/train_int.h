@@ -43,6 +43,8 @@ struct fo_session {
 	int64_t device_free, device_reserve, device_used; /* free bytes once it was open; kept free; most that was taken of them */
 	struct fo_nvml_watch *nvml;     /* NULL: no device, or none that NVML knows */
 	bool attention_told;            /* that attention is slow */
+	bool kernel_tracing;            /* by CUPTI, for the next kernel_steps steps */
+	int64_t kernel_steps;
 	struct fo_ports ports, eval_ports;
 	struct fo_corpus corpus;
 	struct fo_loader *loader;
@@ -112,6 +114,13 @@ void fo_session_meter_close(struct fo_session *s);
 bool fo_session_meters(const struct fo_session *s);
 /* Runs it: the bits of fo_exec_step. */
 FO_CHECKED fo_status fo_session_metered_step(struct fo_session *s);
+
+/* src/train/kernel_times.c: kernels of the first steps (train.kernel-times): begin before a step, step behind it, while its number is still
+ * to come. What cannot be timed or written is a warning. */
+void fo_session_kernels_open(struct fo_session *s);
+void fo_session_kernels_begin(struct fo_session *s);
+void fo_session_kernels_step(struct fo_session *s);
+void fo_session_kernels_close(struct fo_session *s);
 
 /* src/train/publish.c: TensorBoard's files and Prometheus' (report.*); what goes wrong there is a warning. */
 void fo_session_publish_open(struct fo_session *s, const struct fo_train_plan *plan);

@@ -72,6 +72,20 @@ near cpu.losses gpu.losses 1
 keys gpu/log.jsonl device device_reserve_bytes host_bytes
 keys gpu/run.json device
 valid gpu/log.jsonl
+
+# Kernels of the first steps, with whose they are: the software CUPTI hears of those that are launched one by one, in the first step.
+run 0 train $gpu --run.dir=kernels --train.kernel-times=2 --train.steps=3 --optim.warmup=1
+if grep -q "CUPTI" err; then
+	says "no kernel is timed: "
+else
+	valid kernels/kernels.jsonl
+	[ "$(grep -c '"schema"' kernels/kernels.jsonl)" = 2 ] || wrong "not two steps: $(grep '"schema"' kernels/kernels.jsonl)"
+	[ "$(grep -c '"step":1,.*"kernel":' kernels/kernels.jsonl)" -gt 50 ] || wrong "few kernels: $(grep -c kernel kernels/kernels.jsonl)"
+	grep '"kernel":"swiglu' kernels/kernels.jsonl | head -n 1 | grep -q '"operation":"swiglu","phase":"forward","layer":0,"micro_batch":0' ||
+		wrong "swiglu is not its operation's: $(grep -m 1 swiglu kernels/kernels.jsonl)"
+fi
+run 0 train $tiny --run.dir=cpu-kernels --train.device=cpu --train.kernel-times=2
+says "no kernel is timed: train.kernel-times is for a CUDA device"
 run 0 train $gpu --run.dir=gpu-dry --dry-run --json
 valid out
 keys out device code products reserve_bytes host_bytes
