@@ -54,7 +54,9 @@ set(FO_TEST_ENV "FLATOUT_SOURCE=${CMAKE_CURRENT_SOURCE_DIR}" OMP_WAIT_POLICY=pas
 set(FO_TEST_TIMEOUT 300)
 if(FLATOUT_SANITIZE)
 	set(FO_TEST_TIMEOUT 600)
-	list(APPEND FO_TEST_ENV FLATOUT_SANITIZED=1)
+	# The software CUDA driver keeps what it gave out, to know it again when it is used too late.
+	list(APPEND FO_TEST_ENV FLATOUT_SANITIZED=1
+		"LSAN_OPTIONS=suppressions=${CMAKE_CURRENT_SOURCE_DIR}/tests/cuda/leaks.supp:print_suppressions=0")
 elseif(CMAKE_CROSSCOMPILING)
 	set(FO_TEST_TIMEOUT 480) # an emulated program takes five times as long, most of it to start
 endif()
@@ -135,9 +137,8 @@ foreach(group ${groups})
 		if(group STREQUAL "cuda" AND FO_SOFT_CUDA)
 			set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "FLATOUT_CUDA_LIBRARIES=${FO_SOFT_CUDA}")
 			if(FLATOUT_SANITIZE)
-				# The software driver keeps what it gave out, to know it again when it is used too late; and it catches faults itself.
+				# The software driver catches faults itself.
 				set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT
-					"LSAN_OPTIONS=suppressions=${CMAKE_CURRENT_SOURCE_DIR}/tests/cuda/leaks.supp:print_suppressions=0"
 					"ASAN_OPTIONS=allocator_may_return_null=1:handle_segv=0:handle_sigbus=0:handle_sigfpe=0")
 			endif()
 			add_dependencies(${name} ${FO_SOFT_TARGETS})

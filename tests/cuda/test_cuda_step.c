@@ -331,8 +331,9 @@ static bool run_apart(struct step_rig *r, uint64_t seed, struct outcome *shared)
 		shared->hash = step_rig_hash(r);
 		_exit(0);
 	}
-	int how;
-	assert_true(child > 0 && waitpid(child, &how, 0) == child);
+	int how = 0;
+	assert_true(child > 0);
+	assert_int_equal(waitpid(child, &how, 0), child);
 	return WIFEXITED(how) && !WEXITSTATUS(how);
 }
 
