@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -548,4 +549,26 @@ fo_status fo_map_guard(fo_status (*fn)(void *ctx), void *ctx)
 	fo_status st = fn(ctx);
 	guard = outer;
 	return st;
+}
+
+fo_status fo_fs_update_begin(const char *path, int *lock)
+{
+	struct fo_arena a = { 0 };
+	char *dir = fo_arena_strdup(&a, path), *slash = strrchr(dir, '/');
+	fo_status st = FO_OK;
+	if (slash && slash != dir) {
+		*slash = 0;
+		st = fo_fs_mkdirs(dir);
+	}
+	*lock = st == FO_OK ? open(fo_arena_printf(&a, "%s.lock", path), O_RDWR | O_CREAT | O_CLOEXEC, 0666) : -1;
+	if (*lock >= 0)
+		flock(*lock, LOCK_EX);
+	fo_arena_fini(&a);
+	return st;
+}
+
+void fo_fs_update_end(int lock)
+{
+	if (lock >= 0)
+		close(lock);
 }

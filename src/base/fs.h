@@ -27,6 +27,10 @@ FO_CHECKED fo_status fo_fs_write_atomic(const char *path, const void *bytes, siz
 FO_CHECKED fo_status fo_fs_may_replace(const char *path, const char *begin);
 /* Writes and fsyncs a file where nobody looks yet (a folder that is renamed when it is whole, after fo_fs_sync_dir). */
 FO_CHECKED fo_status fo_fs_write_new(const char *path, const void *bytes, size_t len);
+/* For a file that several processes read, change and replace: makes its folder and waits until no other is between begin and end. Where
+ * locks are not to be had two may lose each other's news; the file itself stays whole. The lock is "PATH.lock", which stays. */
+FO_CHECKED fo_status fo_fs_update_begin(const char *path, int *lock);
+void fo_fs_update_end(int lock);
 FO_CHECKED fo_status fo_fs_mkdirs(const char *path);          /* as mkdir -p; durable */
 FO_CHECKED fo_status fo_fs_sync_dir(const char *path);        /* makes renames inside durable */
 FO_CHECKED fo_status fo_fs_remove_tree(const char *path);     /* files and folders below path, path too; absent is ok */

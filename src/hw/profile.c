@@ -1,16 +1,12 @@
-#define _GNU_SOURCE /* O_CLOEXEC, flock */
 #include "hw/profile.h"
 #include "base/fs.h"
 #include "base/json.h"
 
-#include <fcntl.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 void fo_cpu_name(char *buf, size_t size)
@@ -432,19 +428,9 @@ fo_status fo_limits_write(const char *path, const struct fo_limits *m)
 
 fo_status fo_limits_update(const char *path, const char *cpu, void (*edit)(struct fo_limits *m, void *ctx), void *ctx)
 {
-	struct fo_arena a = { 0 };
 	struct fo_limits m = { 0 };
-	char *dir = fo_arena_strdup(&a, path), *slash = strrchr(dir, '/');
-	int lock = -1;
-	fo_status st = FO_OK;
-	if (slash && slash != dir) {
-		*slash = 0;
-		FO_TRY_OR(st, fo_fs_mkdirs(dir), done);
-	}
-	/* Where locks are not to be had, two processes may lose each other's news; the file itself stays whole. */
-	lock = open(fo_arena_printf(&a, "%s.lock", path), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-	if (lock >= 0)
-		flock(lock, LOCK_EX);
+	int lock;
+	FO_TRY(fo_fs_update_begin(path, &lock));
 	if (fo_limits_read(path, &m) != FO_OK)
 		fo_err_clear();
 	if (strcmp(m.cpu, cpu)) {
@@ -452,12 +438,9 @@ fo_status fo_limits_update(const char *path, const char *cpu, void (*edit)(struc
 		snprintf(m.cpu, sizeof m.cpu, "%s", cpu);
 	}
 	edit(&m, ctx);
-	st = fo_limits_write(path, &m);
+	fo_status st = fo_limits_write(path, &m);
 	fo_limits_fini(&m);
-done:
-	if (lock >= 0)
-		close(lock);
-	fo_arena_fini(&a);
+	fo_fs_update_end(lock);
 	return st;
 }
 

@@ -1,16 +1,12 @@
 /* Choices of algorithms on disk: one JSON object per line, so that a line which was cut or changed costs itself alone. */
-#define _GNU_SOURCE /* O_CLOEXEC, flock */
 #include "kernel/cuda/product.h"
 #include "base/fs.h"
 #include "base/json.h"
 
-#include <fcntl.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <unistd.h>
 
 #define SCHEMA "flatout-product-1"
 enum {
@@ -205,20 +201,12 @@ static void write_choice(const struct fo_cuda_choices *of, const struct fo_cuda_
 
 fo_status fo_cuda_choices_keep(struct fo_cuda_choices *to, const char *path, const struct fo_cuda_choice *add)
 {
-	struct fo_arena a = { 0 };
 	struct fo_str out = { 0 };
-	char *dir = fo_arena_strdup(&a, path), *slash = strrchr(dir, '/');
-	int lock = -1;
-	fo_status st = FO_OK;
-	if (slash && slash != dir) {
-		*slash = 0;
-		FO_TRY_OR(st, fo_fs_mkdirs(dir), done);
-	}
-	/* Where locks are not to be had, two processes may lose each other's news; the file itself stays whole. */
-	lock = open(fo_arena_printf(&a, "%s.lock", path), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-	if (lock >= 0)
-		flock(lock, LOCK_EX);
-	FO_TRY_OR(st, fo_cuda_choices_read(to, path), done);
+	int lock;
+	FO_TRY(fo_fs_update_begin(path, &lock));
+	fo_status st = fo_cuda_choices_read(to, path);
+	if (st != FO_OK)
+		goto done;
 	put(to, add);
 	if (to->others.len)
 		fo_str_append(&out, to->others.data, to->others.len);
@@ -226,9 +214,7 @@ fo_status fo_cuda_choices_keep(struct fo_cuda_choices *to, const char *path, con
 		write_choice(to, &to->choice[i], &out);
 	st = fo_fs_write_atomic(path, out.data, out.len);
 done:
-	if (lock >= 0)
-		close(lock);
+	fo_fs_update_end(lock);
 	fo_str_fini(&out);
-	fo_arena_fini(&a);
 	return st;
 }
