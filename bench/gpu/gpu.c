@@ -1,9 +1,9 @@
 /* What one CUDA device reaches, and what every operation of a training step reaches of that.
  *
- *   bench_gpu [--bench.device 0] [--bench.seconds 0.2] [--model.name llama-3.1-8b --data.seq 8192 ...]
+ *   bench_gpu [--bench.device 0] [--bench.seconds 0.2] [--bench.square 8192] [--model.name llama-3.1-8b --data.seq 8192 ...]
  *
  * All options of a run work (flatout train --help). First two ceilings: a device-to-device copy of random numbers (bytes read and
- * written) and a square bf16 product of 8,192. Then each distinct operation of the run's step program (kind, shape, data types, stored or
+ * written) and a square bf16 product (8,192). Then each distinct operation of the run's step program (kind, shape, data types, stored or
  * added to) by itself on random numbers, with the level-two cache filled with something else before each call, between two events: median
  * and best, the rate, its share of the ceiling that binds it, and its share of the step when all instances run one after the other. That
  * sum is what the step would take without gaps and without anything at the same time: a prediction to hold a measured step against.
@@ -20,7 +20,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LEAST = 10, MOST = 400, SQUARE = 8192, ALIGNMENT = 256 };
+enum { LEAST = 10, MOST = 400, ALIGNMENT = 256 };
+#define STAGE_BYTES ((size_t)16 << 20)
 #define COPY_BYTES ((size_t)1 << 30)  /* far larger than any cache */
 #define FLUSH_BYTES ((size_t)256 << 20)
 
@@ -30,7 +31,7 @@ struct entry {
 };
 struct bench {
 	struct fo_run run;
-	int64_t device;
+	int64_t device, square;
 	double seconds;
 	struct fo_model model;
 	struct fo_program program;
@@ -42,6 +43,7 @@ struct bench {
 	struct fo_cuda_queue queue;
 	fo_cuda_event begin, end;
 	unsigned char *pool, *flush; /* device */
+	void *stage;                 /* page-locked: what goes to the device passes through it */
 	size_t pool_bytes;
 	double copy_bytes_s, product_flop_s;
 	double *ms; /* of the newest measurement, sorted */
@@ -49,6 +51,7 @@ struct bench {
 };
 static const struct fo_opt extra[] = {
 	FO_OPT_INT(struct bench, device, "bench.device", "N", "0", 0, 15, "", "which of the visible devices"),
+	FO_OPT_INT(struct bench, square, "bench.square", "N", "8192", 16, 65536, "", "rows and columns of the product that is the ceiling"),
 	FO_OPT_REAL(struct bench, seconds, "bench.seconds", "S", "0.2", 0.001, 60, "s", "that each operation is repeated for, at least"),
 	FO_OPT_END
 };
@@ -91,14 +94,24 @@ static size_t device_bytes(const struct fo_call *c)
 	return sum;
 }
 
+static fo_status copy_in(struct bench *b, void *device, const void *host, size_t bytes)
+{
+	for (size_t at = 0; at < bytes; at += STAGE_BYTES) {
+		size_t part = bytes - at < STAGE_BYTES ? bytes - at : STAGE_BYTES;
+		memcpy(b->stage, (const char *)host + at, part);
+		FO_TRY(fo_cuda_copy_in(b->cuda, (char *)device + at, b->stage, part, b->queue.stream));
+		FO_TRY(fo_cuda_stream_wait(b->cuda, b->queue.stream));
+	}
+	return FO_OK;
+}
+
 /* Operands into the pool, one behind the other; host pointers become device pointers. */
 static fo_status upload(struct bench *b, struct fo_call *c)
 {
 	size_t at = 0;
 	for (int i = 0; i < c->n; i++) {
 		struct fo_tensor *t = &c->arg[i];
-		FO_TRY(fo_cuda_copy_in(b->cuda, b->pool + at, t->data, operand_bytes(t), b->queue.stream));
-		FO_TRY(fo_cuda_stream_wait(b->cuda, b->queue.stream)); /* that memory is the next operation's as well */
+		FO_TRY(copy_in(b, b->pool + at, t->data, operand_bytes(t)));
 		t->data = b->pool + at;
 		at += padded(operand_bytes(t));
 	}
@@ -162,16 +175,16 @@ static fo_status ceilings(struct bench *b)
 	/* Numbers, not zeros: those draw less power, so clocks stay higher than in training. */
 	for (size_t at = 0; at < COPY_BYTES; at += b->host.bytes[FO_WORK_READ_BF16]) {
 		size_t left = COPY_BYTES - at, part = b->host.bytes[FO_WORK_READ_BF16];
-		FO_TRY(fo_cuda_copy_in(b->cuda, b->pool + at, b->host.at[FO_WORK_READ_BF16], part < left ? part : left, b->queue.stream));
+		FO_TRY(copy_in(b, b->pool + at, b->host.at[FO_WORK_READ_BF16], part < left ? part : left));
 	}
 	FO_TRY(copy(b, NULL));
 	FO_TRY(measure(b, copy, NULL));
 	print_ceiling(b, "copy", "GB/s", 2e-9 * (double)COPY_BYTES);
 	b->copy_bytes_s = 2 * (double)COPY_BYTES / median_s(b);
 	struct fo_work square;
-	fo_work_linear(&square, FO_ISA_REF, FO_WORK_FORWARD, SQUARE, SQUARE, SQUARE, FO_BF16, 1);
+	fo_work_linear(&square, FO_ISA_REF, FO_WORK_FORWARD, b->square, b->square, b->square, FO_BF16, 1);
 	FO_TRY(time_work(b, &square));
-	print_ceiling(b, "product of 8192 bf16", "TFLOP/s", 1e-12 * square.flop);
+	print_ceiling(b, "square bf16 product", "TFLOP/s", 1e-12 * square.flop);
 	b->product_flop_s = square.flop / median_s(b);
 	return FO_OK;
 }
@@ -272,8 +285,9 @@ static fo_status prepare(struct bench *b)
 	FO_TRY(fo_unroll(&b->program, &b->unrolled));
 	collect(b);
 	FO_TRY(check_all(b));
-	b->pool_bytes = 2 * COPY_BYTES;
-	fo_work_linear(&square, FO_ISA_REF, FO_WORK_FORWARD, SQUARE, SQUARE, SQUARE, FO_BF16, 1);
+	size_t square_bytes = 3 * padded((size_t)(b->square * b->square) * fo_dtype_bytes(FO_BF16));
+	b->pool_bytes = square_bytes > 2 * COPY_BYTES ? square_bytes : 2 * COPY_BYTES;
+	fo_work_linear(&square, FO_ISA_REF, FO_WORK_FORWARD, b->square, b->square, b->square, FO_BF16, 1);
 	fo_work_data_need(&b->host, &square);
 	for (size_t k = 0; k < b->entries; k++) {
 		b->entry[k].work.call.ws_bytes = 0; /* that of the processor's kernel */
@@ -286,6 +300,7 @@ static fo_status prepare(struct bench *b)
 	FO_TRY(fo_cuda_event_new(b->cuda, true, &b->begin));
 	FO_TRY(fo_cuda_event_new(b->cuda, true, &b->end));
 	FO_TRY(fo_cuda_alloc(b->cuda, FLUSH_BYTES, (void **)&b->flush));
+	FO_TRY(fo_cuda_host_alloc(b->cuda, STAGE_BYTES, &b->stage));
 	b->ms = fo_xmalloc(MOST * sizeof *b->ms);
 	return fo_cuda_alloc(b->cuda, b->pool_bytes, (void **)&b->pool);
 }
@@ -310,6 +325,7 @@ static void tidy(struct bench *b)
 		fo_cuda_event_free(b->cuda, b->end);
 		fo_cuda_free(b->cuda, b->pool);
 		fo_cuda_free(b->cuda, b->flush);
+		fo_cuda_host_free(b->cuda, b->stage);
 		fo_cuda_free(b->cuda, b->queue.ws);
 		fo_cuda_stream_free(b->cuda, b->queue.stream);
 	}
