@@ -4,14 +4,15 @@
 # run time; nothing that a *_avx2.c file exports may be called before its CPU check.
 set(FO_FLAGS_avx2 -mavx2 -mfma -mf16c)
 set(FO_FLAGS_avx512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c)
-set(FO_FLAGS_amx ${FO_FLAGS_avx512} -mavx512bf16 -mamx-tile -mamx-bf16)
+set(FO_FLAGS_avx512bf16 ${FO_FLAGS_avx512} -mavx512bf16)
+set(FO_FLAGS_amx ${FO_FLAGS_avx512bf16} -mamx-tile -mamx-bf16)
 
 # fo_source_flags(OUT <file>...): sets the flags of each file; OUT receives those that this architecture can compile.
 function(fo_source_flags out)
 	set(kept "")
 	foreach(file ${ARGN})
 		set(flags "")
-		if(file MATCHES "_(avx2|avx512|amx)\\.c$")
+		if(file MATCHES "_(avx2|avx512|avx512bf16|amx)\\.c$")
 			set(flags ${FO_FLAGS_${CMAKE_MATCH_1}})
 			if(NOT FO_X86)
 				continue()

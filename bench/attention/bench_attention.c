@@ -1,6 +1,6 @@
 /* Attention forward and backward against the register-only rate of the same threads at the same time.
  *
- *   bench_attention [--seq N] [--heads N] [--kv N] [--dim N] [--docs N] [--threads N] [--dtype f32|bf16] [--isa avx2|avx512]
+ *   bench_attention [--seq N] [--heads N] [--kv N] [--dim N] [--docs N] [--threads N] [--dtype f32|bf16] [--isa avx2|avx512|avx512bf16]
  *                   [--rounds N] [--eager yes]
  *
  * One JSON line per direction. FLOP are useful ones: 4 Q per visible pair and head forward, 10 Q backward (of which 2 Q
@@ -115,7 +115,7 @@ static int usage(void)
 {
 	fprintf(stderr, "usage: bench_attention [--seq N] [--heads N] [--kv N] [--dim N] [--docs N] [--threads N] "
 			"[--rounds N]\n"
-			"                       [--dtype f32|bf16] [--isa avx2|avx512] [--eager yes|no]\n");
+			"                       [--dtype f32|bf16] [--isa avx2|avx512|avx512bf16] [--eager yes|no]\n");
 	return 2;
 }
 
@@ -132,6 +132,7 @@ static bool parse(struct options *o, int argc, char **argv)
 		if (i + 1 == argc)
 			return false;
 		const char *value = argv[i + 1];
+		enum fo_isa isa;
 		size_t k = 0;
 		for (; k < sizeof number / sizeof *number && strcmp(argv[i], number[k].name); k++)
 			;
@@ -141,8 +142,8 @@ static bool parse(struct options *o, int argc, char **argv)
 			o->dtype = value[0] == 'b' ? FO_BF16 : FO_F32;
 		else if (!strcmp(argv[i], "--eager") && (!strcmp(value, "yes") || !strcmp(value, "no")))
 			o->eager = value[0] == 'y';
-		else if (!strcmp(argv[i], "--isa") && (!strcmp(value, "avx2") || !strcmp(value, "avx512")))
-			o->isa = value[3] == '5' ? FO_ISA_AVX512 : FO_ISA_AVX2;
+		else if (!strcmp(argv[i], "--isa") && fo_isa_named(value, &isa) && fo_isa_have(isa))
+			o->isa = isa;
 		else
 			return false;
 	}

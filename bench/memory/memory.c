@@ -1,6 +1,6 @@
 /* Memory-bound kernels against this machine's own copy rate.
  *
- *   bench_memory [--threads N] [--tokens T] [--seconds S] [--dtype f32|bf16] [--only OPERATION] [--isa ref|avx2|avx512]
+ *   bench_memory [--threads N] [--tokens T] [--seconds S] [--dtype f32|bf16] [--only OPERATION] [--isa ref|avx2|avx512|avx512bf16]
  *
  * For every memory-bound operation of the benchmark Llama's training step (768 wide, ffn 2048, vocabulary 32,000; the largest
  * of its kind) the kernel and a copy of 32 MiB run in turn, each between two bursts (kernel/measure.h). Bytes are what the
@@ -201,7 +201,7 @@ static fo_status run(const struct bench *b)
 static int usage(void)
 {
 	fputs("usage: bench_memory [--threads N] [--tokens T] [--seconds S] [--dtype f32|bf16] [--only OPERATION]\n"
-	      "                    [--isa ref|avx2|avx512]\n",
+	      "                    [--isa ref|avx2|avx512|avx512bf16]\n",
 	      stderr);
 	return 2;
 }
@@ -228,14 +228,10 @@ int main(int argc, char **argv)
 		} else if (!strcmp(key, "--only")) {
 			b.only = value;
 		} else if (!strcmp(key, "--isa")) {
-			int isa = 0;
-			while (isa < FO_ISA_COUNT && strcmp(value, fo_isa_name[isa]))
-				isa++;
-			if (isa == FO_ISA_COUNT || !fo_isa_have((enum fo_isa)isa)) {
+			if (!fo_isa_named(value, &b.isa) || !fo_isa_have(b.isa)) {
 				fprintf(stderr, "bench_memory: this machine has no instruction set '%s'\n", value);
 				return 2;
 			}
-			b.isa = (enum fo_isa)isa;
 		} else {
 			return usage();
 		}

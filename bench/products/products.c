@@ -1,6 +1,6 @@
 /* Matrix products by shape, as the kernels of one instruction set run them, against the rate of its multiply-add unit.
  *
- *   bench_products [--isa avx2|avx512|amx|ref] [--threads N] [--seconds S] [--tokens T] [--dtype f32|bf16] [--only OUTxIN]
+ *   bench_products [--isa ref|avx2|avx512|avx512bf16|amx] [--threads N] [--seconds S] [--tokens T] [--dtype f32|bf16] [--only OUTxIN]
  *
  * A sample is one call of the product (packing, tails and all) between two bursts on the same threads (kernel/measure.h); its
  * ratio is the product's rate over the mean of the two register-only rates. A machine that slows down or is shared slows both,
@@ -96,7 +96,7 @@ static fo_status run_all(const struct bench *b)
 
 static int usage(void)
 {
-	fputs("usage: bench_products [--isa ref|avx2|avx512|amx] [--threads N] [--seconds S] [--tokens T] "
+	fputs("usage: bench_products [--isa ref|avx2|avx512|avx512bf16|amx] [--threads N] [--seconds S] [--tokens T] "
 	      "[--dtype f32|bf16] [--only OUTxIN]\n",
 	      stderr);
 	return 2;
@@ -124,14 +124,10 @@ int main(int argc, char **argv)
 		} else if (!strcmp(key, "--only")) {
 			b.only = value;
 		} else if (!strcmp(key, "--isa")) {
-			int isa = 0;
-			while (isa < FO_ISA_COUNT && strcmp(value, fo_isa_name[isa]))
-				isa++;
-			if (isa == FO_ISA_COUNT || !fo_isa_have((enum fo_isa)isa)) {
+			if (!fo_isa_named(value, &b.isa) || !fo_isa_have(b.isa)) {
 				fprintf(stderr, "bench_products: this machine has no instruction set '%s'\n", value);
 				return 2;
 			}
-			b.isa = (enum fo_isa)isa;
 		} else {
 			return usage();
 		}

@@ -30,7 +30,7 @@ enum { FO_LIMITS_SCHEMA = 1, FO_LIMITS_DIMS = 4, FO_LIMITS_MAX_ROWS = 8192, FO_L
 
 /* The register-only peak of one data type and number of threads: best and median of bursts. */
 struct fo_limits_peak {
-	char dtype[8], set[8], date[32], method[120]; /* set: the kernel set whose loop was fastest */
+	char dtype[8], set[16], date[32], method[120]; /* set: the kernel set whose loop was fastest */
 	int threads, bursts, clean_bursts;
 	double best_flop_s, median_flop_s;
 };
@@ -39,7 +39,7 @@ struct fo_limits_peak {
 enum { FO_PEAK_ENOUGH = 20 };
 static inline bool fo_limits_peak_sure(const struct fo_limits_peak *p) { return p->clean_bursts >= FO_PEAK_ENOUGH; }
 struct fo_limits_row {
-	char kind[24], variant[12], dtype[8], set[8], date[32]; /* set: whose kernel ran */
+	char kind[24], variant[12], dtype[8], set[16], date[32]; /* set: whose kernel ran */
 	int threads;
 	int64_t dim[FO_LIMITS_DIMS]; /* zeros behind the last */
 	double flop, bytes;           /* of one span: executed, moved at least (each operand once) */

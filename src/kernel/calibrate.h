@@ -17,7 +17,7 @@ struct fo_calibration {
 	double best_flop_s, median_flop_s;
 	int threads, bursts;
 	int clean_bursts;      /* of them: every thread had its processor to itself */
-	char set[8], dtype[8]; /* the kernel set whose loop was fastest */
+	char set[16], dtype[8]; /* the kernel set whose loop was fastest */
 	char cpu[80], date[32], method[120];
 };
 /* dtype: FO_F32 or FO_BF16. Uses the cached value of this CPU, thread count and type unless `fresh`. FO_EUNSUPPORTED where no

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const fo_isa_name[FO_ISA_COUNT] = { "ref", "avx2", "avx512", "amx" };
+const char *const fo_isa_name[FO_ISA_COUNT] = { "ref", "avx2", "avx512", "avx512bf16", "amx" };
 
 #ifdef __x86_64__
 #include <cpuid.h>
@@ -16,6 +16,7 @@ const struct fo_kernel_set *const fo_kernel_sets[FO_ISA_COUNT] = {
 	&fo_kernels_ref,
 	&fo_kernels_avx2,
 	&fo_kernels_avx512,
+	&fo_kernels_avx512bf16,
 	&fo_kernels_amx,
 };
 
@@ -49,9 +50,10 @@ static enum fo_isa detect(void)
 	if (a >= 1 && !__get_cpuid_count(7, 1, &a1, &b1, &c1, &d1))
 		a1 = 0;
 	/* Leaf 7: EDX 24 AMX-TILE, EDX 22 AMX-BF16; subleaf 1: EAX 5 AVX512_BF16. */
-	if (!(d >> 24 & 1) || !(d >> 22 & 1) || !(a1 >> 5 & 1) || (state & XCR0_TILE) != XCR0_TILE ||
-	    !tile_permission())
+	if (!(a1 >> 5 & 1))
 		return FO_ISA_AVX512;
+	if (!(d >> 24 & 1) || !(d >> 22 & 1) || (state & XCR0_TILE) != XCR0_TILE || !tile_permission())
+		return FO_ISA_AVX512BF16;
 	return FO_ISA_AMX;
 }
 #else
@@ -74,28 +76,47 @@ static enum fo_isa best_isa(void)
 
 bool fo_isa_have(enum fo_isa isa) { return isa <= best_isa(); }
 
+static bool worth(enum fo_isa isa)
+{
+	const struct fo_kernel_set *set = fo_kernel_sets[isa];
+
+	return !set || !set->worth || set->worth();
+}
+
+bool fo_isa_named(const char *name, enum fo_isa *out)
+{
+	for (int i = 0; i < FO_ISA_COUNT; i++)
+		if (!strcmp(name, fo_isa_name[i])) {
+			*out = i;
+			return true;
+		}
+	return false;
+}
+
 fo_status fo_isa_choose(enum fo_isa *out)
 {
 	const char *want = getenv("FLATOUT_ISA");
+	enum fo_isa isa;
 
 	if (!want || !*want) {
-		*out = best_isa();
+		isa = best_isa();
+		while (!worth(isa))
+			isa--;
+		*out = isa;
 		return FO_OK;
 	}
-	for (int i = 0; i < FO_ISA_COUNT; i++) {
-		if (strcmp(want, fo_isa_name[i]))
-			continue;
-		if (!fo_isa_have(i)) {
-			fo_fail(FO_EUNSUPPORTED, "FLATOUT_ISA is '%s', but this machine has only '%s'", want,
-				fo_isa_name[best_isa()]);
-			return fo_hint(FO_EUNSUPPORTED, "unset FLATOUT_ISA, or set it to '%s' or lower",
-				       fo_isa_name[best_isa()]);
-		}
-		*out = i;
-		return FO_OK;
+	if (!fo_isa_named(want, &isa)) {
+		fo_fail(FO_EARG, "FLATOUT_ISA is '%.40s', which is not an instruction set", want);
+		return fo_hint(FO_EARG, "it may be ref, avx2, avx512, avx512bf16 or amx");
 	}
-	fo_fail(FO_EARG, "FLATOUT_ISA is '%.40s', which is not an instruction set", want);
-	return fo_hint(FO_EARG, "it may be ref, avx2, avx512 or amx");
+	if (!fo_isa_have(isa)) {
+		fo_fail(FO_EUNSUPPORTED, "FLATOUT_ISA is '%s', but this machine has only '%s'", want,
+			fo_isa_name[best_isa()]);
+		return fo_hint(FO_EUNSUPPORTED, "unset FLATOUT_ISA, or set it to '%s' or lower",
+			       fo_isa_name[best_isa()]);
+	}
+	*out = isa;
+	return FO_OK;
 }
 
 struct fo_call fo_call_one(const struct fo_call *c, int k)
@@ -122,7 +143,7 @@ const struct fo_kernel *fo_kernel_pick(enum fo_isa isa, const struct fo_call *sh
 	for (int i = isa; i > FO_ISA_REF; i--) {
 		const struct fo_kernel *k = fo_kernel_sets[i] ? &fo_kernel_sets[i]->kernel[shape->kind] : NULL;
 
-		if (k && k->run && (!k->can || k->can(shape))) {
+		if (k && k->run && (!k->can || k->can(shape)) && (i == (int)isa || worth(i))) {
 			if (set)
 				*set = fo_kernel_sets[i];
 			return k;

@@ -57,27 +57,33 @@ struct fo_kernel {
 };
 
 /* Instruction sets in order; a higher one includes the lower ones. */
-enum fo_isa { FO_ISA_REF, FO_ISA_AVX2, FO_ISA_AVX512, FO_ISA_AMX, FO_ISA_COUNT };
+enum fo_isa { FO_ISA_REF, FO_ISA_AVX2, FO_ISA_AVX512, FO_ISA_AVX512BF16, FO_ISA_AMX, FO_ISA_COUNT };
 struct fo_kernel_set {
-	const char *name; /* "ref", "avx2", "avx512", "amx", "null" */
+	const char *name; /* "ref", "avx2", "avx512", "avx512bf16", "amx", "null" */
 	enum fo_isa isa;
 	bool (*have)(void);             /* CPUID, XGETBV and, for AMX, the system's permission */
+	/* Whether it beats the set below it here; NULL: it does wherever it is. A set that does not is run only when asked for
+	 * by name. */
+	bool (*worth)(void);
 	const struct fo_kernel *kernel; /* FO_OP_COUNT rows */
 	/* Register-only rate of the unit that products of this dtype run on, one thread, n iterations of the loop on random
 	 * data: returns FLOP done. NULL: none. The calibrated peak is made from it. */
 	double (*peak_burst)(int dtype, int64_t n);
 };
-extern const struct fo_kernel_set fo_kernels_ref, fo_kernels_null, fo_kernels_avx2, fo_kernels_avx512, fo_kernels_amx;
+extern const struct fo_kernel_set fo_kernels_ref, fo_kernels_null, fo_kernels_avx2, fo_kernels_avx512, fo_kernels_avx512bf16,
+	fo_kernels_amx;
 /* The sets of this architecture by instruction set; NULL where the architecture has none (only ref is everywhere). */
 extern const struct fo_kernel_set *const fo_kernel_sets[FO_ISA_COUNT];
 
-/* The best instruction set this machine has, lowered by FLATOUT_ISA (ref, avx2, avx512, amx). FO_EUNSUPPORTED when the
+/* The best instruction set this machine has that is worth it, lowered by FLATOUT_ISA (ref, avx2, avx512, avx512bf16, amx). FO_EUNSUPPORTED when the
  * variable asks for one that is not there; FO_EARG for an unknown name. */
 FO_CHECKED fo_status fo_isa_choose(enum fo_isa *out);
 extern const char *const fo_isa_name[FO_ISA_COUNT];
 bool fo_isa_have(enum fo_isa isa);
+/* The instruction set of that name; false where there is none. */
+bool fo_isa_named(const char *name, enum fo_isa *out);
 
-/* The kernel for this call at `isa` or below. Never NULL: `ref` takes what no other does. *set (may be NULL) says whose. */
+/* The kernel for this call at `isa` or below, of sets that are worth it. Never NULL: `ref` takes what no other does. *set (may be NULL) says whose. */
 const struct fo_kernel *fo_kernel_pick(enum fo_isa isa, const struct fo_call *shape, const struct fo_kernel_set **set);
 
 /* float <-> bf16, round to nearest even, NaN stays NaN. */

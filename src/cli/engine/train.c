@@ -75,7 +75,7 @@ const struct fo_command fo_cmd_train = {
 		"  flatout init run.yaml --data.path=books/\n  flatout train run.yaml --dry-run\n  flatout train "
 		"run.yaml --train.steps=2000\n  flatout train run.yaml --model.weights=DIR   (a Hugging Face "
 		"folder)\n\n"
-		"FLATOUT_ISA=ref|avx2|avx512|amx lowers the instruction set.\n",
+		"FLATOUT_ISA=ref|avx2|avx512|avx512bf16|amx lowers the instruction set.\n",
 	.opts = rows,
 	.own = extra,
 	.run = run,

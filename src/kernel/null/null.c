@@ -27,4 +27,4 @@ static const struct fo_kernel table[FO_OP_COUNT] = {
 #undef FO_OP
 };
 
-const struct fo_kernel_set fo_kernels_null = { "null", FO_ISA_REF, have, table, NULL };
+const struct fo_kernel_set fo_kernels_null = { "null", FO_ISA_REF, have, NULL, table, NULL };

@@ -131,4 +131,4 @@ static double peak_burst(int dtype, int64_t n)
 	return dtype == FO_F64 ? fo_ref_f64_peak_burst(n) : fo_ref_f32_peak_burst(n);
 }
 
-const struct fo_kernel_set fo_kernels_ref = { "ref", FO_ISA_REF, have, table, peak_burst };
+const struct fo_kernel_set fo_kernels_ref = { "ref", FO_ISA_REF, have, NULL, table, peak_burst };

@@ -1,4 +1,4 @@
-/* The AMX set: products of bf16, and what is made of products. Everything else falls to AVX-512. */
+/* The AMX set: products of bf16, and what is made of products. Everything else falls to the sets below. */
 #define FO_LANES 16
 #include "kernel/x86/amx_matmul.inc"
 #include "kernel/x86/x86.h"
@@ -17,4 +17,4 @@ static double peak_burst(int dtype, int64_t n)
 	return dtype == FO_BF16 ? amx_peak_burst(n) : fo_kernels_avx512.peak_burst(dtype, n);
 }
 
-const struct fo_kernel_set fo_kernels_amx = { "amx", FO_ISA_AMX, have, table, peak_burst };
+const struct fo_kernel_set fo_kernels_amx = { "amx", FO_ISA_AMX, have, NULL, table, peak_burst };

@@ -33,9 +33,12 @@
 	double fo_peak_burst_##isa(int dtype, int64_t n);
 FO_X86_KERNELS(avx2)
 FO_X86_KERNELS(avx512)
-/* What the AMX set has beside its products. */
-fo_kernel_fn fo_attention_eager_amx, fo_attention_eager_bwd_amx;
-bool fo_attention_eager_can_amx(const struct fo_call *shape);
-size_t fo_attention_eager_ws_amx(const struct fo_call *shape);
+/* What the sets that multiply bf16 in units of their own have beside products: attention made of them. */
+#define FO_X86_EAGER(isa)                                                            \
+	fo_kernel_fn fo_attention_eager_##isa, fo_attention_eager_bwd_##isa;         \
+	bool fo_attention_eager_can_##isa(const struct fo_call *shape);              \
+	size_t fo_attention_eager_ws_##isa(const struct fo_call *shape);
+FO_X86_EAGER(avx512bf16)
+FO_X86_EAGER(amx)
 
 #endif
