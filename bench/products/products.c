@@ -74,6 +74,18 @@ static fo_status run(const struct bench *b, const char *name, int pass, int64_t 
 	return st;
 }
 
+/* Any product may be named; without a name the usual ones run. */
+static fo_status run_named(const struct bench *b, int dtype)
+{
+	long long out, in;
+	char rest;
+	if (sscanf(b->only, "%lldx%lld%c", &out, &in, &rest) != 2 || out < 1 || in < 1 || out > 1 << 20 || in > 1 << 20)
+		return fo_fail(FO_EARG, "--only: '%s' is not OUTxIN", b->only);
+	for (int p = 0; p < FO_WORK_PASSES; p++)
+		FO_TRY(run(b, b->only, p, out, in, dtype));
+	return FO_OK;
+}
+
 static fo_status run_all(const struct bench *b)
 {
 	static const struct {
@@ -81,16 +93,21 @@ static fo_status run_all(const struct bench *b)
 		int64_t out, in;
 	} layer[] = {
 		{ "768x768", 768, 768 },     { "2048x768", 2048, 768 },   { "768x2048", 768, 2048 },
-		{ "2048x2048", 2048, 2048 }, { "32000x768", 32000, 768 },
+		{ "2304x768", 2304, 768 },   { "4096x768", 4096, 768 },   { "2048x2048", 2048, 2048 },
+		{ "8192x2048", 8192, 2048 }, { "2048x8192", 2048, 8192 }, { "32000x768", 32000, 768 },
 	};
 	const int dtypes[] = { FO_F32, FO_BF16 };
-	for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++)
-		for (size_t i = 0; i < sizeof layer / sizeof *layer; i++) {
-			if ((b->dtype >= 0 && b->dtype != dtypes[d]) || (b->only && strcmp(b->only, layer[i].name)))
-				continue;
+	for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {
+		if (b->dtype >= 0 && b->dtype != dtypes[d])
+			continue;
+		if (b->only) {
+			FO_TRY(run_named(b, dtypes[d]));
+			continue;
+		}
+		for (size_t i = 0; i < sizeof layer / sizeof *layer; i++)
 			for (int p = 0; p < FO_WORK_PASSES; p++)
 				FO_TRY(run(b, layer[i].name, p, layer[i].out, layer[i].in, dtypes[d]));
-		}
+	}
 	return FO_OK;
 }
 

@@ -3,15 +3,13 @@
  *
  * The instructions are asm with a memory clobber: the intrinsics of GCC 12 lack it on loads, which may then move above
  * the stores that they depend on. The model follows the Intel SDM, volume 2: TDPBF16PS takes denormals as zero and sums the
- * even and the odd products of a row apart. Requires vec.h with 16 lanes. */
+ * even and the odd products of a row apart. Requires pairs.h. */
 #ifndef FO_KERNEL_X86_AMX_TILE_H
 #define FO_KERNEL_X86_AMX_TILE_H
 
 #if FO_LANES != 16
 #error "tiles have 16 lanes"
 #endif
-
-typedef uint16_t vw __attribute__((vector_size(64))); /* 32 bf16: one row of a tile */
 
 /* The 64-byte operand of LDTILECFG (SDM volume 1, 18.3). */
 struct tile_config {

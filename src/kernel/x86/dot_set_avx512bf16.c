@@ -74,6 +74,7 @@ static bool worth(void)
 }
 
 static const struct fo_kernel table[FO_OP_COUNT] = {
+	[FO_OP_matmul] = { .run = fo_matmul_avx512bf16, .can = fo_matmul_can_avx512bf16, .ws = fo_matmul_ws_avx512bf16 },
 	[FO_OP_attention_eager] = { .run = fo_attention_eager_avx512bf16, .can = fo_attention_eager_can_avx512bf16, .ws = fo_attention_eager_ws_avx512bf16 },
 	[FO_OP_attention_eager_bwd] = { .run = fo_attention_eager_bwd_avx512bf16, .can = fo_attention_eager_can_avx512bf16, .ws = fo_attention_eager_ws_avx512bf16 },
 };

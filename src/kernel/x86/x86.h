@@ -38,7 +38,12 @@ FO_X86_KERNELS(avx512)
 	fo_kernel_fn fo_attention_eager_##isa, fo_attention_eager_bwd_##isa;         \
 	bool fo_attention_eager_can_##isa(const struct fo_call *shape);              \
 	size_t fo_attention_eager_ws_##isa(const struct fo_call *shape);
-FO_X86_EAGER(avx512bf16)
+#define FO_X86_DOT(isa)                                                              \
+	FO_X86_EAGER(isa)                                                            \
+	fo_kernel_fn fo_matmul_##isa;                                                \
+	bool fo_matmul_can_##isa(const struct fo_call *shape);                       \
+	size_t fo_matmul_ws_##isa(const struct fo_call *shape);
+FO_X86_DOT(avx512bf16)
 FO_X86_EAGER(amx)
 
 #endif
