@@ -293,7 +293,7 @@ static fo_status show(const struct calibrate *in, const struct fo_limits *m)
 	}
 	if (st == FO_OK && in->json) {
 		fo_limits_json(m, &s);
-		printf("%s\n", s.data);
+		fputs(s.data, stdout);
 		fo_str_fini(&s);
 	} else if (st == FO_OK) {
 		print_profile(m, &f, in->all);

@@ -412,7 +412,7 @@ static void print_json(const struct fo_versus *v)
 		fo_json_text(&j, NULL, v->cause[i]);
 	fo_json_close(&j);
 	fo_json_close(&j);
-	printf("%s\n", out.data);
+	fputs(out.data, stdout);
 	fo_str_fini(&out);
 }
 

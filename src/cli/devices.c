@@ -93,7 +93,7 @@ static void print_json(const struct fo_catalogue *c, const struct fo_device *onl
 			device_json(&j, &c->device[i]);
 	fo_json_close(&j);
 	fo_json_close(&j);
-	printf("%s\n", out.data);
+	fputs(out.data, stdout);
 	fo_str_fini(&out);
 }
 

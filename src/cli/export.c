@@ -334,7 +334,7 @@ static fo_status run(int argc, char **argv)
 	}
 	fo_json_close(&j);
 	if (st == FO_OK && in.json)
-		printf("%s\n", out.data);
+		fputs(out.data, stdout);
 done:
 	fo_str_fini(&out);
 	fo_opt_fini(&s);

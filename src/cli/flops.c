@@ -117,7 +117,7 @@ static void print_json(const struct result *r)
 	if (r->in.tokens > 0)
 		budget_json(&j, r);
 	fo_json_close(&j);
-	printf("%s\n", out.data);
+	fputs(out.data, stdout);
 	fo_str_fini(&out);
 }
 
@@ -269,7 +269,7 @@ static void list_presets(bool json)
 	fo_json_close(&j);
 	fo_json_close(&j);
 	if (json)
-		printf("%s\n", out.data);
+		fputs(out.data, stdout);
 	else
 		fo_table_print(&t, stdout, "", true);
 	fo_table_fini(&t);

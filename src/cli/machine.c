@@ -123,7 +123,7 @@ static void print_json(const struct fo_machine *m)
 	fo_json_int(&j, "schema", 1);
 	fo_machine_json(m, &j);
 	fo_json_close(&j);
-	printf("%s\n", out.data);
+	fputs(out.data, stdout);
 	fo_str_fini(&out);
 }
 

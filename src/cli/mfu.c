@@ -180,7 +180,7 @@ static void print_json(const struct result *r)
 		fo_json_text(&j, NULL, r->note[i]);
 	fo_json_close(&j);
 	fo_json_close(&j);
-	printf("%s\n", out.data);
+	fputs(out.data, stdout);
 	fo_str_fini(&out);
 }
 

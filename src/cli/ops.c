@@ -51,7 +51,7 @@ static void print_json(struct fo_arena *a)
 	}
 	fo_json_close(&j);
 	fo_json_close(&j);
-	printf("%s\n", out.data);
+	fputs(out.data, stdout);
 	fo_str_fini(&out);
 }
 

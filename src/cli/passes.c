@@ -185,7 +185,7 @@ static void print_json(const struct report *r, const struct fo_model *m)
 	}
 	fo_json_close(&j);
 	fo_json_close(&j);
-	printf("%s\n", out.data);
+	fputs(out.data, stdout);
 	fo_str_fini(&out);
 }
 

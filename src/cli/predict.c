@@ -414,7 +414,7 @@ static void print_json(const struct report *r)
 	}
 	json_lines(&j, r);
 	fo_json_close(&j);
-	printf("%s\n", out.data);
+	fputs(out.data, stdout);
 	fo_str_fini(&out);
 }
 

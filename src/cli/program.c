@@ -177,7 +177,7 @@ static void print_json(const struct fo_program *p, const struct fo_unrolled *u)
 	}
 	fo_json_close(&j);
 	fo_json_close(&j);
-	printf("%s\n", out.data);
+	fputs(out.data, stdout);
 	fo_str_fini(&out);
 }
 

@@ -396,7 +396,7 @@ static fo_status run_demo(const struct demo *in, struct fo_arena *a, struct fo_t
 	if (st == FO_OK && in->json) {
 		struct fo_str out = { 0 };
 		fo_screen_summary_json(result, &out);
-		printf("%s\n", out.data);
+		fputs(out.data, stdout);
 		fo_str_fini(&out);
 	}
 	return st;

@@ -6,6 +6,8 @@
 #include "kernel/cuda/cuda.h"
 #include "train/device.h"
 
+#include <string.h>
+
 #define LEAD "             " /* below "CUDA driver  " */
 
 static bool can_train(const struct fo_cuda_survey *s, const struct fo_cuda_device *d)
@@ -91,7 +93,10 @@ static void print_text(const struct fo_cuda_survey *s, const struct fo_catalogue
 {
 	struct fo_nvml_library nvml;
 	char first[32];
-	if (!s->devices)
+	const struct fo_cuda_found *driver = &s->lib[FO_CUDA_DRIVER];
+	if (!s->devices && s->built && *s->why && !strcmp(s->why, driver->why)) /* said below, once */
+		fo_cli_put(stdout, "devices      ", LEAD, "none: there is no CUDA driver");
+	else if (!s->devices)
 		fo_cli_put(stdout, "devices      ", LEAD, "none: %s", *s->why ? s->why : "the CUDA driver shows none");
 	for (int i = 0; i < s->devices; i++)
 		put_device(s, c, &s->device[i]);
@@ -187,7 +192,7 @@ static void print_json(const struct fo_cuda_survey *s, const struct fo_catalogue
 	}
 	fo_json_close(&j);
 	fo_json_close(&j);
-	printf("%s\n", out.data);
+	fputs(out.data, stdout);
 	fo_str_fini(&out);
 }
 

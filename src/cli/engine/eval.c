@@ -77,7 +77,7 @@ static void print_json(const struct fo_pretrained *p, const struct fo_eval_resul
 	fo_json_real(&j, "peak_flop_s", r->peak.flop_s > 0 ? r->peak.flop_s : NAN);
 	fo_json_text(&j, "peak_source", r->peak.source);
 	fo_json_close(&j);
-	printf("%s\n", out.data);
+	fputs(out.data, stdout);
 	fo_str_fini(&out);
 }
 

@@ -290,7 +290,7 @@ static void print_json(const struct session *s)
 	fo_json_real(&j, "read_bytes_per_second", most > 0 ? most : NAN);
 	fo_json_real(&j, "bandwidth_share", most > 0 ? rate / most : NAN);
 	fo_json_close(&j);
-	printf("%s\n", out.data);
+	fputs(out.data, stdout);
 	fo_str_fini(&out);
 }
 

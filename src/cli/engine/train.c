@@ -48,11 +48,11 @@ static fo_status run(int argc, char **argv)
 	if (st == FO_OK && !in.dry_run)
 		fo_screen_summary(&screen, &result);
 	if (st == FO_OK && plan.len)
-		printf("%s\n", plan.data);
+		fputs(plan.data, stdout);
 	if (st == FO_OK && in.json && !in.dry_run) {
 		struct fo_str out = { 0 };
 		fo_screen_summary_json(&result, &out);
-		printf("%s\n", out.data);
+		fputs(out.data, stdout);
 		fo_str_fini(&out);
 	}
 done:

@@ -138,7 +138,7 @@ static void print_json(const struct fo_verify_report *r, bool brief, int threads
 	}
 	fo_json_close(&j);
 	fo_json_close(&j);
-	printf("%s\n", out.data);
+	fputs(out.data, stdout);
 	fo_str_fini(&out);
 }
 
