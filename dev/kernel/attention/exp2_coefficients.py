@@ -1,4 +1,6 @@
-"""Coefficients of 2^r = 1 + c1 r + ... + cn r^n on |r| <= 1/2: least maximal relative error, by Lawson's reweighting.
+"""Coefficients of 2^r = 1 + c1 r + ... + cn r^n: least maximal relative error, by Lawson's reweighting.
+
+    exp2_coefficients.py [DEGREE [LOW]]     on LOW <= r <= LOW + 1; 5 and -0.5 unless given (attention; vec.h has 5 and 0)
 
 Needs mpmath. Prints the coefficients rounded to floats one after the other (each later one refitted), as hex floats, and the
 largest relative error of the rounded polynomial evaluated without further rounding.
@@ -40,8 +42,8 @@ def fit(grid, target, powers):
     return best
 
 
-def main(degree):
-    grid = [(mp.cos(mp.pi * (k + mp.mpf("0.5")) / 200)) / 2 for k in range(200)]
+def main(degree, low):
+    grid = [low + (1 + mp.cos(mp.pi * (k + mp.mpf("0.5")) / 200)) / 2 for k in range(200)]
     fixed = {0: mp.mpf(1)}
     while len(fixed) <= degree:
         powers = [p for p in range(degree + 1) if p not in fixed]
@@ -54,4 +56,4 @@ def main(degree):
     print("largest relative error", mp.nstr(err, 3))
 
 
-main(int(sys.argv[1]) if len(sys.argv) > 1 else 5)
+main(int(sys.argv[1]) if len(sys.argv) > 1 else 5, mp.mpf(sys.argv[2] if len(sys.argv) > 2 else "-0.5"))

@@ -96,7 +96,22 @@ FO_INLINE vu v_round_bf16(vf v)
 	vu u = (vu)v;
 	return (u + 0x7fff + (u >> 16 & 1)) | (vu)(v != v);
 }
-/* Stores a pair and gives it as it would be read back. */
+#if FO_LANES == 16 && defined __AVX512BW__
+/* What arithmetic made to bf16 in pairs: a in the even words, b in the odd ones, upper and lower halves each for themselves. Up
+ * goes what lies above a half, or at it below an odd number; 65,535 + 1 must not become 0. Numbers alone: a NaN that arithmetic
+ * made has a bit in its upper half and stays as it is. VCVTNE2PS2BF16 would make zeros of denormals. */
+FO_INLINE __m512i v_pair_bf16(vf a, vf b)
+{
+	const __mmask32 odd = 0xaaaaaaaau;
+	__m512i high = _mm512_mask_blend_epi16(odd, _mm512_srli_epi32((__m512i)a, 16), (__m512i)b);
+	__m512i low = _mm512_mask_blend_epi16(odd, (__m512i)a, _mm512_slli_epi32((__m512i)b, 16));
+	__mmask32 number = _mm512_cmple_epu16_mask(_mm512_add_epi16(high, high), _mm512_set1_epi16((short)0xff00));
+	low = _mm512_adds_epu16(low, _mm512_and_si512(high, _mm512_set1_epi16(1)));
+	__mmask32 up = _mm512_mask_cmpgt_epu16_mask(number, low, _mm512_set1_epi16((short)0x8000));
+	return _mm512_mask_sub_epi16(high, up, high, _mm512_set1_epi16(-1));
+}
+#endif
+/* Stores a pair, results of arithmetic, and gives it as it would be read back. */
 FO_INLINE struct v2 row_put2(struct row r, int64_t j, struct v2 v)
 {
 	if (r.dtype != FO_BF16) {
@@ -104,9 +119,15 @@ FO_INLINE struct v2 row_put2(struct row r, int64_t j, struct v2 v)
 		v_store((float *)r.p + j + FO_LANES, v.b);
 		return v;
 	}
+#if FO_LANES == 16 && defined __AVX512BW__
+	vu u = (vu)v_pair_bf16(v.a, v.b);
+	memcpy((uint16_t *)r.p + j, &u, sizeof u);
+	return (struct v2){ (vf)(u << 16), (vf)(u & 0xffff0000u) };
+#else
 	vu even = v_round_bf16(v.a), odd = v_round_bf16(v.b) & 0xffff0000u, u = even >> 16 | odd;
 	memcpy((uint16_t *)r.p + j, &u, sizeof u);
 	return (struct v2){ (vf)(even & 0xffff0000u), (vf)odd };
+#endif
 }
 /* Columns at the front of a row that go by `pairs` pairs at a time; none where types are mixed, which lie in different orders. */
 FO_INLINE int64_t row_pairs(int64_t cols, int dtype, int pairs)

@@ -66,12 +66,20 @@ FO_INLINE vf v_min(vf a, vf b)
 /* Sum and maximum of the lanes, in a fixed tree order. */
 FO_INLINE float v_sum(vf v)
 {
+#if FO_LANES == 16 && defined __AVX512F__
+	/* The same tree without a way through memory, whose latency shows in short rows. */
+	__m256 a = _mm512_castps512_ps256((__m512)v) + _mm512_extractf32x8_ps((__m512)v, 1);
+	__m128 b = _mm256_castps256_ps128(a) + _mm256_extractf128_ps(a, 1);
+	b += _mm_movehl_ps(b, b);
+	return b[0] + b[1];
+#else
 	float t[FO_LANES];
 	v_store(t, v);
 	for (int w = FO_LANES / 2; w; w /= 2)
 		for (int i = 0; i < w; i++)
 			t[i] += t[i + w];
 	return t[0];
+#endif
 }
 FO_INLINE float v_hmax(vf v)
 {
@@ -131,10 +139,23 @@ FO_INLINE vh v_narrow(vu u)
 	return __builtin_convertvector(u, vh);
 #endif
 }
+#if FO_LANES == 16 && defined __AVX512BW__
+FO_INLINE __m512i v_odd_words(void)
+{
+	typedef uint16_t vw __attribute__((vector_size(64)));
+	return (__m512i)(vw){ 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31 };
+}
+#endif
 FO_INLINE vh v_to_bf16(vf v)
 {
 #if FO_LANES == 8 && defined __AVX2__
 	return (vh)v8_to_bf16((v8)v);
+#elif FO_LANES == 16 && defined __AVX512BW__
+	/* Integers, because VCVTNEPS2BF16 makes zeros of denormals. One shuffle takes the upper halves together. */
+	vu u = (vu)v, r = u + 0x7fff + (u >> 16 & 1);
+	__mmask16 nan = _mm512_cmp_ps_mask((__m512)v, (__m512)v, _CMP_UNORD_Q);
+	__m512i kept = _mm512_mask_or_epi32((__m512i)r, nan, (__m512i)u, _mm512_set1_epi32(1 << 22));
+	return (vh)_mm512_castsi512_si256(_mm512_permutexvar_epi16(v_odd_words(), kept));
 #else
 	vu u = (vu)v, r = u + 0x7fff + (u >> 16 & 1);
 	vu nan = (vu)(v != v);
@@ -165,8 +186,16 @@ FO_INLINE void v_store_any(void *row, int64_t i, int dtype, vf v)
 	else
 		v_store((float *)row + i, v);
 }
+#if FO_LANES == 16 && defined __AVX512BW__
+FO_INLINE __mmask16 v_first(int n) { return (__mmask16)((1u << n) - 1); }
+#endif
 FO_INLINE vf v_load_part(const void *row, int64_t i, int dtype, int n)
 {
+#if FO_LANES == 16 && defined __AVX512BW__
+	if (dtype == FO_BF16)
+		return v_from_bf16((vh)_mm256_maskz_loadu_epi16(v_first(n), (const uint16_t *)row + i));
+	return (vf)_mm512_maskz_loadu_ps(v_first(n), (const float *)row + i);
+#else
 	if (dtype == FO_BF16) {
 		vh h = { 0 };
 		memcpy(&h, (const uint16_t *)row + i, (size_t)n * 2);
@@ -175,15 +204,23 @@ FO_INLINE vf v_load_part(const void *row, int64_t i, int dtype, int n)
 	vf v = { 0 };
 	memcpy(&v, (const float *)row + i, (size_t)n * 4);
 	return v;
+#endif
 }
 FO_INLINE void v_store_part(void *row, int64_t i, int dtype, vf v, int n)
 {
+#if FO_LANES == 16 && defined __AVX512BW__
+	if (dtype == FO_BF16)
+		_mm256_mask_storeu_epi16((uint16_t *)row + i, v_first(n), (__m256i)v_to_bf16(v));
+	else
+		_mm512_mask_storeu_ps((float *)row + i, v_first(n), (__m512)v);
+#else
 	if (dtype == FO_BF16) {
 		vh h = v_to_bf16(v);
 		memcpy((uint16_t *)row + i, &h, (size_t)n * 2);
 	} else {
 		memcpy((float *)row + i, &v, (size_t)n * 4);
 	}
+#endif
 }
 
 /* exp(x) = 2^n p(r), |r| <= h = ln2/2. p is the Taylor polynomial of degree 7 whose last term is replaced by what Chebyshev's T7
@@ -209,6 +246,26 @@ FO_INLINE vf v_exp(vf x)
 	p = p * r + 1.0f;
 	/* times 2^n: n stands in z's low bits; p lies between 0.7 and 1.42, so the exponent stays within its bits. */
 	return (vf)(((vi)((vu)p + ((vu)z << 23)) & ~zero) | nan); /* the sum would make a number of most NaNs */
+}
+
+/* exp(x) where a relative error of (2 |x| + 3) 2^-24 will do: what is rounded to bf16 in the end. No clamps: z = x / ln 2 splits
+ * into its floor, which VSCALEFPS makes an exponent of whatever its size (0 below -150, infinity from 128), and a rest in
+ * [0, 1), which is 0 for infinities; NaN comes through. The polynomial has the least relative error on [0, 1] of those with
+ * p(0) = 1: 8.3e-8 (dev/kernel/attention/exp2_coefficients.py 5 0). */
+FO_INLINE vf v_exp_short(vf x)
+{
+#if FO_LANES == 16 && defined __AVX512DQ__
+	vf z = x * 1.44269504f, r = (vf)_mm512_reduce_ps((__m512)z, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+	vf p = v_set1(0x1.e9691p-10f);
+	p = p * r + 0x1.277c1cp-7f;
+	p = p * r + 0x1.c91c1p-5f;
+	p = p * r + 0x1.ebdb6ap-3f;
+	p = p * r + 0x1.62e4bap-1f;
+	p = p * r + 1.0f;
+	return (vf)_mm512_scalef_ps((__m512)p, (__m512)z);
+#else
+	return v_exp(x);
+#endif
 }
 
 #endif
