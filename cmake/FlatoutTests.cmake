@@ -124,6 +124,13 @@ foreach(group ${groups})
 		add_executable(${name} "${file}")
 		set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${FO_TEST_DIR}")
 		target_link_libraries(${name} PRIVATE fo_test_support)
+		# What a test itself computes is little, unless it has kernels in it; compiling it is what takes time. Multiply-adds are
+		# made of a * b + c by -fexpensive-optimizations, part of -O2.
+		if(group MATCHES "^num")
+			target_compile_options(${name} PRIVATE "$<$<AND:$<CONFIG:Release>,$<C_COMPILER_ID:GNU>>:-O1;-fexpensive-optimizations>")
+		else()
+			target_compile_options(${name} PRIVATE -O0)
+		endif()
 		fo_test(${name} "${group}" ${name})
 		if(group STREQUAL "cuda" AND FO_CUDA)
 			target_compile_definitions(${name} PRIVATE FO_CUDA_HEADERS=1)
@@ -195,3 +202,15 @@ endif()
 fo_test(tree_scripts tree sh "${CMAKE_CURRENT_SOURCE_DIR}/tools/check-scripts")
 fo_test(tree_floors tree sh "${CMAKE_CURRENT_SOURCE_DIR}/tools/check-floors")
 fo_test(tree_floors_refuses tree sh "${CMAKE_CURRENT_SOURCE_DIR}/tools/test-check-floors")
+
+# The longest first (about their seconds; a tree that has been tested knows better): at the end nothing long runs alone.
+foreach(cost cli_demo=30 test_sets=15 install_package=15 cli_hostile=15 cli_cuda=12 test_train=12 cli_disk=12 test_guard=10 test_cuda_kernels=10
+	cli_resume=10 test_passes=10 cli_data=9 cli_ladder=8 cli_calibrate=8 cli_html=8 test_wide_avx2=7 test_cuda_step=7 test_fuzz_replay=7 test_generate=6
+	test_attention=5)
+	string(REPLACE "=" ";" cost ${cost})
+	list(GET cost 0 name)
+	list(GET cost 1 seconds)
+	if(TEST ${name})
+		set_tests_properties(${name} PROPERTIES COST ${seconds})
+	endif()
+endforeach()
