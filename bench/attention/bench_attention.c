@@ -5,7 +5,9 @@
  *
  * One JSON line per direction. FLOP are useful ones: 4 Q per visible pair and head forward, 10 Q backward (of which 2 Q
  * recompute the scores: they are executed, not model FLOP). Each round times the kernel between two bursts
- * (kernel/measure.h); a ratio is the kernel's rate over the mean of the two register-only rates in f32.
+ * (kernel/measure.h); fma_ratio is the kernel's rate over the mean of the two register-only rates of fp32 multiply-adds. For bf16
+ * operands as many rounds again have bursts of the unit that products of bf16 run on (`unit`: the set it belongs to): unit_ratio is
+ * the fraction that an MFU counts. Where there is no such unit the two are the same.
  *
  * --eager yes: the tiled kernel and the eager one (probabilities in memory, full squares) in turn on the same shape; one line per
  * direction with seconds of each (median, best) and the ratio of their times in the same round (median), and of their bests. */
@@ -26,7 +28,41 @@ struct options {
 	enum fo_isa isa;
 };
 
-static void print(const struct options *o, const struct fo_work *w, const struct fo_measured *r)
+/* The best set of this machine whose bf16 products are worth their unit: its register-only loop is the peak of bf16. */
+static const struct fo_kernel_set *unit_set(void)
+{
+	static const enum fo_isa order[] = { FO_ISA_AMX, FO_ISA_AVX512BF16, FO_ISA_AVX512 };
+
+	for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
+		const struct fo_kernel_set *set = fo_kernel_sets[order[i]];
+		if (fo_isa_have(order[i]) && (!set->worth || set->worth()))
+			return set;
+	}
+	return fo_kernel_sets[FO_ISA_AVX2];
+}
+
+static void print_rates(struct fo_json *j, const char *name, const struct fo_work *w, const struct fo_measured *r)
+{
+	char key[64];
+	struct {
+		const char *name;
+		double value;
+	} rate[] = {
+		{ "peak_gflop_s", r->burst_flop_s_median * 1e-9 },
+		{ "gflop_s", w->flop / r->time.median_s * 1e-9 },
+		{ "ratio_median", r->ratio_median },
+		{ "ratio_best", r->ratio_best },
+		{ "quiet_rounds", r->time.quiet },
+		{ "quiet_gflop_s", w->flop / r->time.quiet_median_s * 1e-9 },
+		{ "quiet_ratio_median", r->quiet_ratio_median },
+	};
+	for (size_t i = 0; i < sizeof rate / sizeof *rate; i++) {
+		snprintf(key, sizeof key, "%s_%s", name, rate[i].name);
+		fo_json_real(j, key, rate[i].value);
+	}
+}
+
+static void print(const struct options *o, const struct fo_work *w, const struct fo_measured *r, const struct fo_measured *unit)
 {
 	struct fo_str s = { 0 };
 	struct fo_json j;
@@ -43,13 +79,11 @@ static void print(const struct options *o, const struct fo_work *w, const struct
 	fo_json_text(&j, "dtype", fo_dtype_name[o->dtype]);
 	fo_json_int(&j, "ws_bytes", (int64_t)w->call.ws_bytes);
 	fo_json_int(&j, "rounds", r->time.spans);
-	fo_json_real(&j, "peak_gflop_s", r->burst_flop_s_median * 1e-9);
-	fo_json_real(&j, "gflop_s", w->flop / r->time.median_s * 1e-9);
-	fo_json_real(&j, "ratio_median", r->ratio_median);
-	fo_json_real(&j, "ratio_best", r->ratio_best);
-	fo_json_int(&j, "quiet_rounds", r->time.quiet);
-	fo_json_real(&j, "quiet_gflop_s", w->flop / r->time.quiet_median_s * 1e-9);
-	fo_json_real(&j, "quiet_ratio_median", r->quiet_ratio_median);
+	if (o->dtype == FO_BF16) {
+		fo_json_text(&j, "unit", unit_set()->name);
+		print_rates(&j, "unit", w, unit);
+	}
+	print_rates(&j, "fma", w, r);
 	fo_json_close(&j);
 	puts(s.data);
 	fflush(stdout);
@@ -65,12 +99,17 @@ static fo_status run(const struct options *o, bool backward)
 	fo_work_data_need(&d, &w);
 	FO_TRY(fo_work_data_new(&d));
 	fo_work_bind(&w, &d, o->docs);
-	fo_status st = fo_meter_init(&m, fo_kernel_sets[o->isa], FO_F32, (int)o->threads);
-	if (st == FO_OK) {
-		struct fo_measured r = fo_measure_work(&m, fo_work_run, &w, w.flop, 0, (int)o->rounds);
-		print(o, &w, &r);
-		fo_meter_fini(&m);
+	struct fo_measured rates[2];
+	fo_status st = FO_OK;
+	for (int i = 0; i < (o->dtype == FO_BF16 ? 2 : 1) && st == FO_OK; i++) {
+		st = fo_meter_init(&m, i ? unit_set() : fo_kernel_sets[o->isa], i ? FO_BF16 : FO_F32, (int)o->threads);
+		if (st == FO_OK) {
+			rates[i] = fo_measure_work(&m, fo_work_run, &w, w.flop, 0, (int)o->rounds);
+			fo_meter_fini(&m);
+		}
 	}
+	if (st == FO_OK)
+		print(o, &w, &rates[0], &rates[1]);
 	fo_work_data_free(&d);
 	return st;
 }

@@ -4,6 +4,7 @@
  * Intel's up to Emerald Rapids half of it. So the set is taken only where its register-only loop beats that of AVX-512. */
 #define FO_LANES 16
 #include "base/clock.h"
+#include "kernel/x86/attention.h"
 #include "kernel/x86/dot.h"
 #include "kernel/x86/x86.h"
 
@@ -75,6 +76,8 @@ static bool worth(void)
 
 static const struct fo_kernel table[FO_OP_COUNT] = {
 	[FO_OP_matmul] = { .run = fo_matmul_avx512bf16, .can = fo_matmul_can_avx512bf16, .ws = fo_matmul_ws_avx512bf16 },
+	[FO_OP_attention] = { .run = fo_attention_avx512bf16, .can = fo_attention_can_avx512bf16, .ws = fo_attention_ws_avx512bf16 },
+	[FO_OP_attention_bwd] = { .run = fo_attention_bwd_avx512bf16, .can = fo_attention_can_avx512bf16, .ws = fo_attention_bwd_ws_avx512bf16 },
 	[FO_OP_attention_eager] = { .run = fo_attention_eager_avx512bf16, .can = fo_attention_eager_can_avx512bf16, .ws = fo_attention_eager_ws_avx512bf16 },
 	[FO_OP_attention_eager_bwd] = { .run = fo_attention_eager_bwd_avx512bf16, .can = fo_attention_eager_can_avx512bf16, .ws = fo_attention_eager_ws_avx512bf16 },
 };
