@@ -76,11 +76,13 @@ static enum fo_isa best_isa(void)
 
 bool fo_isa_have(enum fo_isa isa) { return isa <= best_isa(); }
 
-static bool worth(enum fo_isa isa)
-{
-	const struct fo_kernel_set *set = fo_kernel_sets[isa];
+static bool worth(const struct fo_kernel_set *set) { return !set || !set->worth || set->worth(); }
 
-	return !set || !set->worth || set->worth();
+enum fo_isa fo_isa_best_of(const struct fo_kernel_set *const *sets, enum fo_isa top)
+{
+	while (top > FO_ISA_REF && !worth(sets[top]))
+		top--;
+	return top;
 }
 
 bool fo_isa_named(const char *name, enum fo_isa *out)
@@ -99,10 +101,7 @@ fo_status fo_isa_choose(enum fo_isa *out)
 	enum fo_isa isa;
 
 	if (!want || !*want) {
-		isa = best_isa();
-		while (!worth(isa))
-			isa--;
-		*out = isa;
+		*out = fo_isa_best_of(fo_kernel_sets, best_isa());
 		return FO_OK;
 	}
 	if (!fo_isa_named(want, &isa)) {
@@ -138,18 +137,25 @@ struct fo_call fo_call_one(const struct fo_call *c, int k)
 	return one;
 }
 
-const struct fo_kernel *fo_kernel_pick(enum fo_isa isa, const struct fo_call *shape, const struct fo_kernel_set **set)
+const struct fo_kernel *fo_kernel_pick_of(const struct fo_kernel_set *const *sets, enum fo_isa isa, const struct fo_call *shape,
+					  const struct fo_kernel_set **set)
 {
-	for (int i = isa; i > FO_ISA_REF; i--) {
-		const struct fo_kernel *k = fo_kernel_sets[i] ? &fo_kernel_sets[i]->kernel[shape->kind] : NULL;
+	const struct fo_kernel_set *found = sets[FO_ISA_REF];
 
-		if (k && k->run && (!k->can || k->can(shape)) && (i == (int)isa || worth(i))) {
-			if (set)
-				*set = fo_kernel_sets[i];
-			return k;
+	for (int i = isa; i > FO_ISA_REF; i--) {
+		const struct fo_kernel *k = sets[i] ? &sets[i]->kernel[shape->kind] : NULL;
+
+		if (k && k->run && (!k->can || k->can(shape)) && (i == (int)isa || worth(sets[i]))) {
+			found = sets[i];
+			break;
 		}
 	}
 	if (set)
-		*set = &fo_kernels_ref;
-	return &fo_kernels_ref.kernel[shape->kind];
+		*set = found;
+	return &found->kernel[shape->kind];
+}
+
+const struct fo_kernel *fo_kernel_pick(enum fo_isa isa, const struct fo_call *shape, const struct fo_kernel_set **set)
+{
+	return fo_kernel_pick_of(fo_kernel_sets, isa, shape, set);
 }

@@ -86,6 +86,11 @@ bool fo_isa_named(const char *name, enum fo_isa *out);
 /* The kernel for this call at `isa` or below, of sets that are worth it. Never NULL: `ref` takes what no other does. *set (may be NULL) says whose. */
 const struct fo_kernel *fo_kernel_pick(enum fo_isa isa, const struct fo_call *shape, const struct fo_kernel_set **set);
 
+/* The two decisions above on any table of sets by instruction set, which has `ref` at least: the best at `top` or below, and the kernel. */
+enum fo_isa fo_isa_best_of(const struct fo_kernel_set *const *sets, enum fo_isa top);
+const struct fo_kernel *fo_kernel_pick_of(const struct fo_kernel_set *const *sets, enum fo_isa isa, const struct fo_call *shape,
+					  const struct fo_kernel_set **set);
+
 /* float <-> bf16, round to nearest even, NaN stays NaN. */
 static inline float fo_bf16_to_f32(uint16_t h)
 {

@@ -283,11 +283,12 @@ static bool untouched(const struct fo_num_case *c, const struct fo_num_data *bef
 		bool writes = fo_access_writes(c->spec[i].access);
 
 		for (size_t b = 0; b < after->bytes[i]; b++) {
+			if (after->block[i][b] == before->block[i][b])
+				continue;
 			size_t at = b - start, row = at / ((size_t)t->ld * item),
 			       col = at % ((size_t)t->ld * item) / item;
-			bool inside = b >= start && row < (size_t)t->rows && col < (size_t)t->cols;
 
-			if (after->block[i][b] == before->block[i][b] || (inside && writes))
+			if (writes && b >= start && row < (size_t)t->rows && col < (size_t)t->cols)
 				continue;
 			snprintf(why, size, "%s: operand %d: byte %lld from its first element was changed", c->name, i,
 				 (long long)b - (long long)start);
