@@ -199,7 +199,8 @@ static void read_steal(struct fo_state *s, const char *root, const struct fo_cpu
 	s->steal_ticks = seen ? steal : NAN;
 }
 
-/* cpufreq where there is one; else "cpu MHz" of /proc/cpuinfo (virtual machines). */
+/* cpufreq where there is one; else "cpu MHz" of /proc/cpuinfo, for processors whose counters of running cycles the system can read
+ * (aperfmperf). Without them, as in most virtual machines, that line holds the nominal frequency whatever the clock does. */
 static double read_clock(const char *root, const struct fo_cpus *cpus)
 {
 	double sum = 0;
@@ -215,9 +216,10 @@ static double read_clock(const char *root, const struct fo_cpus *cpus)
 	}
 	if (n && n == fo_cpus_count(cpus))
 		return sum / n;
-	char path[PATH_BYTES], line[1024];
+	char path[PATH_BYTES], line[8192]; /* flags take some 2,000 characters */
 	int len = snprintf(path, sizeof path, "%s/proc/cpuinfo", root), cpu = -1;
 	FILE *f = len >= 0 && len < (int)sizeof path ? fopen(path, "re") : NULL;
+	double mhz = 0; /* of the processor whose flags follow */
 	sum = 0;
 	n = 0;
 	while (f && fgets(line, sizeof line, f)) {
@@ -225,10 +227,13 @@ static double read_clock(const char *root, const struct fo_cpus *cpus)
 		if (!colon)
 			continue;
 		const char *p = colon + 1 + (colon[1] == ' ');
-		if (!strncmp(line, "processor", 9))
+		if (!strncmp(line, "processor", 9)) {
 			cpu = isdigit((unsigned char)*p) ? atoi(p) : -1;
-		else if (!strncmp(line, "cpu MHz", 7) && fo_cpus_have(cpus, cpu)) {
-			sum += number_at(p, NULL) * 1e6;
+			mhz = 0;
+		} else if (!strncmp(line, "cpu MHz", 7)) {
+			mhz = number_at(p, NULL);
+		} else if (!strncmp(line, "flags", 5) && mhz > 0 && fo_cpus_have(cpus, cpu) && strstr(p, " aperfmperf")) {
+			sum += mhz * 1e6;
 			n++;
 		}
 	}

@@ -122,6 +122,31 @@ static void test_snapshot(void **state)
 	near(fo_state_huge_share(root), 0.25);
 }
 
+/* Without cpufreq: "cpu MHz" is a clock only where the system can read the counters of running cycles. */
+static void test_clock_of_cpuinfo(void **state)
+{
+	static const char *const counters[] = { " aperfmperf", " hypervisor" };
+	struct fo_state s;
+	char text[4096], filler[1200];
+	(void)state;
+	memset(filler, 'f', sizeof filler - 1); /* real lists of flags are longer than most buffers */
+	filler[sizeof filler - 1] = 0;
+	put("/proc/self/status", "Cpus_allowed_list:\t0-1\n");
+	put("/sys/devices/system/cpu/online", "0-1\n");
+	for (int i = 0; i < 2; i++) {
+		snprintf(text, sizeof text,
+			 "processor\t: 0\ncpu MHz\t\t: 2000.000\nflags\t\t: fpu %s%s sse\n\n"
+			 "processor\t: 1\ncpu MHz\t\t: 4000.000\nflags\t\t: fpu %s%s sse\n\n",
+			 filler, counters[i], filler, counters[i]);
+		put("/proc/cpuinfo", text);
+		fo_state_read(&s, root);
+		if (i)
+			assert_true(isnan(s.clock_hz));
+		else
+			near(s.clock_hz, 3e9);
+	}
+}
+
 static void test_between(void **state)
 {
 	struct fo_state a, b;
@@ -354,6 +379,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_snapshot, begin, end),
+		cmocka_unit_test_setup_teardown(test_clock_of_cpuinfo, begin, end),
 		cmocka_unit_test_setup_teardown(test_between, begin, end),
 		cmocka_unit_test_setup_teardown(test_watch, begin, end),
 		cmocka_unit_test_setup_teardown(test_missing, begin, end),
