@@ -13,7 +13,7 @@ done
 mkdir d
 : >d/flatout-demo
 : >d/stale
-run 0 demo --text=text --dir=d --minutes=0.1 --json
+run 0 demo --text=text --dir=d --minutes=0.05 --json
 [ ! -e d/stale ] || wrong "an earlier demo's folder was not replaced"
 cp err screen
 cp out demo.json
@@ -40,7 +40,7 @@ says "^ladder " "^baseline " "^packing " "^keep " "^fused " "measured .* 20 of 2
 run 0 ladder d/ladder --show
 says "^fused "
 # Without it: only the training. An earlier demo's folder is replaced, ladder and all.
-run 0 demo --text=text --dir=d --minutes=0.1 --no-ladder
+run 0 demo --text=text --dir=d --minutes=0.05 --no-ladder
 [ ! -e d/ladder ] || wrong "an earlier demo's ladder is still there"
 ! grep -q "^turn" out || wrong "--no-ladder runs a ladder"
 

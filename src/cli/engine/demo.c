@@ -22,7 +22,7 @@ static const struct fo_opt rows[] = {
 		    "text to train on: a file or folder; empty: the POD files of Debian's perl-doc"),
 	FO_OPT_TEXT(struct demo, dir, "demo.dir", "PATH", "",
 		    "run directory; empty: runs/demo, replaced when it is an earlier demo's"),
-	FO_OPT_REAL(struct demo, minutes, "demo.minutes", "X", "2", 0.1, 60, "minutes",
+	FO_OPT_REAL(struct demo, minutes, "demo.minutes", "X", "2", 0.05, 60, "minutes",
 		    "how long to train; preparing takes some seconds more"),
 	FO_OPT_BOOL(struct demo, ladder, "demo.ladder", "true",
 		    "then measure four rungs of a ladder on the same model; takes six tenths of --minutes more"),
@@ -45,6 +45,7 @@ enum { SIZES = sizeof sizes / sizeof *sizes };
 #define SEQ 256
 #define ROWS 4
 #define PROBE_SECONDS 5.0
+enum { PROBE_STEPS = 1024 }; /* of one size: the smallest takes about 5 ms on two processors */
 
 static void set_size(struct fo_run *r, int i)
 {
@@ -90,13 +91,17 @@ static fo_status time_steps(const struct fo_run *r, double seconds, double *toke
 	fo_store_init(store, &p, 1);
 	FO_TRY_OR(st, fo_exec_new(&e, &p, store, &o, probe_port, NULL, NULL), done);
 	FO_TRY_OR(st, fo_exec_step(e, 0), done); /* touches every page */
+	/* By the median step: what disturbs the machine for a moment must not size the run. */
 	int64_t begin = fo_now_ns(), now = begin;
-	double steps = 0;
-	while (st == FO_OK && (double)(now - begin) < seconds * 1e9) {
-		st = fo_exec_step(e, (int32_t)++steps);
+	double step[PROBE_STEPS];
+	size_t steps = 0;
+	while (st == FO_OK && steps < PROBE_STEPS && (double)(now - begin) < seconds * 1e9) {
+		int64_t before = now;
+		st = fo_exec_step(e, (int32_t)steps + 1);
 		now = fo_now_ns();
+		step[steps++] = (double)(now - before) * 1e-9;
 	}
-	*tokens_per_second = steps * (double)(SEQ * ROWS) / ((double)(now - begin) * 1e-9);
+	*tokens_per_second = (double)(SEQ * ROWS) / fo_stats_median(step, steps);
 done:
 	fo_exec_free(e);
 	fo_store_free(store);
