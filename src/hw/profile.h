@@ -53,7 +53,7 @@ struct fo_limits_state {
 	char governor[32]; /* of cpufreq, at the end; "": not readable */
 };
 struct fo_limits {
-	char cpu[80], isa[8], date[32], method[240]; /* isa, date, method of the newest calibration; "" before the first */
+	char cpu[80], isa[16], date[32], method[240]; /* isa, date, method of the newest calibration; "" before the first */
 	int64_t cache_bytes;                         /* all caches of the last level; 0: not known */
 	struct fo_limits_state state;                /* of the newest calibration */
 	struct fo_limits_peak *peak;

@@ -49,6 +49,8 @@ static void measure(const struct fo_kernel_set *set, int dtype, int threads, dou
 		    struct fo_calibration *out)
 {
 	int64_t n = fo_measure_rounds(set, dtype, BURST_NS), begin = fo_now_ns();
+	if (!n) /* the set has no unit of its own for this type */
+		return;
 	double *rate = fo_xmalloc(MAX_BURSTS * sizeof *rate), best = 0;
 	int count = 0, clean = 0;
 	for (; count < MAX_BURSTS; count++) {

@@ -195,15 +195,8 @@ static void sweep(struct fo_grid *g)
 static fo_status open_meters(struct fo_grid *g)
 {
 	for (int t = 0; t < g->groups; t++)
-		for (int d = 0; d < 2; d++) {
-			/* The highest set at or below isa that has a loop: the unit that the kernels use. */
-			fo_status st = FO_EUNSUPPORTED;
-			for (int i = g->o->isa; i >= 0 && st != FO_OK; i--)
-				if (fo_kernel_sets[i])
-					st = fo_meter_init(&g->meter[t][d], fo_kernel_sets[i], d ? FO_BF16 : FO_F32,
-							   g->group[t]);
-			FO_TRY(st);
-		}
+		for (int d = 0; d < 2; d++)
+			FO_TRY(fo_meter_init(&g->meter[t][d], fo_kernel_sets[g->o->isa], d ? FO_BF16 : FO_F32, g->group[t]));
 	return FO_OK;
 }
 

@@ -67,7 +67,8 @@ struct fo_kernel_set {
 	bool (*worth)(void);
 	const struct fo_kernel *kernel; /* FO_OP_COUNT rows */
 	/* Register-only rate of the unit that products of this dtype run on, one thread, n iterations of the loop on random
-	 * data: returns FLOP done. NULL: none. The calibrated peak is made from it. */
+	 * data: returns FLOP done. 0: the set has no such unit. NULL: none.
+	 * The calibrated peak is made from it. */
 	double (*peak_burst)(int dtype, int64_t n);
 };
 extern const struct fo_kernel_set fo_kernels_ref, fo_kernels_null, fo_kernels_avx2, fo_kernels_avx512, fo_kernels_avx512bf16,

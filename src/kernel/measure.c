@@ -186,7 +186,14 @@ struct fo_measured fo_measure_work(struct fo_meter *m, void (*fn)(void *arg), vo
 fo_status fo_meter_init(struct fo_meter *m, const struct fo_kernel_set *set, int dtype, int threads)
 {
 	*m = (struct fo_meter){ .set = set, .dtype = dtype, .threads = threads };
-	m->rounds = set->peak_burst ? fo_measure_rounds(set, dtype, BURST_NS) : 0;
+	if (set->peak_burst)
+		m->rounds = fo_measure_rounds(set, dtype, BURST_NS);
+	/* A set without a unit of its own for this type runs it on the unit of one below. */
+	for (int i = set->isa - 1; !m->rounds && set->peak_burst && i >= 0; i--)
+		if (fo_kernel_sets[i] && fo_kernel_sets[i]->peak_burst) {
+			m->set = fo_kernel_sets[i];
+			m->rounds = fo_measure_rounds(m->set, dtype, BURST_NS);
+		}
 	if (!m->rounds)
 		return fo_fail(FO_EUNSUPPORTED, "kernel set '%s' has no register-only loop for %s", set->name,
 			       fo_dtype_name[dtype]);

@@ -21,7 +21,7 @@ struct fo_meter {
 	double *waited, *again; /* per thread, scratch */
 	unsigned char *lines;  /* threads x 128 KiB */
 };
-/* FO_EUNSUPPORTED where `set` has no register-only loop for this dtype. */
+/* Bursts run on the unit for dtype of `set` or of the next set below that has one (m->set); FO_EUNSUPPORTED where none has. */
 FO_CHECKED fo_status fo_meter_init(struct fo_meter *m, const struct fo_kernel_set *set, int dtype, int threads);
 void fo_meter_fini(struct fo_meter *m);
 /* Looks up the team's threads anew: to be called when another number of threads may have run in between (the runtime then

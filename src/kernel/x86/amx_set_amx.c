@@ -11,10 +11,7 @@ static const struct fo_kernel table[FO_OP_COUNT] = {
 	[FO_OP_attention_eager_bwd] = { .run = fo_attention_eager_bwd_amx, .can = fo_attention_eager_can_amx, .ws = fo_attention_eager_ws_amx },
 };
 
-/* Products of other types run on the AVX-512 unit, or on none of ours. */
-static double peak_burst(int dtype, int64_t n)
-{
-	return dtype == FO_BF16 ? amx_peak_burst(n) : fo_kernels_avx512.peak_burst(dtype, n);
-}
+/* Products of other types do not run on this unit. */
+static double peak_burst(int dtype, int64_t n) { return dtype == FO_BF16 ? amx_peak_burst(n) : 0; }
 
 const struct fo_kernel_set fo_kernels_amx = { "amx", FO_ISA_AMX, have, NULL, table, peak_burst };

@@ -21,7 +21,7 @@ static double peak_burst(int dtype, int64_t n)
 	vp a, b, minus;
 
 	if (dtype != FO_BF16)
-		return fo_kernels_avx512.peak_burst(dtype, n);
+		return 0;
 	for (int i = 0; i < FO_LANES; i++) {
 		uint32_t x = (uint32_t)(i + 1) * 0x9e3779b9u, y = (uint32_t)(i + 1) * 0x85ebca6bu;
 
