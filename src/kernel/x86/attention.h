@@ -11,12 +11,12 @@
  * Results do not depend on the number of threads nor on timing: every sum has one order. Threads take tasks from a counter.
  *
  * Workspace in bytes, T rounded up to whole blocks of 96 keys (backward, per query head: 48 queries; avx512bf16 96), Q to whole vectors:
- *   forward:   n 8 Q T + threads (768 Q + 9984; with 16 lanes 19200)
+ *   forward:   n 8 Q T + threads (768 Q + 10112; with 16 lanes 19392)
  *   backward:  n (12 Q T + H/K (20 Q + 8) T) + threads (768 Q + 36864)
  * avx512bf16:
- *   forward:   n 4 Q T + threads (576 Q + 19200)
+ *   forward:   n 4 Q T + threads (576 Q + 19392)
  *   backward:  n (6 Q T + H/K (12 Q + 8) T) + threads (768 Q + 58368)
- * where n key/value heads are worked off at a time: all K, or as many as stay below 16 MiB (backward 26 MiB), at least one. */
+ * where n key/value heads are worked off at a time: all K, or as many as stay below 16 MiB (backward 4 MiB per thread, at least 8), at least one. */
 #ifndef FO_KERNEL_X86_ATTENTION_H
 #define FO_KERNEL_X86_ATTENTION_H
 
