@@ -200,6 +200,8 @@ static double blocked_at(const struct fo_record *r, int64_t step, int64_t *at)
 	return sum;
 }
 
+#define LOG_TIME 0.001 /* seconds: the log's times are cut to milliseconds */
+
 static void count(struct fo_report *o, enum fo_report_gap kind, double seconds)
 {
 	if (!(seconds > 0))
@@ -231,12 +233,19 @@ void fo_report_find_gaps(struct fo_report *o)
 		bool began = start < r->starts && r->start[start].time <= end && isfinite(last);
 		if (began) {
 			count(o, FO_GAP_STOPPED, gap);
-		} else if (gap > 0) {
+		} else if (isfinite(gap)) {
+			double rest = gap - fmax(blocked, 0);
 			count(o, FO_GAP_CHECKPOINT, blocked);
-			count(o, eval < r->evals && r->eval[eval].step == before ? FO_GAP_EVAL : FO_GAP_OTHER,
-			      gap - fmax(blocked, 0));
+			if (eval < r->evals && r->eval[eval].step == before) {
+				count(o, FO_GAP_EVAL, rest);
+			} else {
+				/* Cut times make gaps of both signs, which cancel in the sum. */
+				o->gap_s[FO_GAP_OTHER] += rest;
+				o->gaps[FO_GAP_OTHER] += rest > LOG_TIME;
+			}
 		}
 		last = end;
 	}
 	o->wall_s = last - first;
+	o->gap_s[FO_GAP_OTHER] = fmax(o->gap_s[FO_GAP_OTHER], 0);
 }

@@ -454,10 +454,11 @@ static void explain(struct fo_versus *v)
 	}
 	explain_stalls(v);
 	explain_machine(v);
-	if (strcmp(a->commit, b->commit) || strcmp(a->version, b->version))
+	bool built_alike = !strcmp(a->commit, b->commit) && !strcmp(a->version, b->version);
+	if (!built_alike)
 		say(v, "another build: %.20s %.12s in A, %.20s %.12s in B", a->version, a->commit, b->version, b->commit);
-	if (v->same_program && !strcmp(a->cpu, b->cpu) && a->threads == b->threads)
-		say(v, "the same program on the same processor: what differs between the runs is the machine's state, not what they do");
+	if (v->same_program && !strcmp(a->cpu, b->cpu) && a->threads == b->threads && !strcmp(a->isa, b->isa) && built_alike)
+		say(v, "the same program on the same processor by the same kernels: what differs between the runs is the machine's state, not what they do");
 }
 
 /* ---- all ---- */

@@ -135,6 +135,32 @@ static void test_phases(void **state)
 	fo_record_fini(&r);
 }
 
+/* Steps end to end, whose times the log cuts to milliseconds: nothing lies between them. */
+static void test_cut_times(void **state)
+{
+	(void)state;
+	struct fo_record r;
+	struct fo_report o;
+	double t = 1795000000;
+	FILE *f = fopen(at("log.jsonl"), "w");
+	assert_non_null(f);
+	fprintf(f, "{\"event\":\"start\",\"step\":0,\"time\":%.3f}\n", t);
+	for (int i = 1; i <= 1000; i++) {
+		double s = 0.03 + 1e-6 * (i * 7919 % 1000);
+		t += s;
+		fprintf(f, "{\"event\":\"step\",\"step\":%d,\"loss\":3,\"seconds\":%.9f,\"loss_tokens\":100,\"time\":%.3f}\n", i, s,
+			floor(t * 1000) / 1000);
+	}
+	fclose(f);
+	assert_int_equal(fo_record_open(&r, dir, FO_RECORD_WITH_TIMELINE), FO_OK);
+	fo_report_make(&o, &r);
+	assert_int_equal(o.gaps[FO_GAP_OTHER], 0);
+	assert_true(o.gap_s[FO_GAP_OTHER] <= 0.001);
+	assert_true(fabs(o.step_time_s + o.gap_s[FO_GAP_OTHER] - o.wall_s) <= 0.001);
+	fo_report_fini(&o);
+	fo_record_fini(&r);
+}
+
 /* What the picture adds up to is what the planner counted while it placed. */
 static void test_memory(void **state)
 {
@@ -310,7 +336,7 @@ static int end(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(test_running_median), cmocka_unit_test(test_phases),
-					    cmocka_unit_test(test_memory), cmocka_unit_test(test_bare),
+					    cmocka_unit_test(test_cut_times), cmocka_unit_test(test_memory), cmocka_unit_test(test_bare),
 					    cmocka_unit_test(test_long), cmocka_unit_test(test_quiet_mfu) };
 	return cmocka_run_group_tests(tests, begin, end);
 }

@@ -39,6 +39,7 @@ struct spec {
 	double step_seconds, spread;
 	const char *options, *machine;
 	int64_t other_from;       /* losses differ from this step on; 0: never */
+	const char *isa;          /* NULL: avx2 */
 };
 enum { STEPS = 8, UNIT_NS = 1000, WAIT_NS = 500 };
 
@@ -83,8 +84,8 @@ static void make_run(const struct spec *c)
 	must(fo_timeline_write(&t, &p, path));
 	snprintf(hash, sizeof hash, "%016llx", (unsigned long long)fo_program_hash(&p));
 	text.len = 0;
-	fo_str_printf(&text, "{\"schema\":1,\"run\":{\"options\":{%s}},\"machine\":{\"cpu\":\"x\",\"threads\":2,\"isa\":\"avx2\"},"
-			     "\"train_shard_checksum\":\"1\",\"program_hash\":\"%s\"}", c->options, hash);
+	fo_str_printf(&text, "{\"schema\":1,\"run\":{\"options\":{%s}},\"machine\":{\"cpu\":\"x\",\"threads\":2,\"isa\":\"%s\"},"
+			     "\"train_shard_checksum\":\"1\",\"program_hash\":\"%s\"}", c->options, c->isa ? c->isa : "avx2", hash);
 	put(c->name, "run.json", text.data);
 	text.len = 0;
 	fo_str_puts(&text, "{\"event\":\"start\",\"step\":-0}\n{\"event\":\"start\",\"step\":0}\n");
@@ -193,6 +194,13 @@ static void test_stalls_are_no_operations(void **state)
 	assert_true(says(&v, "took 0.1 % of the processors' time in A, 20.0 % in B"));
 	assert_true(says(&v, "clock was 3.00 GHz in A, 2.00 in B: -33.3 %"));
 	assert_true(says(&v, "the same program on the same processor"));
+	close_two(r, &v);
+	/* Other kernels do other things. */
+	make_run(&(struct spec){ .name = "wide", .step_seconds = 0.005, .spread = 1e-4, .options = "", .machine = QUIET, .isa = "avx512bf16" });
+	open_two(r, &v, "calm", "wide");
+	assert_true(v.same_program);
+	assert_true(says(&v, "kernels of avx2 in A, of avx512bf16 in B"));
+	assert_false(says(&v, "the same program on the same processor"));
 	close_two(r, &v);
 }
 
