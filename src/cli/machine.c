@@ -76,7 +76,9 @@ static void print_clock(const struct fo_machine *m)
 {
 	struct fo_str s = { 0 };
 	char a[32], b[32];
-	if (!isnan(m->clock_hz))
+	if (isnan(m->clock_hz))
+		fo_str_puts(&s, UNREADABLE);
+	else
 		fo_str_printf(&s, "%s now", fo_str_si(a, m->clock_hz, "Hz"));
 	if (!isnan(m->min_hz + m->max_hz))
 		fo_str_printf(&s, "%s%s to %s", s.len ? ", " : "", fo_str_si(a, m->min_hz, "Hz"),

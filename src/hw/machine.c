@@ -10,8 +10,8 @@
 
 /* Of the hundred flags that a processor names: those that decide which kernels run, or could. */
 static const char *const interesting[] = { "avx2",	  "fma",     "f16c",	 "avx512f", "avx512bw", "avx512vl",
-					   "avx512_bf16", "amx_tile", "amx_bf16", "asimd",   "asimddp",	"bf16",
-					   "i8mm",	  "sve",     "sve2" };
+					   "avx512dq",	  "avx512_bf16", "amx_tile", "amx_bf16", "asimd", "asimddp",
+					   "bf16",	  "i8mm",    "sve",	 "sve2" };
 
 static bool has_word(const char *list, const char *word)
 {
