@@ -37,7 +37,7 @@ const char fo_draw_style[] =
 	"th:last-child,td:last-child{padding-right:0}\n"
 	"figure{margin:20px 0 28px}figcaption{font-weight:600;margin-bottom:4px}\n"
 	".legend{display:flex;flex-wrap:wrap;gap:2px 20px;list-style:none;margin:2px 0 6px;padding:0;font-size:14px}\n"
-	".legend svg{width:34px;height:14px;vertical-align:-2px;margin-right:6px}\n"
+	".legend li{display:flex}.legend svg{flex:none;width:34px;height:14px;margin:4px 6px 0 0}\n"
 	".none{color:var(--soft);border:1px dashed var(--edge);padding:20px;font-size:14px}\n"
 	/* A plot: labels of y, the marks, labels of x. */
 	".plot{display:grid;grid-template-columns:auto "
@@ -111,7 +111,8 @@ const char fo_draw_style[] =
 	"span{color:var(--soft)}\n"
 	".dense{display:grid;grid-template-columns:110px minmax(0,1fr) 90px;gap:0 12px;align-items:center;font-size:13px;"
 	"line-height:20px;font-variant-numeric:tabular-nums}.dense .stack{height:16px;margin:0}.dense .v{color:var(--soft);text-align:right}\n"
-	"td .sw,th .sw,.legend .sw{display:inline-block;width:14px;height:14px;margin:0 8px 0 0;vertical-align:-2px}\n"
+	"td .sw,th .sw{display:inline-block;width:14px;height:14px;margin:0 8px 0 0;vertical-align:-2px}"
+	".legend .sw{width:14px;margin-right:8px}\n"
 	"@media (max-width:640px){\n"
 	"main{padding:16px 16px 32px}h1{font-size:24px}h2{font-size:19px;margin-top:32px}.wide{display:none}"
 	".lane b.wide{display:none}.lane b.narrow{display:block}.card{padding:8px 12px}.dense{grid-template-columns:64px minmax(0,1fr) 66px;gap:0 8px}\n"
