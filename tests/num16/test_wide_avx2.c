@@ -74,6 +74,19 @@ static void test_products(void **state)
 		}
 }
 
+/* So many columns that their blocks, rounded up to whole panels, leave one panel for the last, and so few rows that threads share a
+ * block: it has fewer panels than parts. Blocks are 1024 columns where a bf16 result needs several of depth and L3 is 8 MiB or more. */
+static void test_last_block(void **state)
+{
+	struct fo_num_case c;
+	char why[512];
+
+	(void)state;
+	fo_num_case_matmul(&c, 5, 31745, MM_KC + 1, 0, 1, FO_BF16, FO_BF16, FO_DEF, true);
+	if (!fo_num_check_once(&c, &fo_kernels_wide.kernel[FO_OP_matmul], 2, NULL, why, sizeof why))
+		fail_msg("16 lanes: %s", why);
+}
+
 /* What a kernel must refuse, the reference set takes. */
 static void test_doubles_are_refused(void **state)
 {
@@ -94,7 +107,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_f32), cmocka_unit_test(test_bf16), cmocka_unit_test(test_products),
-		cmocka_unit_test(test_doubles_are_refused),
+		cmocka_unit_test(test_last_block), cmocka_unit_test(test_doubles_are_refused),
 	};
 
 	return fo_isa_have(FO_ISA_AVX2) ? cmocka_run_group_tests(tests, NULL, NULL) : 77;

@@ -507,6 +507,37 @@ static void test_skips(void **state)
 	check_skips_of(FO_BF16);
 }
 
+/* A NaN in one query leaves another one of its panel alone, whose largest score, of a later block, is far above those before: it
+ * must not hide that the maximum has grown. Lanes of all vectors of a panel (8 or 16 lanes) meet. */
+static void check_nan_hides_nothing_of(int dtype)
+{
+	struct problem p = { 300, 1, 1, 16, 0, dtype, 1, 1, 0, 2, 0 };
+	enum { SEES = 192, KEY = 150 }; /* the first query of a panel, and a key of the block before it */
+	EACH_VARIANT(v, &p) {
+		for (int bad = SEES + 8; bad < SEES + 48; bad += 8) {
+			struct world w;
+			world_new(&w, &p);
+			for (int i = 0; i < p.t; i++)
+				for (int d = 0; d < p.dim; d++) {
+					put(&w.b[Q_].t, i, d, i == bad ? NAN : i == SEES && d == 0 ? 20 : 0);
+					put(&w.b[K_].t, i, d, i == KEY && d == 0 ? 20 : 0);
+				}
+			run(&w, v, true, 2);
+			for (int d = 0; d < p.dim; d++) {
+				assert_true(get(&w.b[O_].t, SEES, d) == get(&w.b[V_].t, KEY, d)); /* e^400 against 192 times 1 */
+				assert_true(isnan(get(&w.b[O_].t, bad, d)));
+			}
+			world_free(&w);
+		}
+	}
+}
+static void test_nan_hides_nothing(void **state)
+{
+	(void)state;
+	check_nan_hides_nothing_of(FO_F32);
+	check_nan_hides_nothing_of(FO_BF16);
+}
+
 /* Neither do blocks that a window hides from each other: 100 poisoned keys leave queries alone that lie a window behind them. */
 static void check_window_skips_of(int dtype)
 {
@@ -610,7 +641,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_head_dims), cmocka_unit_test(test_lengths), cmocka_unit_test(test_groups),
 		cmocka_unit_test(test_documents), cmocka_unit_test(test_windows), cmocka_unit_test(test_window_skips), cmocka_unit_test(test_score_range), cmocka_unit_test(test_rounds),
-		cmocka_unit_test(test_bits), cmocka_unit_test(test_finite_differences), cmocka_unit_test(test_skips),
+		cmocka_unit_test(test_bits), cmocka_unit_test(test_nan_hides_nothing), cmocka_unit_test(test_finite_differences), cmocka_unit_test(test_skips),
 		cmocka_unit_test(test_bad_documents), cmocka_unit_test(test_can),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

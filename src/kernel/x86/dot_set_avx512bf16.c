@@ -53,7 +53,7 @@ static bool faster(void)
 	for (int i = 0; i < 24; i++) {
 		int which = i % 2;
 		int64_t start = fo_now_ns();
-		double flop = set[which]->peak_burst(FO_BF16, which ? 200 : 1000), rate;
+		double flop = set[which]->peak_burst(FO_BF16, which ? 3000 : 12000), rate;
 
 		rate = flop / (double)(fo_now_ns() - start);
 		if (i >= 4 && rate > best[which]) /* the first ones wake the unit */
