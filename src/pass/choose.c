@@ -14,8 +14,8 @@
 #include <string.h>
 
 /* Seconds by the model: FLOP over a rate plus bytes over a rate. Only their ratios matter for a choice: attention runs at about
- * half the rate of products (docs/kernels.md), and processors of today do about ten FLOP in the time of moving a byte. Fixed, so
- * that the same run file makes the same choice wherever it runs. */
+ * half the rate of products, and processors without a bf16 unit do about ten FLOP in the time of moving a byte (with one, two to
+ * four times as many). Fixed, so that the same run file makes the same choice wherever it runs. */
 #define PRODUCT_FLOP_S 1e11
 #define ATTENTION_FLOP_S 5e10
 #define MEMORY_BYTES_S 1e10
