@@ -11,19 +11,30 @@
 
 void fo_cpu_name(char *buf, size_t size)
 {
-	snprintf(buf, size, "unknown processor");
+	char line[256], name[80] = "unknown processor";
+	int family = -1, model = -1;
 	FILE *f = fopen("/proc/cpuinfo", "re");
-	char line[256];
 	while (f && fgets(line, sizeof line, f)) {
 		char *colon = strchr(line, ':');
-		if (strncmp(line, "model name", 10) || !colon)
+		if (!colon)
 			continue;
 		line[strcspn(line, "\n")] = 0;
-		fo_str_visible(buf, size, colon[1] ? colon + 2 : "");
-		break;
+		const char *value = colon[1] ? colon + 2 : "";
+		if (!strncmp(line, "cpu family\t", 11)) {
+			family = atoi(value);
+		} else if (!strncmp(line, "model\t", 6)) {
+			model = atoi(value);
+		} else if (!strncmp(line, "model name\t", 11)) {
+			fo_str_visible(name, sizeof name, value);
+			break; /* of each processor, family and model stand before it */
+		}
 	}
 	if (f)
 		fclose(f);
+	if (family >= 0 && model >= 0)
+		snprintf(buf, size, "%s (family %d, model %d)", name, family, model);
+	else
+		snprintf(buf, size, "%s", name);
 }
 
 char *fo_cache_path(struct fo_arena *a, const char *name)

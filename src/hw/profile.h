@@ -61,7 +61,8 @@ struct fo_limits {
 	size_t peaks, rows, peak_cap, row_cap;
 };
 
-/* The processor's name as the system tells it; made visible. */
+/* The processor's name as the system tells it, made visible, with family and model where it tells them (x86): virtual machines call
+ * processors of several generations "AMD EPYC", and their profiles must not mix. */
 void fo_cpu_name(char *buf, size_t size);
 /* "<cache>/<name>": the cache is $FLATOUT_CACHE, else $XDG_CACHE_HOME/flatout, else ~/.cache/flatout. The folder is not made. */
 char *fo_cache_path(struct fo_arena *a, const char *name);
