@@ -117,7 +117,7 @@ static fo_status probe(struct fo_run *r, double seconds, FILE *out, double *toke
 	for (int i = 0; i < SIZES; i++) {
 		struct fo_run try = *r;
 		struct fo_model m;
-		double rate;
+		double rate = 0;
 		set_size(&try, i);
 		FO_TRY(fo_run_model(&try, &m));
 		FO_TRY(time_steps(&try, PROBE_SECONDS / SIZES, &rate));
