@@ -1,5 +1,6 @@
 #include "train/train_int.h"
 
+#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -56,6 +57,22 @@ static fo_status check_history(struct fo_session *s, const char *path)
 		       "set pass.fp8-history=%lld or choose another run.dir: the maxima of so many steps are stored", (long long)has);
 }
 
+/* The same bits are promised for the same kernels. Which ones a processor takes may change with the machine, with FLATOUT_ISA, and
+ * where two sets are timed against each other. */
+static void compare_kernels(struct fo_session *s, const char *path)
+{
+	json_t *root = json_load_file(fo_arena_printf(&s->arena, "%s/run.json", path), 0, NULL), *machine = json_object_get(root, "machine");
+	const char *was = json_string_value(json_object_get(machine, "isa")), *is = fo_isa_name[s->options.isa];
+	char shown[48];
+
+	if (was && strcmp(was, is) && !s->cuda && !json_object_get(machine, "device"))
+		fo_session_warn(s,
+				"checkpoint '%s' was made with %s kernels, this run goes on with %s: the same up to rounding, not to the bit "
+				"(FLATOUT_ISA chooses)",
+				path, fo_str_visible(shown, sizeof shown, was), is);
+	json_decref(root);
+}
+
 fo_status fo_session_resume(struct fo_session *s)
 {
 	const char *path = s->found_path;
@@ -93,5 +110,6 @@ fo_status fo_session_resume(struct fo_session *s)
 	FO_TRY(check_history(s, path));
 	FO_TRY(fo_ckpt_read(path, s->tensors.weight, s->tensors.weights, s->tensors.state, s->tensors.states));
 	s->meta = m;
+	compare_kernels(s, path);
 	return FO_OK;
 }

@@ -111,6 +111,15 @@ if ! grep -q amx_tile /proc/cpuinfo; then
 	refused 3 "FLATOUT_ISA is 'amx', but this machine has only" train $tiny --run.dir=isa
 	refused 3 "FLATOUT_ISA is 'amx'" train $tiny --run.dir=isa --dry-run
 fi
+# Going on with other kernels is said: the bits are those of one set.
+FLATOUT_ISA=ref
+run 0 train $tiny --run.dir=ref --train.steps=7
+! grep -q "kernels, this run goes on" out err || wrong "the same kernels are called others"
+if grep -q avx2 /proc/cpuinfo; then
+	FLATOUT_ISA=avx2
+	run 0 train $tiny --run.dir=ref --train.steps=8
+	says "was made with ref kernels, this run goes on with avx2"
+fi
 if [ -n "$isa" ]; then FLATOUT_ISA=$isa; else unset FLATOUT_ISA; fi
 run 0 train $tiny --run.dir=best32 --train.precision=fp32
 # Two instruction sets differ in rounding only: the losses of fp32 agree to five digits.
