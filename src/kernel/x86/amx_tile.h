@@ -83,13 +83,6 @@ static inline void tile_model_zero(int t)
 	tile_must_be_configured();
 	memset(tile_file.row[t], 0, sizeof tile_file.row[t]);
 }
-/* Denormals become zero of the same sign. */
-FO_INLINE vf tile_model_flush(const vf *x)
-{
-	vi bits = (vi)*x, normal = (bits & 0x7f800000) != 0;
-
-	return (vf)(bits & (normal | (vi)v_set1(-0.0f)));
-}
 /* Row r of a tile as floats: the even elements, then the odd ones. */
 static inline void tile_model_row(int t, int r, vf out[2])
 {
@@ -99,8 +92,8 @@ static inline void tile_model_row(int t, int r, vf out[2])
 	memcpy(&pairs, tile_file.row[t][r], 64);
 	even = (vf)(pairs << 16);
 	odd = (vf)(pairs & 0xffff0000);
-	out[0] = tile_model_flush(&even);
-	out[1] = tile_model_flush(&odd);
+	out[0] = v_flush(even);
+	out[1] = v_flush(odd);
 }
 /* The product of two bf16 is exact in fp32, so a product and a sum round like the fused operation. */
 static inline void tile_model_dot(int c, int a, int b)
@@ -117,11 +110,11 @@ static inline void tile_model_dot(int c, int a, int b)
 		for (int k = 0; k < 16; k++)
 			for (int odd = 0; odd < 2; odd++) {
 				sum[odd] += row_a[odd][k] * row_b[k][odd];
-				sum[odd] = tile_model_flush(&sum[odd]);
+				sum[odd] = v_flush(sum[odd]);
 			}
 		memcpy(&out, tile_file.row[c][m], 64);
 		out += sum[0] + sum[1];
-		out = tile_model_flush(&out);
+		out = v_flush(out);
 		memcpy(tile_file.row[c][m], &out, 64);
 	}
 }
@@ -137,8 +130,8 @@ FO_INLINE vw tile_to_bf16(vf lo, vf hi)
 	vh half[2];
 	vw v;
 
-	half[0] = v_to_bf16(tile_model_flush(&lo));
-	half[1] = v_to_bf16(tile_model_flush(&hi));
+	half[0] = v_to_bf16(v_flush(lo));
+	half[1] = v_to_bf16(v_flush(hi));
 	memcpy(&v, half, sizeof v);
 	return v;
 }

@@ -29,13 +29,6 @@ FO_INLINE vp vp_set1(const void *pair)
 #if FO_LANES == 16 && defined __AVX512BF16__
 FO_INLINE vf v_dot(vf c, vp a, vp b) { return (vf)_mm512_dpbf16_ps((__m512)c, (__m512bh)a, (__m512bh)b); }
 #else
-/* Denormals become zero of the same sign. */
-FO_INLINE vf v_flush(vf x)
-{
-	vi bits = (vi)x, normal = (bits & 0x7f800000) != 0;
-
-	return (vf)(bits & (normal | (vi)v_set1(-0.0f)));
-}
 FO_INLINE vf v_dot(vf c, vp a, vp b)
 {
 	const vi high = (vi){ 0 } - 0x10000;

@@ -43,6 +43,13 @@ FO_INLINE vf v_load(const float *p)
 FO_INLINE void v_store(float *p, vf v) { memcpy(p, &v, sizeof v); }
 FO_INLINE vf v_fma(vf a, vf b, vf c) { return a * b + c; }
 FO_INLINE vf v_select(vi mask, vf a, vf b) { return (vf)(((vi)a & mask) | ((vi)b & ~mask)); }
+/* Denormals become zero of the same sign: what the units that multiply bf16 do, for their models. */
+FO_INLINE vf v_flush(vf x)
+{
+	vi bits = (vi)x, normal = (bits & 0x7f800000) != 0;
+
+	return (vf)(bits & (normal | (vi)v_set1(-0.0f)));
+}
 FO_INLINE vf v_max(vf a, vf b)
 {
 #if FO_LANES == 8 && defined __AVX__
