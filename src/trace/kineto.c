@@ -1,5 +1,6 @@
 /* Kineto's and Chrome's trace events: JSON from the PyTorch profiler. facts: docs/traces.md. */
 #define _GNU_SOURCE /* memmem */
+#include "trace/foreign.h"
 #include "trace/scan.h"
 #include "trace/trace_int.h"
 #include "trace/unpack.h"
@@ -26,6 +27,7 @@ struct reader {
 	uint64_t offset; /* of window[0] in the unpacked file */
 	bool last;       /* nothing follows the window */
 	bool events_seen;
+	bool profiler;   /* something stood there that only a profiler of PyTorch writes: a category of its, a member of its header */
 	bool mtia;       /* categories of Meta's accelerator */
 	char *scratch;   /* unescaped texts */
 	size_t scratch_cap;
@@ -429,6 +431,8 @@ static void read_event(struct reader *r, const struct fo_scan_event *e)
 	if (e->ph.n == 1 && *e->ph.p == 'M')
 		read_metadata(r, e);
 	d->malformed += e->mended && e->ph.n != 1; /* mended into nonsense */
+	if (!r->profiler)
+		r->profiler = category_of(&e->cat) != CAT_OTHER;
 	if (e->skipped || e->ph.n != 1 || *e->ph.p != 'X')
 		return;
 	enum category category = category_of(&e->cat);
@@ -593,7 +597,10 @@ static void read_devices(struct reader *r, const struct fo_scan_text *v)
 
 static void read_header(struct reader *r, const struct fo_scan_text *key, const struct fo_scan_text *v)
 {
+	static const char *const ours[] = { "schemaVersion", "deviceProperties", "distributedInfo", "baseTimeNanoseconds" };
 	int64_t base;
+	for (size_t i = 0; i < sizeof(ours) / sizeof(*ours); i++)
+		r->profiler |= fo_scan_is(key, ours[i]);
 	if (fo_scan_is(key, "distributedInfo"))
 		read_distributed(r, v);
 	else if (fo_scan_is(key, "deviceProperties"))
@@ -608,6 +615,19 @@ static fo_status not_a_trace(struct reader *r, const char *what)
 	return fo_hint(fo_fail(FO_EFORMAT, "'%s' is no trace of the PyTorch profiler: %s at byte %llu", fo_str_visible(shown, sizeof(shown), r->b->t->path),
 			       what, (unsigned long long)(r->offset + r->at)),
 		       "a trace is what prof.export_chrome_trace(FILE) writes: JSON with a list \"traceEvents\"");
+}
+
+/* JSON, even trace events, but of somebody else. open.c looks whether it is a format that has a name. */
+static fo_status not_of_the_profiler(struct reader *r)
+{
+	char shown[300];
+	if (r->mtia)
+		return fo_foreign_refuse_mtia(r->b->t->path);
+	if (r->b->t->defect.truncated && r->events_seen && !r->b->t->defect.events && !r->b->t->defect.malformed)
+		return not_a_trace(r, "its list of events ends before the first one,");
+	return fo_hint(fo_fail(FO_EFORMAT, "'%s' is no trace of the PyTorch profiler: nothing in its %lld events is of that profiler",
+			       fo_str_visible(shown, sizeof(shown), r->b->t->path), (long long)r->b->t->defect.events),
+		       "a trace is what prof.export_chrome_trace(FILE) writes; docs/traces.md says how to record one");
 }
 
 /* The members of the outermost object, at its '{'. */
@@ -738,9 +758,8 @@ static fo_status read_all(struct reader *r)
 	if (!r->events_seen)
 		return not_a_trace(r, "no \"traceEvents\"");
 	r->b->t->defect.truncated |= fo_unpack_broken(r->u);
-	if (r->mtia && !r->b->t->gpu_count)
-		return fo_hint(fo_fail(FO_EUNSUPPORTED, "'%s' is of an MTIA accelerator (\"mtia_ccp_events\"), whose work is not read", r->b->t->path),
-			       "what is read: CUDA, ROCm and XPU traces, with events of the category \"kernel\"");
+	if (!r->profiler || (r->mtia && !r->b->t->gpu_count))
+		return not_of_the_profiler(r);
 	set_origin(r);
 	place_frames(r->b->t);
 	return FO_OK;

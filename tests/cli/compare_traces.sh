@@ -94,7 +94,7 @@ run 0 compare 'before/r*.json' 'after/r*.json'
 says 'the slowest of 2 ranks'
 
 # What cannot be compared.
-printf '{"traceEvents": []}\n' >none.json
+printf '{"schemaVersion": 1, "traceEvents": []}\n' >none.json
 refused 2 "'none.json' has no GPU operations" compare a.json none.json
 refused 2 "takes two run directories or two traces, got 1" compare a.json
 refused 3 "'absent.json'" compare a.json absent.json

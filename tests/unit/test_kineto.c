@@ -413,7 +413,13 @@ static void truncated(void **state)
 	size_t first = (size_t)(strstr(whole, "\n{") - whole), second = (size_t)(strstr(whole, "\n]") - whole);
 	for (size_t n = (size_t)(strchr(whole, '[') - whole) + 1; n < sizeof whole; n++) {
 		struct fo_trace *t;
-		if (read_bytes(&t, "cut.json", whole, n) != FO_OK)
+		fo_status st = read_bytes(&t, "cut.json", whole, n);
+		if (n < first - 1) { /* nothing tells whose it is */
+			assert_int_equal(st, FO_EFORMAT);
+			assert_non_null(strstr(fo_err_text(), "ends before the first"));
+			continue;
+		}
+		if (st != FO_OK)
 			fail_msg("%zu bytes: %s", n, fo_err_text());
 		assert_int_equal(t->gpu_count, (n >= first - 1) + (n >= second));
 		assert_int_equal(t->defect.truncated, n < sizeof whole - 1);
@@ -740,7 +746,7 @@ static void not_a_trace(void **state)
 		{ "null.json", "{\"traceEvents\": null}", "\"traceEvents\" is null", FO_EFORMAT },
 		{ "f.json", "{\"a\": [1, 2", "without an end", FO_EFORMAT },
 		{ "g.json", "{a: 1}", "no member", FO_EFORMAT },
-		{ "h.json", "{\"traceEvents\": [{\"ph\": \"X\", \"cat\": \"mtia_ccp_events\", \"name\": \"x\", \"ts\": 1, \"dur\": 1}]}", "mtia_ccp_events", FO_EUNSUPPORTED },
+		{ "h.json", "{\"traceEvents\": [{\"ph\": \"X\", \"cat\": \"mtia_ccp_events\", \"name\": \"x\", \"ts\": 1, \"dur\": 1}]}", "mtia_ccp_events", FO_EFORMAT },
 		{ "my run.nsys-rep", "anything", "report of Nsight Systems", FO_EFORMAT },
 	};
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -761,12 +767,12 @@ static void not_a_trace(void **state)
 	assert_non_null(strstr(fo_err_hint(), "to a file first"));
 	close(ends[0]);
 	close(ends[1]);
-	/* An empty list is a trace of nothing. */
-	t = read_text("{\"traceEvents\": []}");
+	/* A trace of nothing is one where it says whose it is; an empty list is anybody's. */
+	t = read_text("{\"schemaVersion\": 1, \"traceEvents\": []}");
 	assert_int_equal(t->gpu_count, 0);
 	assert_false(t->defect.truncated);
 	fo_trace_free(t);
-	t = read_text("[]");
+	t = read_text("[{\"ph\": \"X\", \"cat\": \"python_function\", \"name\": \"f.py(1): g\", \"ts\": 1, \"dur\": 2}]");
 	fo_trace_free(t);
 }
 
