@@ -2,6 +2,7 @@
 #define _GNU_SOURCE /* memmem */
 #include "trace/foreign.h"
 
+#include "trace/schedule_int.h"
 #include "trace/unpack.h"
 
 #include "base/mem.h"
@@ -128,10 +129,25 @@ static bool is_toml(const struct head *h)
 	return assigned;
 }
 
-/* A line that names a step or a loss and has a figure. */
+/* How often in the line a word of a training loop has a figure behind it: "step 5", "lm loss: 10.5", "iter=3". */
+static int figures_in(const char *line)
+{
+	static const char *const word[] = { "loss", "step", "iter", "iteration", "epoch", "tokens", "lr", "samples" };
+	int n = 0;
+	for (const char *p = line; *p; p++)
+		for (size_t i = 0; i < sizeof word / sizeof *word; i++) {
+			size_t len = strlen(word[i]);
+			if (strncasecmp(p, word[i], len) != 0 || (p > line && isalpha((unsigned char)p[-1])))
+				continue;
+			const char *q = p + len + strspn(p + len, " \t:=|'\"/_-[");
+			n += isdigit((unsigned char)*q) != 0 && q > p + len;
+		}
+	return n;
+}
+
+/* A line with two such figures. Prose has one now and then. */
 static bool has_log_line(const struct head *h)
 {
-	static const char *const word[] = { "loss", "step", "iter", "epoch", "tokens" };
 	const char *p = (const char *)h->p, *end = p + h->n;
 	for (int lines = 0; p < end && lines < 1000; lines++) {
 		const char *stop = line_end(p, end);
@@ -140,9 +156,8 @@ static bool has_log_line(const struct head *h)
 		memcpy(line, p, n);
 		line[n] = 0;
 		p = stop < end ? stop + 1 : end;
-		for (size_t i = 0; strpbrk(line, "0123456789") && i < sizeof word / sizeof *word; i++)
-			if (fo_text_mentions(line, word[i]))
-				return true;
+		if (figures_in(line) > 1)
+			return true;
 	}
 	return false;
 }
@@ -169,6 +184,16 @@ static bool is_json_lines(const struct head *h)
 		last--;
 	return *p == '{' && last > p && last[-1] == '}' && stop < p + h->n && (stop + 1 == p + h->n || stop[1] == '{') &&
 	       !memmem(h->p, h->n, "traceEvents", 11) && has_log_line(h);
+}
+
+static bool is_schedule(const struct head *h) { return fo_schedule_begins((const char *)h->p); }
+
+static bool is_any_text(const struct head *h)
+{
+	size_t at = 0;
+	while (at < h->n && isspace(h->p[at]))
+		at++;
+	return at < h->n;
 }
 
 /* [[1700000000000, 0, 4096, 2], ...]: time, action, bytes, category. */
@@ -242,7 +267,9 @@ static const struct row rows[] = {
 	{ { "a trace of a web browser", RECORD }, JSON, .all = { "traceEvents" },
 	  .any = { "CrBrowserMain", "CrRendererMain", "devtools.timeline", "chrome-bitness", "\"blink", "\"v8\"" } },
 	{ { "a log of a pipeline schedule", "give it alone: flatout diagnose FILE" }, JSON,
-	  .any = { "\"forward-compute\"", "\"backward-compute\"", "\"fwd_start\"" } },
+	  .test = is_schedule },
+	{ { "a record of Hugging Face's Trainer", "it has losses and rates, no times of the GPU: " RECORD "; flatout mfu takes its tokens per second" }, JSON,
+	  .all = { "\"log_history\"" } },
 	{ { "a log with a JSON object in each line", "a log has no times of the GPU: " RECORD "; flatout mfu takes its tokens per second" }, JSON,
 	  .test = is_json_lines, .name = { ".jsonl" } },
 	{ { "a table of Nsight Systems' statistics (CSV)", "give the recording: nsys export --type sqlite REPORT.nsys-rep" }, TEXT,
@@ -251,6 +278,7 @@ static const struct row rows[] = {
 	{ { "a TOML file", "it configures a run and records nothing: " RECORD }, JSON | TEXT, .test = is_toml, .name = { ".toml" } },
 	{ { "a training log", "a log has no times of the GPU: " RECORD "; flatout mfu takes its tokens per second" }, JSON | TEXT, .test = is_log,
 	  .name = { ".log" } },
+	{ { "a text, no JSON (a log, a table, a script)", RECORD "; flatout mfu takes a log's tokens per second" }, TEXT, .test = is_any_text },
 };
 
 const struct fo_foreign *fo_foreign_at(int i)
@@ -338,7 +366,8 @@ const struct fo_foreign *fo_foreign_by_name(const char *path)
 
 const struct fo_foreign *fo_foreign_of(const char *path)
 {
-	const struct fo_foreign *found = NULL;
+	const struct row *found = NULL;
+	const struct fo_foreign *by_name;
 	struct head h;
 	/* Looking must not replace the error that made somebody look. */
 	struct fo_err before;
@@ -346,11 +375,14 @@ const struct fo_foreign *fo_foreign_of(const char *path)
 	if (read_head(path, &h)) {
 		for (size_t i = 0; !found && h.n && i < sizeof rows / sizeof *rows; i++)
 			if (fits(&rows[i], &h))
-				found = &rows[i].says;
+				found = &rows[i];
 		free(h.p);
 	}
 	fo_err_raise(&before);
-	return found ? found : fo_foreign_by_name(path);
+	if (found && found->test != is_any_text)
+		return &found->says;
+	by_name = fo_foreign_by_name(path);
+	return by_name || !found ? by_name : &found->says;
 }
 
 /* "r.nsys-rep" exports to "r.sqlite", where nsys would put it too. */

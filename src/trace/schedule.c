@@ -54,7 +54,17 @@ fo_status fo_schedule_text_open(const char *path, gzFile *f)
 	return fo_fail(FO_EIO, "cannot open '%s'", path);
 }
 
-/* The first event of such a timeline names its category within the first bytes. */
+bool fo_schedule_begins(const char *text)
+{
+	for (const char *p = text; (p = strstr(p, "\"cat\""));) {
+		p += strlen("\"cat\"");
+		p += strspn(p, " \t\r\n:");
+		if (*p == '"' && fo_schedule_kind_of(p + 1, strcspn(p + 1, "\"")) >= 0)
+			return true;
+	}
+	return false;
+}
+
 static bool is_timeline(const char *path)
 {
 	gzFile f;
@@ -63,13 +73,7 @@ static bool is_timeline(const char *path)
 	char *text = fo_xmalloc(SNIFF + 1);
 	int n = gzread(f, text, SNIFF);
 	gzclose(f);
-	bool found = false;
-	for (const char *p = n > 0 ? text : NULL; p && !found && (p = strstr(p, "\"cat\""));) {
-		p += strlen("\"cat\"");
-		p += strspn(p, " \t\r\n:");
-		if (*p == '"')
-			found = fo_schedule_kind_of(p + 1, strcspn(p + 1, "\"")) >= 0;
-	}
+	bool found = n > 0 && fo_schedule_begins(text);
 	free(text);
 	return found;
 }

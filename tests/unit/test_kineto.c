@@ -740,7 +740,7 @@ static void not_a_trace(void **state)
 	} rows[] = {
 		{ "a.json", "", "nothing", FO_EFORMAT },
 		{ "b.json", "   \n", "nothing", FO_EFORMAT },
-		{ "c.json", "hello", "neither", FO_EFORMAT },
+		{ "c.json", "hello", "is a text", FO_EFORMAT },
 		{ "d.json", "{}", "no \"traceEvents\"", FO_EFORMAT },
 		{ "e.json", "{\"traceEvents\": 5}", "\"traceEvents\" is not a list", FO_EFORMAT },
 		{ "null.json", "{\"traceEvents\": null}", "\"traceEvents\" is null", FO_EFORMAT },
