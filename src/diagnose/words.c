@@ -21,6 +21,7 @@ const char *const fo_class_words[FO_K_COUNT] = {
 	[FO_K_CAST] = "casts",
 	[FO_K_ELEMENTWISE] = "elementwise",
 	[FO_K_COPY] = "copying kernels",
+	[FO_K_LAYOUT] = "layout for libraries",
 	[FO_K_REDUCE] = "reductions",
 	[FO_K_RNG] = "random numbers",
 	[FO_K_OTHER] = "not classified",

@@ -57,6 +57,7 @@ enum fo_ledger_part fo_ledger_part_of(enum fo_kernel_class k)
 	case FO_K_ELEMENTWISE:
 	case FO_K_REDUCE: return FO_LEDGER_ELEMENTWISE;
 	case FO_K_CAST:
+	case FO_K_LAYOUT:
 	case FO_K_COPY: return FO_LEDGER_CAST;
 	case FO_K_FUSED: return FO_LEDGER_FUSED;
 	case FO_K_LOSS:

@@ -27,6 +27,7 @@ const char *const fo_kernel_class_name[FO_K_COUNT] = {
 	[FO_K_CAST] = "cast",
 	[FO_K_ELEMENTWISE] = "elementwise",
 	[FO_K_COPY] = "copy",
+	[FO_K_LAYOUT] = "layout",
 	[FO_K_REDUCE] = "reduce",
 	[FO_K_RNG] = "rng",
 	[FO_K_OTHER] = "other",
@@ -97,14 +98,50 @@ static void compile(void)
 	}
 }
 
-static enum fo_kernel_class match(const char *name)
+/* A library's own name is no word of what its kernels do: FBGEMM's are lookups, mostly. */
+static void blank_library(char *text)
 {
-	char text[LONGEST_NAME + 1];
-	lower(text, name, strnlen(name, LONGEST_NAME));
+	static const char library[] = "fbgemm";
+	for (char *at = text; (at = strstr(at, library)) != NULL; at += sizeof(library) - 1)
+		memset(at, '_', sizeof(library) - 1);
+}
+
+/* Where the list of parameters of "void f<4>(float*, std::array<char*, 3ul>)" begins: at the parenthesis that the last one closes. A name
+ * without one, and one that is nothing else, is all name. */
+static size_t name_length(const char *text, size_t n)
+{
+	int depth = 0;
+	if (n >= 3 && memcmp(text + n - 3, ".kd", 3) == 0) /* AMD's kernel descriptor */
+		n -= 3;
+	for (size_t i = n; i > 0 && text[n - 1] == ')'; i--) {
+		depth += text[i - 1] == ')' ? 1 : text[i - 1] == '(' ? -1 : 0;
+		if (depth == 0)
+			return i > 1 ? i - 1 : n;
+	}
+	return n;
+}
+
+static enum fo_kernel_class first_rule(const char *text)
+{
 	for (int i = 0; i < rule.count; i++)
 		if (regexec(&rule.regex[i], text, 0, NULL, 0) == 0)
 			return rule.class[i];
 	return FO_K_OTHER;
+}
+
+/* The function's own name says what it does; its parameters' types only where the name says nothing. */
+static enum fo_kernel_class match(const char *name)
+{
+	char text[LONGEST_NAME + 1];
+	size_t n = strnlen(name, LONGEST_NAME);
+	lower(text, name, n);
+	blank_library(text);
+	size_t own = name_length(text, n);
+	char next = text[own];
+	text[own] = '\0';
+	enum fo_kernel_class class = first_rule(text);
+	text[own] = next;
+	return class == FO_K_OTHER && next ? first_rule(text) : class;
 }
 
 /* Names seen before. A job's ranks have the same kernels, and forty expressions over a long name take tens of microseconds. */

@@ -18,7 +18,7 @@
 /* The order is the priority inside an instant at which several run (facts: docs/metrics.md, "the ledger"). */
 enum fo_kernel_class {
 	FO_K_GEMM,
-	FO_K_GEMM_FP8, /* 8 and 4 bit, grouped (experts) */
+	FO_K_GEMM_FP8, /* 8 and 4 bit */
 	FO_K_ATTENTION_FORWARD,
 	FO_K_ATTENTION_BACKWARD,
 	FO_K_CONV,
@@ -34,6 +34,7 @@ enum fo_kernel_class {
 	FO_K_CAST,  /* casts, quantisation */
 	FO_K_ELEMENTWISE,
 	FO_K_COPY, /* kernels that only move: cat, transpose, fill */
+	FO_K_LAYOUT, /* those that rearrange the operands of a product or convolution, for its library */
 	FO_K_REDUCE,
 	FO_K_RNG,
 	FO_K_OTHER,     /* no rule knows the name */
