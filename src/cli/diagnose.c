@@ -117,7 +117,7 @@ static fo_status run(int argc, char **argv)
 		FO_TRY_OR(st, write_html(&d, in.html), done);
 	if (!in.json || strcmp(in.json, "-"))
 		print_text(&d, in.brief);
-	serious = d.serious;
+	serious = d.judged != FO_JUDGED_HEALTHY;
 done:
 	fo_diagnosis_fini(&d);
 	fo_trace_set_fini(&set);

@@ -51,6 +51,22 @@ static const char *losses(struct fo_arena *a, const struct fo_bridge *b)
 	return all;
 }
 
+/* The note that holds the reason; it stands in the answer and not a second time behind the findings. */
+static bool is_reason(const struct fo_diagnosis *d, const struct fo_finding *x)
+{
+	return !fo_diagnosed(d) && x->kind == FO_FIND_VALIDITY && !strcmp(x->title, d->cannot);
+}
+
+/* No other line: each would look like a verdict. */
+static void print_reason(FILE *f, const struct fo_diagnosis *d)
+{
+	char text[SHOWN], why[SHOWN] = "";
+	for (int64_t i = 0; i < d->findings; i++)
+		if (is_reason(d, &d->finding[i]))
+			seen(why, d->finding[i].why);
+	fo_cli_put(f, "Cannot be diagnosed: ", "  ", "%s. %s", seen(text, d->cannot), why);
+}
+
 void fo_cli_diagnose_answer(FILE *f, const struct fo_diagnosis *d)
 {
 	struct fo_arena a = { 0 };
@@ -60,12 +76,15 @@ void fo_cli_diagnose_answer(FILE *f, const struct fo_diagnosis *d)
 		first = d->finding[i].is_bottleneck ? &d->finding[i] : first;
 		second = d->finding[i].is_runner_up ? &d->finding[i] : second;
 	}
+	if (!fo_diagnosed(d)) {
+		print_reason(f, d);
+		return;
+	}
 	if (first)
 		fo_cli_put(f, "Bottleneck:  ", "             ", "%s%s%s", seen(text, first->title), isfinite(first->gain) ? ". Worth " : "",
 			   gain(&a, first));
 	else
-		fo_cli_put(f, "Bottleneck:  ", "             ", "%s%s", *d->cannot ? "cannot be diagnosed: " : "none that these traces show",
-			   seen(text, d->cannot));
+		fo_cli_put(f, "Bottleneck:  ", "             ", "none that these traces show");
 	if (second)
 		fo_cli_put(f, "Runner-up:   ", "             ", "%s%s%s", seen(text, second->title), isfinite(second->gain) ? ". Worth " : "",
 			   gain(&a, second));
@@ -76,7 +95,7 @@ void fo_cli_diagnose_answer(FILE *f, const struct fo_diagnosis *d)
 	else
 		fo_cli_put(f, "MFU:         ", "             ", "not known: %s",
 			   *d->bridge.why_not ? seen(text, d->bridge.why_not) : "give --model, --seq and --tokens-per-step");
-	if (*d->utilisation.sentence && !*d->cannot)
+	if (*d->utilisation.sentence)
 		fo_cli_put(f, "Utilisation: ", "             ", "%s", seen(text, d->utilisation.sentence));
 	fo_arena_fini(&a);
 }
@@ -224,7 +243,7 @@ static void print_notes(FILE *f, const struct fo_diagnosis *d, bool doubt, bool 
 	bool any = false;
 	for (int64_t i = 0; i < d->findings; i++) {
 		const struct fo_finding *x = &d->finding[i];
-		if (x->kind != FO_FIND_VALIDITY || doubtful(x) != doubt)
+		if (x->kind != FO_FIND_VALIDITY || doubtful(x) != doubt || is_reason(d, x))
 			continue;
 		if (!any)
 			fprintf(f, "\n");
@@ -259,8 +278,8 @@ void fo_cli_diagnose_findings(FILE *f, const struct fo_diagnosis *d, bool brief)
 		print_settings(f, x);
 		print_evidence(f, &a, d, x);
 	}
-	if (!number)
-		fprintf(f, "\nNo findings%s.\n", *d->cannot ? "" : ": nothing that these traces show is worth a change");
+	if (!number && fo_diagnosed(d))
+		fprintf(f, "\nNo findings: nothing that these traces show is worth a change.\n");
 	print_notes(f, d, false, brief);
 	fo_arena_fini(&a);
 }

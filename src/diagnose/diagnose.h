@@ -295,6 +295,16 @@ struct fo_diagnose_options {
 	double price_per_hour;  /* US dollars for one device; NaN */
 };
 
+/* The one judgement that text, JSON, page and exit code follow. */
+enum fo_judgement {
+	FO_JUDGED_HEALTHY,    /* diagnosed, nothing serious */
+	FO_JUDGED_SERIOUS,    /* diagnosed, something is: exit code 1 */
+	FO_JUDGED_NO_GPU,     /* nothing to diagnose: no GPU work; exit code 1 too, for nothing was found to be healthy */
+	FO_JUDGED_TOO_LITTLE, /* the same: GPU work, but too little for a verdict */
+	FO_JUDGED_COUNT
+};
+extern const char *const fo_judgement_name[FO_JUDGED_COUNT]; /* "healthy", "serious", "no_gpu_work", "too_little_gpu_work" */
+
 struct fo_diagnosis {
 	struct fo_diagnose_options with;
 	struct fo_trace_set *set; /* not owned */
@@ -311,6 +321,7 @@ struct fo_diagnosis {
 	struct fo_attention_rate attention;
 	bool forward_only; /* operators are recorded, and neither a backward pass nor an optimizer is among them: FLOP are of the forward pass */
 	char framework[24]; /* of the settings: "PyTorch", "TorchTitan", ...; "" where nothing was found */
+	enum fo_judgement judged;
 	char cannot[160];   /* why no bottleneck can be named: "no GPU work in this trace"; "": it can, and none found means none */
 	struct fo_product *product; /* by time, greatest first */
 	int64_t products;
@@ -323,6 +334,9 @@ struct fo_diagnosis {
 
 FO_CHECKED fo_status fo_diagnose(struct fo_diagnosis *d, struct fo_trace_set *s, const struct fo_diagnose_options *o);
 void fo_diagnosis_fini(struct fo_diagnosis *d);
+
+/* Can a bottleneck be named? Otherwise d->cannot says why not. */
+static inline bool fo_diagnosed(const struct fo_diagnosis *d) { return d->judged == FO_JUDGED_HEALTHY || d->judged == FO_JUDGED_SERIOUS; }
 
 /* ---- what figures are shown of ---- */
 

@@ -23,6 +23,13 @@ const char *const fo_finding_kind_name[FO_FIND_COUNT] = {
 	[FO_FIND_IDLE] = "idle",
 };
 
+const char *const fo_judgement_name[FO_JUDGED_COUNT] = {
+	[FO_JUDGED_HEALTHY] = "healthy",
+	[FO_JUDGED_SERIOUS] = "serious",
+	[FO_JUDGED_NO_GPU] = "no_gpu_work",
+	[FO_JUDGED_TOO_LITTLE] = "too_little_gpu_work",
+};
+
 /* Share of the step that the estimate saves. */
 static double saved(const struct fo_finding *f) { return f->gain > 1 ? 1 - 1 / f->gain : 0; }
 
@@ -207,6 +214,8 @@ static int64_t launch_wait(const struct fo_subject *s)
 static void without_gpu_work(struct fo_diagnosis *d)
 {
 	struct fo_finding f[2];
+	d->judged = FO_JUDGED_NO_GPU;
+	snprintf(d->cannot, sizeof(d->cannot), "no trace");
 	if (d->ranks == 0)
 		return;
 	int n = fo_without_gpu_work(d, f);
@@ -243,9 +252,10 @@ fo_status fo_diagnose_findings(struct fo_diagnosis *d)
 		c.floor_ns = c.launch_ns + s.l.idle_ns[FO_IDLE_HOST_OTHER] +
 			     (facts.loader_inline ? (int64_t)(c.host_data_share * c.host_step_ns) : 0);
 	fo_too_little_work(&c, d->cannot, sizeof(d->cannot));
+	d->judged = d->cannot[0] ? FO_JUDGED_TOO_LITTLE : FO_JUDGED_HEALTHY;
 	c.no_training_step = fo_no_training_step(&c);
 	run_rules(d, &c, fo_rules_validity);
-	if (!d->cannot[0]) {
+	if (fo_diagnosed(d)) {
 		run_rules(d, &c, fo_rules_host);
 		run_rules(d, &c, fo_rules_comm);
 		run_rules(d, &c, fo_rules_gpu);
@@ -254,6 +264,7 @@ fo_status fo_diagnose_findings(struct fo_diagnosis *d)
 		break_tie(d);
 		add_healthy(d, &c);
 		name_bottleneck(d);
+		d->judged = d->serious ? FO_JUDGED_SERIOUS : FO_JUDGED_HEALTHY;
 	}
 	fo_diagnose_unknowns(d, &s, &facts);
 	free(gap);

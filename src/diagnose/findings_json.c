@@ -157,6 +157,7 @@ void fo_diagnosis_findings_json(struct fo_json *j, const struct fo_diagnosis *d)
 	fo_json_text(j, "sentence", d->utilisation.sentence);
 	fo_json_close(j);
 	fo_json_text(j, "framework", d->framework[0] ? d->framework : NULL);
+	fo_json_text(j, "judgement", fo_judgement_name[d->judged]);
 	fo_json_text(j, "cannot_be_diagnosed", d->cannot[0] ? d->cannot : NULL);
 	fo_json_array(j, "unknowns");
 	for (int64_t i = 0; i < d->unknowns; i++) {

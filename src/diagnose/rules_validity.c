@@ -148,7 +148,7 @@ static void loader_text(const struct fo_rank_ledger *r, char *out, size_t size)
 static bool too_little(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	char loads[160];
-	if (!c->s->d->cannot[0])
+	if (fo_diagnosed(c->s->d))
 		return false;
 	loader_text(c->s->rank, loads, sizeof(loads));
 	snprintf(f->title, sizeof(f->title), "%s", c->s->d->cannot);

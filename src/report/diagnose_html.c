@@ -156,6 +156,10 @@ static void answer(struct page *p)
 	const struct fo_finding *f = the_bottleneck(d, false), *second = the_bottleneck(d, true);
 	struct fo_draw_fact fact[6];
 	size_t n = 0;
+	if (!fo_diagnosed(d)) {
+		fo_draw_facts(p->out, &(struct fo_draw_fact){ "bottleneck", "not known", TEXT("this cannot be diagnosed: %s", d->cannot) }, 1);
+		return;
+	}
 	if (s || f)
 		fact[n++] = (struct fo_draw_fact){ "bottleneck", f ? kind_words(f->kind) : "none",
 						   f ? sentence(p, f->title) : "nothing is worth a change by what these traces show" };
@@ -181,7 +185,7 @@ static void answer(struct page *p)
 		fo_draw_facts(p->out, fact, n);
 	if (second)
 		fo_draw_text(p->out, "Runner-up: %s.%s", sentence(p, second->title), worth(p, second));
-	if (*d->utilisation.sentence && !*d->cannot)
+	if (*d->utilisation.sentence)
 		fo_draw_text(p->out, "%s", d->utilisation.sentence);
 	if (isfinite(d->with.price_per_hour))
 		fo_draw_remark(p->out, "Money is at %s an hour for one device.", dollars(p, d->with.price_per_hour));
@@ -581,7 +585,7 @@ static void draw_findings(struct page *p)
 	const struct fo_diagnosis *d = p->d;
 	fo_draw_heading(p->out, "Findings");
 	if (!d->findings)
-		fo_draw_text(p->out, "%s", *d->cannot ? "None." : "None: nothing that these traces show is worth a change.");
+		fo_draw_text(p->out, "%s", !fo_diagnosed(d) ? "None." : "None: nothing that these traces show is worth a change.");
 	for (int64_t i = 0; i < d->findings; i++) {
 		const struct fo_finding *f = &d->finding[i];
 		const char *role = f->is_bottleneck ? ", the bottleneck" : f->is_runner_up ? ", the runner-up" : "";
@@ -792,13 +796,18 @@ void fo_diagnose_html(const struct fo_diagnosis *d, struct fo_str *out)
 	const char *path = d->ranks > 0 && d->rank[0].trace && d->rank[0].trace->path ? d->rank[0].trace->path : "no trace";
 	const char *file = strrchr(path, '/') && strrchr(path, '/')[1] ? strrchr(path, '/') + 1 : path;
 	fo_draw_page_begin(out, d->ranks > 1 ? TEXT("Diagnosis of %d ranks, %s", d->ranks, file) : TEXT("Diagnosis of %s", file),
-			   f ? TEXT("%s.%s", sentence(p, f->title), worth(p, f))
-			     : units_of(d) ? "No bottleneck: nothing that these traces show is worth a change." : "There is no GPU work in it.");
+			   !fo_diagnosed(d) ? TEXT("This cannot be diagnosed: %s.", d->cannot)
+			   : f		    ? TEXT("%s.%s", sentence(p, f->title), worth(p, f))
+					    : "No bottleneck: nothing that these traces show is worth a change.");
 	answer(p);
+	if (!fo_diagnosed(d)) /* the reason's card first: what it is and what to record */
+		draw_findings(p);
 	draw_ledger(p);
-	draw_gap(p);
-	draw_bridge(p);
-	draw_findings(p);
+	if (fo_diagnosed(d)) {
+		draw_gap(p);
+		draw_bridge(p);
+		draw_findings(p);
+	}
 	draw_products(p);
 	draw_ranks(p);
 	draw_unknowns(p);

@@ -46,10 +46,23 @@ done
 
 # What cannot be diagnosed is no healthy trace: it is said, and nothing is claimed of it.
 printf '{"schemaVersion": 1, "traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 5, "args": {}}]}\n' >"$tmp/host.json"
-expect 0 "cannot be diagnosed: no GPU work in this trace" diagnose "$tmp/host.json"
-grep -q "worth a change\|nvidia-smi" "$tmp/out" && { echo "FAILED: a verdict on a trace without GPU work"; failed=1; }
-expect 0 '"resident": null' diagnose "$tmp/host.json" --json -
-expect 0 '"slowest": null' diagnose "$tmp/host.json" --json -
+# One judgement: text (the reason first), JSON, page and exit status say the same.
+cannot() { # REASON JUDGEMENT TRACE
+	expect 1 "Cannot be diagnosed: $1" diagnose "$3" --html "$tmp/page.html"
+	[ "$(head -1 "$tmp/out" | cut -c 1-20)" = "Cannot be diagnosed:" ] || { echo "FAILED: the reason is not the first line"; failed=1; }
+	grep -q "worth a change\|nvidia-smi\|^Bottleneck" "$tmp/out" && { echo "FAILED: a verdict in the text on $3"; failed=1; }
+	grep -q "worth a change\|No bottleneck" "$tmp/page.html" && { echo "FAILED: a verdict on the page of $3"; failed=1; }
+	grep -q "cannot be diagnosed: $1" "$tmp/page.html" || { echo "FAILED: the page does not say why $3 cannot be diagnosed"; failed=1; }
+	expect 1 "\"judgement\": \"$2\"" diagnose "$3" --json -
+	expect 1 "\"cannot_be_diagnosed\": \"$1" diagnose "$3" --json -
+	expect 1 "Cannot be diagnosed: $1" diagnose "$3" --brief
+}
+cannot "no GPU work in this trace" no_gpu_work "$tmp/host.json"
+expect 1 '"resident": null' diagnose "$tmp/host.json" --json -
+expect 1 '"slowest": null' diagnose "$tmp/host.json" --json -
+printf '{"schemaVersion": 1, "traceEvents": [{"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 1, "dur": 5, "args": {"device": 0, "stream": 7}}]}\n' >"$tmp/one.json"
+cannot "too little GPU work to diagnose: 1 operation" too_little_gpu_work "$tmp/one.json"
+expect 1 '"judgement": "serious"' diagnose "$tmp/trace.json" --json -
 head -c 2000 "$tmp/trace.json" >"$tmp/cut.json"
 expect 1 "Note: the file ends inside an event: 12 events read" diagnose "$tmp/cut.json"
 
@@ -97,8 +110,8 @@ fi
 
 # No GPU operation is no error.
 printf '{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 2}]}' >"$tmp/host.json"
-expect 0 "No GPU operation" diagnose "$tmp/host.json"
-expect 0 '"devices": []' diagnose "$tmp/host.json" --json -
+expect 1 "No GPU operation" diagnose "$tmp/host.json"
+expect 1 '"devices": []' diagnose "$tmp/host.json" --json -
 
 # An export without any GPU table.
 if command -v python3 >/dev/null; then
@@ -112,7 +125,7 @@ if command -v python3 >/dev/null; then
 	db.execute("insert into NVTX_EVENTS values (1, 2, 59, 'step', 1)")
 	db.commit()
 	END
-	expect 0 "No GPU operation" diagnose "$tmp/host.sqlite"
+	expect 1 "No GPU operation" diagnose "$tmp/host.sqlite"
 fi
 
 expect 2 "no trace" diagnose
