@@ -34,6 +34,8 @@ static char *money(struct fo_arena *a, double dollars)
 /* "x 1.26 (1.10 to 1.50; at best x 1.50)" */
 static char *gain(struct fo_arena *a, const struct fo_finding *f)
 {
+	if (f->nearly_all)
+		return fo_arena_strdup(a, "nearly all of the step: so little is left that no factor can be told");
 	if (!isfinite(f->gain))
 		return fo_arena_strdup(a, "");
 	if (f->up_to)
@@ -81,12 +83,12 @@ void fo_cli_diagnose_answer(FILE *f, const struct fo_diagnosis *d)
 		return;
 	}
 	if (first)
-		fo_cli_put(f, "Bottleneck:  ", "             ", "%s%s%s", seen(text, first->title), isfinite(first->gain) ? ". Worth " : "",
+		fo_cli_put(f, "Bottleneck:  ", "             ", "%s%s%s", seen(text, first->title), fo_finding_worth(first) ? ". Worth " : "",
 			   gain(&a, first));
 	else
 		fo_cli_put(f, "Bottleneck:  ", "             ", "none that these traces show");
 	if (second)
-		fo_cli_put(f, "Runner-up:   ", "             ", "%s%s%s", seen(text, second->title), isfinite(second->gain) ? ". Worth " : "",
+		fo_cli_put(f, "Runner-up:   ", "             ", "%s%s%s", seen(text, second->title), fo_finding_worth(second) ? ". Worth " : "",
 			   gain(&a, second));
 	const char *rule = strcmp(d->bridge.rule, "shapes") ? "rule mfu" : "FLOP counted from recorded shapes";
 	if (d->bridge.known)
@@ -271,7 +273,7 @@ void fo_cli_diagnose_findings(FILE *f, const struct fo_diagnosis *d, bool brief)
 		fo_cli_put(f, lead, "     ", "%s%s%s", seen(text, x->title), role, x->serious ? " [serious]" : "");
 		if (!brief)
 			fo_cli_put(f, "     ", "     ", "%s", seen(text, x->why));
-		if (isfinite(x->gain))
+		if (fo_finding_worth(x))
 			fo_cli_put(f, "     Worth ", "     ", "%s%s", gain(&a, x), savings(&a, d, x->dollars));
 		if (brief)
 			continue;

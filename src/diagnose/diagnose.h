@@ -270,16 +270,21 @@ struct fo_finding {
 	bool is_bottleneck, is_runner_up;
 	char title[160], why[640];
 	int64_t loss_ns;       /* of the median step: what would go away at best */
-	double ceiling;        /* step time before / after, if all of it went: x 1.50 */
+	double ceiling;        /* step time before / after, if all of that went: x 1.50 */
 	double gain, gain_low, gain_high; /* discounted estimate with its interval, as ceiling; all four NaN: it promises nothing */
 	bool up_to;            /* the interval is so wide that its middle means nothing: "up to x gain_high; how much cannot be told from
 				* this trace" is all that may be said of its worth */
+	bool nearly_all;       /* the loss is more than nine tenths of the step: no factor is said, and all four are NaN */
+	bool later;            /* alone it gains nothing yet: the launching thread needs the step for its own work; all four are NaN */
 	double dollars;        /* per hour of the job at `gain`; NaN without a price */
 	struct fo_setting setting[FO_SETTINGS_MAX];
 	int settings;
 	struct fo_evidence evidence[FO_EVIDENCE_MAX];
 	int evidences;
 };
+
+/* Is there anything to say of what its removal is worth? */
+bool fo_finding_worth(const struct fo_finding *f);
 
 /* What the trace cannot say, and what to record it with. */
 struct fo_unknown {

@@ -36,19 +36,24 @@ static double saved(const struct fo_finding *f) { return f->gain > 1 ? 1 - 1 / f
 /* What findings are ordered by: what promises nothing stands with half of what it costs, where an estimate from nothing to all is. */
 static double weight(const struct fo_finding *f, int64_t span_ns)
 {
-	return isnan(f->gain) ? (double)f->loss_ns / (2 * (double)span_ns) : saved(f);
+	if (f->later)
+		return 0;
+	return isnan(f->gain) ? (double)f->loss_ns / ((f->nearly_all ? 1 : 2) * (double)span_ns) : saved(f);
 }
 
-/* Below this even the best case of the estimate is within what one step differs from the next. */
-#define FO_GAIN_NONE 1.02
-
-/* Kernels that nobody waits for: while the launching thread needs the whole step, faster ones wait for it. */
+/* Kernels that nobody waits for: while the launching thread needs the whole step, faster ones wait for it. Without a gain to be had
+ * none is printed. */
 static void hold_back(struct fo_finding *f, const struct fo_rule_context *c)
 {
 	char a[24];
-	if (isnan(f->gain) || f->gain_high >= FO_GAIN_NONE || f->ceiling < FO_GAIN_NONE || c->floor_ns <= 0)
+	if (isnan(f->gain) || f->gain_high >= FO_GAIN_NONE)
 		return;
+	bool later = f->ceiling >= FO_GAIN_NONE && c->floor_ns > 0;
 	f->serious = false;
+	fo_gain_none(f);
+	if (!later)
+		return;
+	f->later = true;
 	size_t n = strlen(f->why);
 	snprintf(f->why + n, sizeof(f->why) - n, " Alone it gains nothing yet: the launching thread needs %s of each step for its own work.",
 		 fo_ns_text(a, c->floor_ns < c->s->l.span_ns ? c->floor_ns : c->s->l.span_ns));
@@ -130,7 +135,7 @@ static void add_healthy(struct fo_diagnosis *d, const struct fo_rule_context *c)
 }
 
 /* Two that save as much but for a tenth are a tie, and then why the GPU idles comes first: what it computes only shows once it does. */
-static void break_tie(struct fo_diagnosis *d)
+static void break_tie(struct fo_diagnosis *d, int64_t span_ns)
 {
 	int64_t i = 0;
 	while (i < d->findings && d->finding[i].kind == FO_FIND_VALIDITY)
@@ -139,7 +144,7 @@ static void break_tie(struct fo_diagnosis *d)
 		return;
 	struct fo_finding *a = &d->finding[i], *b = a + 1;
 	bool host = b->kind == FO_FIND_HOST || b->kind == FO_FIND_DATA, other = a->kind == FO_FIND_COMPUTE || a->kind == FO_FIND_MEMORY_BOUND;
-	if (host && other && saved(b) > 0.9 * saved(a)) {
+	if (host && other && weight(b, span_ns) > 0.9 * weight(a, span_ns)) {
 		struct fo_finding t = *a;
 		*a = *b;
 		*b = t;
@@ -238,7 +243,9 @@ fo_status fo_diagnose_findings(struct fo_diagnosis *d)
 	facts.culprit = fo_culprit_cause(d);
 	facts.norm_written_out &= (double)s.l.class_ns[FO_K_NORM] > FO_SHARE_ADVICE * (double)s.l.span_ns;
 	snprintf(d->framework, sizeof(d->framework), "%s", facts.framework);
-	struct fo_rule_context c = { .s = &s, .facts = &facts };
+	struct fo_chains chain;
+	fo_chains_of(&s, &chain);
+	struct fo_rule_context c = { .s = &s, .facts = &facts, .chain = &chain };
 	c.gaps = fo_idle_gaps(&s, &gap);
 	c.gap = gap;
 	host_steps(&c);
@@ -261,7 +268,7 @@ fo_status fo_diagnose_findings(struct fo_diagnosis *d)
 		run_rules(d, &c, fo_rules_gpu);
 		run_rules(d, &c, fo_rules_compute);
 		sort(d, s.l.span_ns);
-		break_tie(d);
+		break_tie(d, s.l.span_ns);
 		add_healthy(d, &c);
 		name_bottleneck(d);
 		d->judged = d->serious ? FO_JUDGED_SERIOUS : FO_JUDGED_HEALTHY;

@@ -94,7 +94,8 @@ void fo_settings_add(struct fo_finding *f, const char *finding, const struct fo_
 
 /* ---- gain ---- */
 
-/* What removing a cause could do to a step. The ceiling is T / (T - R). The estimate lies between two new step times:
+/* What removing a cause could do to a step. The loss is `most` R, the ceiling T / (T - most R). The estimate lies between two new step
+ * times:
  *   best   T - most R,                 not below best_floor
  *   worst  T - least R, not below floor, and reappear on top; not below best, not above T
  * and its middle is the mean of the two. docs/diagnosis-rules.md says where `least`, `most` and `reappear` come from per finding. */
@@ -104,13 +105,21 @@ struct fo_gain {
 	int64_t reappear_ns;           /* what may come back elsewhere */
 	int64_t floor_ns;              /* no step is shorter: the launching thread's own work; 0 unknown */
 	int64_t best_floor_ns;         /* the same in the best case, where the cure shortens that work too; 0: as floor_ns */
+	bool at_most;                  /* nothing but names speaks for it: only "up to" the best case is said */
 };
+/* Above this ceiling no factor is said. What is left then is less than a tenth of the step, and a step is known to a fiftieth of itself
+ * (FO_GAIN_NONE): such a quotient would be wrong by a fifth and more, and by any factor where nearly nothing is left. */
+#define FO_CEILING_MOST 10.0
+/* Below this even the best case of the estimate is within what one step differs from the next. */
+#define FO_GAIN_NONE 1.02
 void fo_gain_solve(const struct fo_gain *g, struct fo_finding *f);
 /* What it costs is seen, what a change would bring is not: no ceiling, no estimate; loss_ns stays. */
 void fo_gain_none(struct fo_finding *f);
 
 /* ---- rules ---- */
 
+/* The share of the peak that the best published attention kernels reach (rules_compute.c). */
+#define FO_ATTENTION_BEST 0.75
 /* Above this share of the step a cause is worth a line: the TensorBoard plug-in of the PyTorch profiler named data loading from 5 % on
  * (tb_plugin profiler/data.py), Ascend's advisor every cause. */
 #define FO_SHARE_ADVICE 0.05
@@ -119,8 +128,20 @@ void fo_gain_none(struct fo_finding *f);
 /* Where nothing better is known, at least half of what could go is assumed to go. Not calibrated: docs/diagnosis-rules.md. */
 #define FO_GAIN_HALF 0.5
 
+/* What stands beside what on a stream (chains.c): which kernels a compiler could take together, and attention that is written out. Of
+ * one step, and exclusive as the ledger's classes are. */
+struct fo_chains {
+	int64_t fusable_ns, fusable_ops; /* kernels that each do one operator, with another such beside them; attention's not */
+	int64_t alone_ns;                /* kernels that only move bytes and have none beside them, or are several operators already */
+	int64_t softmax_ns, between_ns;  /* attention written out: its softmax, and what stands between that and its products */
+	int64_t product_ns;              /* its products */
+	double product_flop;             /* of product_ns; NaN: shapes are not recorded */
+};
+void fo_chains_of(const struct fo_subject *s, struct fo_chains *out);
+
 struct fo_rule_context {
 	const struct fo_subject *s;
+	const struct fo_chains *chain;
 	const struct fo_facts *facts;
 	const struct fo_idle_gap *gap;
 	int64_t gaps;
@@ -135,7 +156,10 @@ struct fo_rule_context {
  * thread longer is something else: garbage collection, a log line, a checkpoint, one operator on the processor. */
 #define FO_GAP_SHORT_NS INT64_C(1000000)
 /* Of all operations, the share that a compiler could merge with a neighbour. */
-double fo_fusable(const struct fo_ledger *l);
+static inline double fo_fusable(const struct fo_rule_context *c)
+{
+	return c->s->l.ops > 0 ? (double)c->chain->fusable_ops / (double)c->s->l.ops : 0;
+}
 static inline double fo_share(const struct fo_rule_context *c, int64_t ns) { return (double)ns / (double)c->s->l.span_ns; }
 /* The kernels that move bytes rather than compute, as bits; a compiler's fused ones are not among them. */
 #define FO_MOVING_CLASSES                                                                                                              \

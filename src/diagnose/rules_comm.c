@@ -3,7 +3,6 @@
 
 #include "base/str.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -189,7 +188,7 @@ static bool backend(const struct fo_rule_context *c, struct fo_finding *f)
 	char shown[24];
 	fo_evidence_named(f, c->s, "gloo:");
 	fo_evidence_named(f, c->s, "mpi:");
-	f->ceiling = f->gain = f->gain_low = f->gain_high = NAN; /* what it costs the trace does not show */
+	fo_gain_none(f); /* what it costs the trace does not show */
 	snprintf(f->title, sizeof(f->title), "collectives go through the host: backend '%s'", fo_str_visible(shown, sizeof(shown), name));
 	snprintf(f->why, sizeof(f->why), "With GPUs that backend copies to host memory and back for each collective. NCCL (RCCL) moves data between "
 		 "GPUs.");
@@ -200,7 +199,7 @@ static bool data_parallel(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	if (!c->facts->data_parallel || c->s->rank->devices < 2)
 		return false;
-	f->ceiling = f->gain = f->gain_low = f->gain_high = NAN; /* what it costs the trace does not show */
+	fo_gain_none(f); /* what it costs the trace does not show */
 	snprintf(f->title, sizeof(f->title), "torch.nn.DataParallel drives %lld GPUs from one process", (long long)c->s->rank->devices);
 	snprintf(f->why, sizeof(f->why), "One Python process launches for all devices, copies the model to each in every step and gathers on one. "
 		 "DistributedDataParallel has one process per GPU.");

@@ -11,12 +11,6 @@
 /* Published: FlashAttention-2 (arXiv:2307.08691) 50 to 73 % of an A100's peak, FlashAttention-3 (arXiv:2407.08608) up to 75 % of an
  * H100's. Below the least of them there is room; more than the best of them is not promised. */
 #define ATTENTION_LEAST 0.5
-#define ATTENTION_BEST 0.75
-
-static void promise_nothing(struct fo_finding *f)
-{
-	f->ceiling = f->gain = f->gain_low = f->gain_high = NAN;
-}
 
 static bool attention_efficiency(const struct fo_rule_context *c, struct fo_finding *f)
 {
@@ -24,13 +18,13 @@ static bool attention_efficiency(const struct fo_rule_context *c, struct fo_find
 	const struct fo_bridge *b = &c->s->d->bridge;
 	if (!(a->efficiency < ATTENTION_LEAST) || fo_share(c, a->time_ns) <= FO_SHARE_ADVICE)
 		return false;
-	int64_t above = (int64_t)((1 - a->efficiency / ATTENTION_BEST) * (double)a->time_ns);
+	int64_t above = (int64_t)((1 - a->efficiency / FO_ATTENTION_BEST) * (double)a->time_ns);
 	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns, .removable_ns = above, .least = 0, .most = 1, .floor_ns = c->floor_ns }, f);
 	snprintf(f->title, sizeof(f->title), "attention reaches %.0f %% of the peak and takes %.1f %% of the step", 100 * a->efficiency,
 		 100 * fo_share(c, a->time_ns));
 	snprintf(f->why, sizeof(f->why), "%.0f of %.0f TFLOP/s, every pair of tokens counted; under a causal mask half of that is computed, and it "
 		 "is %.0f %%. Published fused kernels reach %.0f to %.0f %% of what they compute (FlashAttention-2 and 3).",
-		 a->efficiency * b->peak_flop_s / 1e12, b->peak_flop_s / 1e12, 50 * a->efficiency, 100 * ATTENTION_LEAST, 100 * ATTENTION_BEST);
+		 a->efficiency * b->peak_flop_s / 1e12, b->peak_flop_s / 1e12, 50 * a->efficiency, 100 * ATTENTION_LEAST, 100 * FO_ATTENTION_BEST);
 	fo_evidence_kernels(f, c->s, ATTENTION);
 	return true;
 }
@@ -40,7 +34,7 @@ static bool attention_unknown(const struct fo_rule_context *c, struct fo_finding
 	const struct fo_attention_rate *a = &c->s->d->attention;
 	if (!isnan(a->efficiency) || c->s->d->bridge.known || fo_share(c, a->time_ns) <= FO_SHARE_SERIOUS || c->s->t->format == FO_TRACE_OWN)
 		return false;
-	promise_nothing(f);
+	fo_gain_none(f);
 	snprintf(f->title, sizeof(f->title), "attention takes %.1f %% of the step; how fast it is this trace does not say",
 		 100 * fo_share(c, a->time_ns));
 	if (c->s->t->defect.has_shapes || c->s->d->with.model)
@@ -85,7 +79,7 @@ static bool product_ceiling(const struct fo_rule_context *c, struct fo_finding *
 	char measured[120] = "no measured ceiling of this device is known";
 	if (!isnan(b->measured_flop_s))
 		snprintf(measured, sizeof(measured), "%.0f is the best product measured on this device", b->measured_flop_s / 1e12);
-	promise_nothing(f);
+	fo_gain_none(f);
 	snprintf(f->title, sizeof(f->title), "products reach %.0f %% of what is attainable, which is %.0f %% of the peak",
 		 100 * r.flop_s / r.attainable_flop_s, 100 * r.attainable_flop_s / b->peak_flop_s);
 	snprintf(f->why, sizeof(f->why), "%.0f TFLOP/s of a peak of %.0f costs %.1f points of MFU. Attainable are %.0f: %s, and tiles and waves are %.0f %% "

@@ -22,27 +22,57 @@ int64_t fo_class_time(const struct fo_ledger *l, uint64_t classes)
  * fused: weight, gradient and both moments read, three written: 28. */
 #define FUSED_OPTIMIZER_MOST (1 - 28.0 / 80)
 
+/* A fused kernel keeps the scores on chip: softmax and what stands around it are no kernels any more, and it skips what a causal mask
+ * hides, half of the pairs. Its products run at the rate of published kernels (FO_ATTENTION_BEST of the peak), where those that write
+ * the scores to memory are bound by that: with a head of 64 they do 64 FLOP per byte, and an H100 could do 295. Without shapes only
+ * the masked half of the products is counted. */
+static int64_t attention_fused_saves(const struct fo_rule_context *c)
+{
+	const struct fo_chains *x = c->chain;
+	double least_s = x->product_flop / 2 / (FO_ATTENTION_BEST * c->s->d->bridge.peak_flop_s);
+	int64_t stays = isnan(least_s) ? x->product_ns / 2 : (int64_t)(least_s * 1e9);
+	return x->softmax_ns + x->between_ns + (stays < x->product_ns ? x->product_ns - stays : 0);
+}
+
+/* No fused attention runs, and softmax stands beside batched products. */
+static bool attention_is_eager(const struct fo_rule_context *c)
+{
+	return c->facts->attention_written_out && fo_share(c, c->chain->softmax_ns + c->chain->between_ns) > FO_SHARE_ADVICE;
+}
+
 static bool attention_eager(const struct fo_rule_context *c, struct fo_finding *f)
 {
-	const struct fo_ledger *l = &c->s->l;
-	int64_t ns = l->class_ns[FO_K_SOFTMAX];
-	if (!c->facts->attention_written_out || fo_share(c, ns) <= FO_SHARE_ADVICE)
+	const struct fo_chains *x = c->chain;
+	int64_t ns = attention_fused_saves(c), all = x->softmax_ns + x->between_ns + x->product_ns;
+	if (!attention_is_eager(c))
 		return false;
-	f->serious = fo_share(c, ns) > FO_SHARE_SERIOUS;
-	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = ns, .least = FO_GAIN_HALF, .most = 1, .floor_ns = c->floor_ns }, f);
-	snprintf(f->title, sizeof(f->title), "attention is written out: its softmax alone takes %.1f %% of the step", 100 * fo_share(c, ns));
+	f->serious = c->s->t->defect.has_host_ops && fo_share(c, ns) > FO_SHARE_SERIOUS;
+	/* At least half of the softmax's own time goes: it is computed once, where it was read and written again. */
+	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns, .removable_ns = ns, .most = 1, .floor_ns = c->floor_ns,
+					 .least = FO_GAIN_HALF * (double)(x->softmax_ns + x->between_ns) / (double)ns,
+					 .at_most = !c->s->t->defect.has_host_ops }, f);
+	snprintf(f->title, sizeof(f->title), "attention is written out: %.1f %% of the step, %.1f %% in its softmax and what stands around it",
+		 100 * fo_share(c, all), 100 * fo_share(c, x->softmax_ns + x->between_ns));
 	snprintf(f->why, sizeof(f->why), "No fused attention kernel runs, but softmax kernels do. The scores of every pair of tokens go to memory and "
-		 "back several times. A fused kernel keeps them on chip.");
+		 "back several times. A fused kernel keeps them on chip, and under a causal mask it computes half of them.%s",
+		 isnan(x->product_flop * c->s->d->bridge.peak_flop_s) ? " How fast its products are is not known, so at best half of their time goes."
+								      : "");
 	fo_evidence_kernels(f, c->s, (uint64_t)1 << FO_K_SOFTMAX);
 	return true;
+}
+
+/* Is an update made of many kernels? */
+static bool optimizer_is_eager(const struct fo_rule_context *c)
+{
+	return (c->facts->optimizer_foreach || c->facts->optimizer_loop) && !c->facts->optimizer_fused &&
+	       fo_share(c, c->s->l.class_ns[FO_K_OPTIMIZER]) > FO_SHARE_ADVICE;
 }
 
 static bool optimizer(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const struct fo_ledger *l = &c->s->l;
 	int64_t ns = l->class_ns[FO_K_OPTIMIZER];
-	bool eager = (c->facts->optimizer_foreach || c->facts->optimizer_loop) && !c->facts->optimizer_fused;
-	if (!eager || fo_share(c, ns) <= FO_SHARE_ADVICE)
+	if (!optimizer_is_eager(c))
 		return false;
 	f->serious = fo_share(c, ns) > FO_SHARE_SERIOUS;
 	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = ns, .least = FO_GAIN_HALF * FUSED_OPTIMIZER_MOST,
@@ -72,46 +102,75 @@ static void greatest_classes(const struct fo_ledger *l, uint64_t classes, char *
 	}
 }
 
+/* Chains of kernels that do one operator each can be merged. Others, and those of a library that fused them, cannot: of them only what
+ * they cost is said. */
+static void memory_bound_gain(const struct fo_rule_context *c, struct fo_finding *f, int64_t merges)
+{
+	bool known = c->s->t->defect.has_host_ops || c->s->t->defect.has_shapes;
+	if (fo_share(c, merges) <= FO_SHARE_ADVICE) {
+		fo_gain_none(f);
+		return;
+	}
+	f->serious = known && !c->facts->compiled && fo_share(c, merges) > FO_SHARE_SERIOUS;
+	/* Merged kernels are launches saved as well. */
+	int64_t stays = c->floor_ns - (int64_t)(fo_fusable(c) * (double)c->launch_ns);
+	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns, .removable_ns = merges, .least = c->facts->compiled || !known ? 0 : FUSION_LEAST,
+					 .most = FUSION_MOST, .floor_ns = c->floor_ns, .best_floor_ns = stays, .at_most = !known }, f);
+}
+
 static bool memory_bound(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const struct fo_ledger *l = &c->s->l;
-	struct fo_finding other = { 0 };
 	uint64_t classes = FO_MOVING_CLASSES;
-	if (attention_eager(c, &other))
-		classes &= ~((uint64_t)1 << FO_K_SOFTMAX); /* disjoint: each nanosecond is promised once */
-	if (optimizer(c, &other))
+	bool eager = attention_is_eager(c); /* disjoint: each nanosecond is promised once */
+	if (eager)
+		classes &= ~((uint64_t)1 << FO_K_SOFTMAX);
+	if (optimizer_is_eager(c))
 		classes &= ~((uint64_t)1 << FO_K_OPTIMIZER);
-	int64_t ns = fo_class_time(l, classes);
+	int64_t ns = fo_class_time(l, classes) - (eager ? c->chain->between_ns : 0);
+	int64_t merges = c->chain->fusable_ns + (eager ? 0 : c->chain->softmax_ns + c->chain->between_ns);
+	merges = merges < ns ? merges : ns;
 	if ((double)ns <= 0.15 * (double)l->comp_ns || fo_share(c, ns) <= FO_SHARE_ADVICE)
 		return false;
-	f->serious = fo_share(c, ns) > FO_SHARE_SERIOUS;
-	/* Merged kernels are launches saved as well. */
-	int64_t stays = c->floor_ns - (int64_t)(fo_fusable(l) * (double)c->launch_ns);
-	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = ns, .least = c->facts->compiled ? 0 : FUSION_LEAST,
-					 .most = FUSION_MOST, .floor_ns = c->floor_ns, .best_floor_ns = stays }, f);
-	char text[200], norms[160] = "";
+	f->loss_ns = ns;
+	memory_bound_gain(c, f, merges);
+	char text[200], more[200] = "";
 	greatest_classes(l, classes, text, sizeof(text));
-	if (c->facts->norm_written_out && !c->facts->compiled)
-		snprintf(norms, sizeof(norms), " Normalisation is written out: elementwise operators take %.0f %% of its time%s.",
+	if (isnan(f->gain) && !f->nearly_all)
+		snprintf(more, sizeof(more), " Hardly any of them has another beside it that is one operator alone, so there is nothing to merge.");
+	else if (c->facts->norm_written_out && !c->facts->compiled)
+		snprintf(more, sizeof(more), " Normalisation is written out: elementwise operators take %.0f %% of its time%s.",
 			 100 * c->facts->norm_written_share, c->facts->norm_written_share < 0.995 ? ", fused kernels the rest" : "");
+	else if (2 * merges < ns)
+		snprintf(more, sizeof(more), " That is so for %.1f %% of the step; the rest stands alone or is fused already.",
+			 100 * fo_share(c, merges));
 	snprintf(f->title, sizeof(f->title), "kernels that only move bytes: %.0f %% of compute, %.1f %% of the step",
 		 100 * (double)ns / (double)l->comp_ns, 100 * fo_share(c, ns));
-	snprintf(f->why, sizeof(f->why), "Of the step: %s. Memory bandwidth limits them, not arithmetic. Fused with their neighbours they read and "
-		 "write memory once instead of once each.%s", text, norms);
+	snprintf(f->why, sizeof(f->why), "Of the step: %s. Memory bandwidth limits them, not arithmetic.%s%s", text,
+		 isnan(f->gain) ? "" : " Fused with their neighbours they read and write memory once instead of once each.", more);
 	fo_evidence_kernels(f, c->s, classes);
 	return true;
+}
+
+/* Time of products and convolutions in 32 bit on a device that has matrix units (NVIDIA's from 7.0 on, AMD's in its data centre parts,
+ * gfx908 on: 9.0); 0: it does not hold. */
+static int64_t single_precision(const struct fo_rule_context *c)
+{
+	int64_t products = fo_class_time(&c->s->l, 1u << FO_K_GEMM | 1u << FO_K_CONV);
+	if ((c->facts->amd ? c->facts->capability < 90 : c->facts->capability < 70) || c->facts->fp32_product_share <= 0.5 ||
+	    fo_share(c, products) <= FO_SHARE_ADVICE)
+		return 0;
+	int64_t other = attention_is_eager(c) ? c->chain->product_ns : 0; /* those of written-out attention are promised there */
+	return (int64_t)(c->facts->fp32_product_share * (double)(products - (other < products ? other : products)));
 }
 
 static bool precision(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const struct fo_ledger *l = &c->s->l;
-	int64_t products = fo_class_time(l, 1u << FO_K_GEMM | 1u << FO_K_CONV);
-	int64_t ns = (int64_t)(c->facts->fp32_product_share * (double)products);
-	/* Matrix units: NVIDIA's from 7.0 on, AMD's in its data centre parts (gfx908 on: 9.0). */
-	if ((c->facts->amd ? c->facts->capability < 90 : c->facts->capability < 70) || c->facts->fp32_product_share <= 0.5 ||
-	    fo_share(c, products) <= FO_SHARE_ADVICE)
+	int64_t products = fo_class_time(l, 1u << FO_K_GEMM | 1u << FO_K_CONV), ns = single_precision(c);
+	if (ns == 0)
 		return false;
-	f->serious = fo_share(c, products) > FO_SHARE_SERIOUS;
+	f->serious = fo_share(c, ns) > FO_SHARE_SERIOUS;
 	/* Half the bytes at least; at most the ratio of the peaks, which is 8 or more on all data centre parts of the catalogue. */
 	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = ns, .least = FO_GAIN_HALF, .most = 1 - 1.0 / 8,
 					 .floor_ns = c->floor_ns }, f);
@@ -158,7 +217,10 @@ static bool gemm_efficiency(const struct fo_rule_context *c, struct fo_finding *
 	if (isnan(reached) || reached >= 0.6 || fo_share(c, products) <= FO_SHARE_ADVICE)
 		return false;
 	f->serious = fo_share(c, products) > FO_SHARE_SERIOUS;
-	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = (int64_t)((1 - fmax(reached, 0)) * (double)products), .least = 0,
+	/* Each nanosecond is promised once: not what another precision or fused attention would take away. */
+	int64_t promised = single_precision(c) + (attention_is_eager(c) ? c->chain->product_ns : 0);
+	double left = (double)(promised < products ? products - promised : 0);
+	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = (int64_t)((1 - fmin(fmax(reached, 0), 1)) * left), .least = 0,
 					 .most = 1, .floor_ns = c->floor_ns }, f);
 	snprintf(f->title, sizeof(f->title), "matrix products reach %.0f %% of what is attainable%s", 100 * reached,
 		 by_shape ? " for their shapes" : "");

@@ -36,9 +36,6 @@ static bool data_loading(const struct fo_rule_context *c, struct fo_finding *f)
 	int64_t stays = c->floor_ns - (int64_t)(c->host_data_share * c->host_step_ns);
 	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = idle, .least = 1, .most = 1,
 					 .reappear_ns = host_exposed(l), .floor_ns = stays > 0 ? stays : 0 }, f);
-	/* The naive promise: all of the loader's time in the host's step. */
-	double naive = c->host_data_share < 1 ? 1 / (1 - c->host_data_share) : 1;
-	f->ceiling = naive > f->ceiling ? naive : f->ceiling;
 	if (fo_share(c, idle) > FO_SHARE_ADVICE / 5)
 		snprintf(f->title, sizeof(f->title), "the GPU waits for data: %.1f %% of the step", 100 * fo_share(c, idle));
 	else
@@ -68,16 +65,6 @@ static int64_t median_kernel(const struct fo_ledger *l)
 		ns += l->class_sum_ns[i];
 	}
 	return ops ? ns / ops : 0;
-}
-
-double fo_fusable(const struct fo_ledger *l)
-{
-	int64_t all = 0, moving = 0;
-	for (int i = 0; i < FO_K_COUNT; i++) {
-		all += l->class_ops[i];
-		moving += FO_MOVING_CLASSES >> i & 1 ? l->class_ops[i] : 0;
-	}
-	return all ? (double)moving / (double)all : 0;
 }
 
 /* The operator on the processor inside which long gaps lie, if it holds a quarter of the idling: then launches are not what takes time. */
@@ -136,7 +123,7 @@ static bool launch_bound(const struct fo_rule_context *c, struct fo_finding *f)
 	int32_t op = long_operator(c, idle, &inside);
 	/* At best graphs replay the step without a launch per kernel; at worst a compiler merges every other one of what it can merge. One
 	 * long operator on the processor neither of them touches. */
-	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = idle, .least = op >= 0 ? 0 : fo_fusable(l) / 2, .most = 1 }, f);
+	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = idle, .least = op >= 0 ? 0 : fo_fusable(c) / 2, .most = 1 }, f);
 	snprintf(f->title, sizeof(f->title), "the host launches too slowly: the GPU idles %.1f %% of the step for it", 100 * fo_share(c, idle));
 	if (op >= 0)
 		snprintf(f->why, sizeof(f->why), "%s of it lie inside '%s', which runs on the processor. Move that work to the GPU, to another "
@@ -196,7 +183,7 @@ static bool kernel_gaps(const struct fo_rule_context *c, struct fo_finding *f)
 	if (!worth_it(c, idle))
 		return false;
 	f->serious = serious(c, idle);
-	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = idle, .least = fo_fusable(l) / 2, .most = fo_fusable(l),
+	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = idle, .least = fo_fusable(c) / 2, .most = fo_fusable(c),
 					 .floor_ns = c->floor_ns }, f);
 	snprintf(f->title, sizeof(f->title), "many small kernels: %.1f %% of the step lies between them", 100 * fo_share(c, idle));
 	snprintf(f->why, sizeof(f->why), "%lld operations of %s on average were all launched in time. Between two of them the hardware needs a few "

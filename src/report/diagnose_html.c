@@ -109,6 +109,8 @@ static struct fo_spread step_spread(struct page *p, const struct fo_device_ledge
 
 static const char *worth(struct page *p, const struct fo_finding *f)
 {
+	if (f->nearly_all)
+		return " It is nearly all of the step.";
 	if (!isfinite(f->gain))
 		return "";
 	return f->up_to ? TEXT(" Worth up to x %.2f.", f->gain_high) : TEXT(" Worth x %.2f (%.2f to %.2f).", f->gain, f->gain_low, f->gain_high);
@@ -117,6 +119,8 @@ static const char *worth(struct page *p, const struct fo_finding *f)
 /* The estimate as a figure; where its interval is too wide for a middle, its end. */
 static struct fo_draw_fact estimate(struct page *p, const char *name, const struct fo_finding *f)
 {
+	if (f->nearly_all)
+		return (struct fo_draw_fact){ name, "nearly all of the step", "so little is left that no factor can be told" };
 	if (f->up_to)
 		return (struct fo_draw_fact){ name, TEXT("up to x %.2f", f->gain_high), "how much cannot be told from this trace" };
 	return (struct fo_draw_fact){ name, TEXT("x %.2f", f->gain), TEXT("estimate, x %.2f to x %.2f", f->gain_low, f->gain_high) };
@@ -163,9 +167,9 @@ static void answer(struct page *p)
 	if (s || f)
 		fact[n++] = (struct fo_draw_fact){ "bottleneck", f ? kind_words(f->kind) : "none",
 						   f ? sentence(p, f->title) : "nothing is worth a change by what these traces show" };
-	if (f && isfinite(f->gain)) {
+	if (f && fo_finding_worth(f)) {
 		fact[n] = estimate(p, "its removal is worth", f);
-		if (!f->up_to)
+		if (!f->up_to && !f->nearly_all)
 			fact[n].note = TEXT("%s; at best x %.2f", fact[n].note, f->ceiling);
 		n++;
 	}
@@ -594,7 +598,7 @@ static void draw_findings(struct page *p)
 		fo_draw_card_begin(p->out, sentence(p, f->title), TEXT("%s%s%s", kind_words(f->kind), role, f->serious ? ", serious" : ""),
 				   f->serious);
 		fo_draw_text(p->out, "%s", f->why);
-		if (isfinite(f->gain))
+		if (fo_finding_worth(f))
 			fact[n++] = estimate(p, "worth", f);
 		if (isfinite(f->ceiling))
 			fact[n++] = (struct fo_draw_fact){ "ceiling", TEXT("x %.2f", f->ceiling), "if all of it went and nothing took its place" };

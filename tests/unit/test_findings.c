@@ -405,7 +405,27 @@ static void test_old_advice(void **state)
 static void mostly_adds(struct hand *h, double at)
 {
 	hand_op(h, FO_HOST_OP, "aten::add", at + 1, at + 9);
+	hand_kernel(h, adding, at + 2, at + 10, at + 260);
+	hand_kernel(h, adding, at + 3, at + 260, at + 510);
+	hand_kernel(h, product, at + 5, at + 510, at + 1010);
+}
+static void adds_alone(struct hand *h, double at)
+{
+	hand_op(h, FO_HOST_OP, "aten::add", at + 1, at + 9);
 	hand_kernel(h, adding, at + 2, at + 10, at + 510);
+	hand_kernel(h, product, at + 5, at + 510, at + 1010);
+}
+static void adds_without_operators(struct hand *h, double at)
+{
+	hand_kernel(h, adding, at + 2, at + 10, at + 260);
+	hand_kernel(h, adding, at + 3, at + 260, at + 510);
+	hand_kernel(h, product, at + 5, at + 510, at + 1010);
+}
+static void fused_by_hand(struct hand *h, double at)
+{
+	hand_op(h, FO_HOST_OP, "_C::silu_and_mul", at + 1, at + 9);
+	hand_kernel(h, "void vllm::act_and_mul_kernel<c10::BFloat16, &vllm::silu_kernel<c10::BFloat16>, true>(int)", at + 2, at + 10, at + 260);
+	hand_kernel(h, "void vllm::fused_add_rms_norm_kernel<c10::BFloat16, 8>(int)", at + 3, at + 260, at + 510);
 	hand_kernel(h, product, at + 5, at + 510, at + 1010);
 }
 static void compiled(struct hand *h, double at)
@@ -440,7 +460,21 @@ static void test_kernels(void **state)
 	run(mostly_adds, 1000, &plain);
 	const struct fo_finding *f = there("memory-bound", true);
 	assert_true(f->is_bottleneck && has_setting(f, "torch.compile(model)", "not compiled"));
-	assert_int_equal(f->loss_ns, 500000);
+	assert_int_equal(f->loss_ns, 444444); /* eight ninths of 500 us: the most that merging saves */
+	done();
+	/* One kernel with a product on either side has nothing to be merged with, and what somebody fused already has neither. */
+	run(adds_alone, 1000, &plain);
+	f = there("memory-bound", false);
+	assert_true(isnan(f->gain) && isnan(f->ceiling) && f->loss_ns == 500000);
+	there("compute-bound", false);
+	done();
+	run(fused_by_hand, 1000, &plain);
+	assert_true(isnan(there("memory-bound", false)->gain));
+	done();
+	/* Names alone: at most, and never serious. */
+	run(adds_without_operators, 1000, &plain);
+	f = there("memory-bound", false);
+	assert_true(f->up_to && f->gain_low == 1);
 	done();
 	run(compiled, 1000, &plain);
 	absent("memory-bound");
@@ -477,7 +511,7 @@ static void test_kernels(void **state)
 	check_all(&diag);
 	f = there("precision", false);
 	assert_non_null(strstr(f->why, "gains nothing yet"));
-	assert_true(f->gain_high < 1.02 && f->ceiling > 1.5);
+	assert_true(f->later && isnan(f->gain) && f->loss_ns > 0);
 	there("host-launch", true);
 	done();
 }
@@ -508,7 +542,7 @@ static void test_marks(void **state)
 	diag.pipeline = (struct fo_pipeline){ .stages = 2, .chunks = 1, .microbatches = 4, .bubble = bubble, .ideal = 0.25 };
 	again(0, 0);
 	f = there("pipeline", true);
-	assert_true(fabs(f->ceiling - 1 / (1 - 0.33)) < 1e-3);
+	assert_true(fabs(f->ceiling - 1 / (1 - 0.23)) < 1e-3); /* all but half of the ideal bubble, which is a fifth of the step */
 	diag.pipeline = (struct fo_pipeline){ .ideal = NAN };
 	done();
 	/* The same said of a trace in which nothing stands still: no event shows it, so it is not printed. */
@@ -699,7 +733,8 @@ static void norm(struct hand *h, double at, const char *op)
 {
 	hand_op(h, FO_HOST_MODULE, "nn.Module: LlamaRMSNorm_0", at, at + 20);
 	hand_op(h, FO_HOST_OP, op, at + 1, at + 9);
-	hand_kernel(h, adding, at + 2, at + 10, at + 510);
+	hand_kernel(h, adding, at + 2, at + 10, at + 260);
+	hand_kernel(h, adding, at + 3, at + 260, at + 510);
 	hand_kernel(h, product, at + 30, at + 510, at + 1010);
 }
 static void norm_written(struct hand *h, double at) { norm(h, at, "aten::mul"); }
@@ -719,38 +754,6 @@ static void test_norms(void **state)
 	assert_null(strstr(f->why, "written out"));
 	assert_false(has_setting(f, "torch.nn.functional.rms_norm / layer_norm", "written out"));
 	done();
-}
-
-/* Kernels of one template are one; those of other operators are worth more than its longest again. */
-static void test_evidence(void **state)
-{
-	(void)state;
-	struct fo_finding f = { 0 };
-	for (int i = 0; i < 6; i++)
-		fo_evidence_add(&f, 0, 0, i, 100 - i, i % 2 ? "kernel<a>" : "kernel<b>", "aten::mul");
-	assert_int_equal(f.evidences, 2);
-	for (int i = 0; i < 4; i++) {
-		char of[16];
-		snprintf(of, sizeof(of), "aten::op%d", i);
-		fo_evidence_add(&f, 0, 0, 10 + i, 10 - i, "kernel<a>", of);
-	}
-	assert_int_equal(f.evidences, 5);
-	for (int i = 0; i < 5; i++)
-		for (int k = 0; k < i; k++)
-			assert_string_not_equal(f.evidence[i].of, f.evidence[k].of);
-	assert_int_equal(f.evidence[0].duration_ns, 100);
-	fo_evidence_add(&f, 0, 0, 99, 500, "kernel<c>", "aten::mul");
-	assert_true(f.evidences == 5 && f.evidence[0].duration_ns == 500 && f.evidence[1].duration_ns == 10);
-}
-
-static void test_worth(void **state)
-{
-	(void)state;
-	struct fo_finding f = { 0 };
-	fo_gain_solve(&(struct fo_gain){ .step_ns = 1000, .removable_ns = 900, .least = 0, .most = 1 }, &f);
-	assert_true(f.up_to && fabs(f.gain_high - 10) < 1e-9);
-	fo_gain_solve(&(struct fo_gain){ .step_ns = 1000, .removable_ns = 600, .least = 0, .most = 1 }, &f);
-	assert_false(f.up_to);
 }
 
 /* What the late rank has more of decides the cure. */
@@ -839,30 +842,6 @@ static void test_version(void **state)
 	}
 }
 
-/* Every row can be read, whatever holds of the trace (an unknown test in the table would end the program here). */
-static void test_table(void **state)
-{
-	(void)state;
-	const struct fo_rule_row *const rules[] = { fo_rules_host, fo_rules_comm, fo_rules_gpu };
-	static const char *const framework[] = { "PyTorch", "TorchTitan", "Megatron-LM", "DeepSpeed" };
-	for (size_t r = 0; r < 3; r++)
-		for (const struct fo_rule_row *row = rules[r]; row->id; row++)
-			for (int k = 0; k < 8; k++) {
-				struct fo_facts f;
-				struct fo_pipeline p = { .stages = 2 };
-				struct fo_finding x = { 0 };
-				memset(&f, 0, sizeof(f));
-				f.framework = framework[k / 2];
-				if (k % 2) {
-					f.loader = f.loader_inline = f.compiled = f.graphs = f.pageable = f.nccl = f.moe = true;
-					f.capability = 90;
-				}
-				fo_settings_add(&x, row->id, &f, &p);
-				for (int i = 0; i < x.settings; i++)
-					assert_true(strlen(x.setting[i].proposed) < sizeof(x.setting[i].proposed) - 1);
-			}
-}
-
 /* ---- real traces ---- */
 
 static char *find(const char *folder, const char *part)
@@ -902,7 +881,8 @@ static void test_real(void **state)
 	/* The fix that somebody made: workers 0 -> 4 gave 177592 / 141068. */
 	open_real("kineto_resnet50_v100_2021", "workers_0");
 	const struct fo_finding *f = there("data-loading", true);
-	assert_true(f->is_bottleneck && f->ceiling > 1.49 && f->ceiling < 1.51);
+	/* As the ledger has it; that the loader takes a third of the host's step is in the text. */
+	assert_true(f->is_bottleneck && f->ceiling > 1.47 && f->ceiling < 1.49 && strstr(f->why, "33.4 % of the host's step"));
 	double real = 177592.0 / 141068;
 	assert_true(f->gain_low < real && real < f->gain_high && f->gain < 1.4);
 	assert_true(has_setting(f, "DataLoader(num_workers=)", "0"));
@@ -985,10 +965,10 @@ int main(void)
 		cmocka_unit_test(test_data),	   cmocka_unit_test(test_launches),   cmocka_unit_test(test_host),
 		cmocka_unit_test(test_device_idle), cmocka_unit_test(test_communication), cmocka_unit_test(test_old_advice),
 		cmocka_unit_test(test_kernels),	   cmocka_unit_test(test_marks),      cmocka_unit_test(test_products),
-		cmocka_unit_test(test_validity),   cmocka_unit_test(test_frameworks), cmocka_unit_test(test_table),
+		cmocka_unit_test(test_validity),   cmocka_unit_test(test_frameworks),
 		cmocka_unit_test(test_shown_step),
-		cmocka_unit_test(test_cannot),	   cmocka_unit_test(test_norms),      cmocka_unit_test(test_evidence),
-		cmocka_unit_test(test_version),	   cmocka_unit_test(test_worth),	   cmocka_unit_test(test_culprit),    cmocka_unit_test(test_real),
+		cmocka_unit_test(test_cannot),	   cmocka_unit_test(test_norms),
+		cmocka_unit_test(test_version),	   cmocka_unit_test(test_culprit),    cmocka_unit_test(test_real),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,319 @@
+/* What holds of every estimate, whatever the trace: two thousand random traces, each from its own seed. Then the parts of findings that
+ * need no trace: the solver, evidence, the table of settings. */
+#define _GNU_SOURCE /* setenv */
+#include "support/hand_trace.h"
+
+#include "diagnose/findings_int.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static struct hand hand;
+static struct fo_diagnosis diag;
+static struct fo_trace_set set;
+
+/* ---- random numbers: the same on every machine ---- */
+
+static uint64_t state;
+static uint64_t next(void) /* splitmix64 */
+{
+	uint64_t z = state += UINT64_C(0x9e3779b97f4a7c15);
+	z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+	z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+	return z ^ z >> 31;
+}
+static double real(double low, double high) { return low + (high - low) * (double)(next() >> 11) / 9007199254740992.0; }
+static int below(int n) { return (int)(next() % (uint64_t)n); }
+static bool chance(double p) { return real(0, 1) < p; }
+
+/* ---- a random trace ---- */
+
+static const char *const kernel[] = {
+	"sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_cublas",
+	"ampere_sgemm_128x64_nn",
+	"void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(int)",
+	"void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::MeanOps<float>>>(int)",
+	"void (anonymous namespace)::softmax_warp_forward<c10::BFloat16, c10::BFloat16, float, 10, false, false>(int)",
+	"void (anonymous namespace)::softmax_warp_backward<c10::BFloat16, c10::BFloat16, float, 10, false, false>(int)",
+	"void flash::flash_fwd_kernel<Flash_fwd_kernel_traits<128>>(int)",
+	"void at::native::(anonymous namespace)::multi_tensor_apply_kernel<AdamFunctor>(int)",
+	"triton_poi_fused_add_mul_0",
+	"void vllm::act_and_mul_kernel<c10::BFloat16>(int)",
+	"ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+	"sm80_xmma_fprop_implicit_gemm_bf16bf16_bf16f32_f32_nhwckrsc_nhwc_tilesize128x128x32",
+	"void cudnn::ops::nchwToNhwcKernel<float, float, float, false, true, (cudnnKernelDataType_t)2>(int)",
+	"nobody_knows_this",
+};
+enum { KERNELS = sizeof(kernel) / sizeof(*kernel) };
+static const char *const operator[] = { "aten::mm", "aten::bmm", "aten::add", "aten::_foreach_add_", "aten::native_layer_norm", "Optimizer.step#AdamW.step" };
+
+/* What of all this a trace has, it has often: half of the traces are about one or two things. */
+struct taste {
+	double scale, idle, launched, operators, sync, data, copies, shapes, graph;
+	int favourite[3];
+	bool steps;
+};
+
+static struct taste taste(void)
+{
+	static const double scale[] = { 1, 10, 300, 5000 };
+	struct taste t = { .scale = scale[below(4)], .idle = chance(0.4) ? real(0, 5) : real(0, 0.3), .launched = chance(0.2) ? 0 : real(0.5, 1),
+			   .operators = chance(0.3) ? 0 : 1, .sync = chance(0.3) ? 0.3 : 0.02, .data = chance(0.3) ? 0.2 : 0.01,
+			   .copies = chance(0.3) ? 0.3 : 0.05, .shapes = chance(0.5) ? 0.8 : 0, .graph = chance(0.1) ? 0.5 : 0,
+			   .steps = chance(0.8) };
+	for (int i = 0; i < 3; i++)
+		t.favourite[i] = below(KERNELS);
+	return t;
+}
+
+static void one(const struct taste *t, double *gpu, double *host)
+{
+	double length = t->scale * real(0.1, 3), gap = chance(0.5) ? 0 : t->scale * t->idle * real(0, 1);
+	double begin = *gpu + gap, at = chance(t->launched) ? fmin(*host, begin) : -1;
+	const char *name = kernel[chance(0.7) ? t->favourite[below(3)] : below(KERNELS)];
+	if (t->operators > 0 && at >= 0) {
+		struct fo_host_op *o = hand_op(&hand, FO_HOST_OP, operator[below(6)], at - 1, at + 4);
+		if (chance(t->shapes)) {
+			o->shapes = hand_text(&hand, "[[16, 512, 64], [16, 64, 512]]");
+			o->types = hand_text(&hand, "[\"c10::BFloat16\", \"c10::BFloat16\"]");
+		}
+	}
+	if (chance(t->sync))
+		hand_op(&hand, FO_HOST_SYNC, "cudaStreamSynchronize", at + 5, begin + real(0, 5));
+	if (chance(t->data))
+		hand_op(&hand, FO_HOST_DATA, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", at + 5, begin + real(0, 5));
+	struct fo_gpu_op *g = chance(t->copies) ? hand_copy(&hand, FO_COPY_H2D, chance(0.5), at, begin, begin + length)
+						: hand_kernel(&hand, name, at, begin, begin + length);
+	g->stream = chance(0.8) ? 7 : 7 + below(3);
+	if (chance(t->graph))
+		g->flags |= FO_GPU_GRAPH;
+	if (chance(0.05))
+		g->flags |= FO_GPU_RECOMPUTED;
+	*gpu = chance(0.85) ? begin + length : begin + length / 2;
+	*host = fmax(*host, at) + (chance(0.5) ? 6 : real(6, 60));
+}
+
+static void make(uint64_t seed)
+{
+	state = seed;
+	struct taste t = taste();
+	int n = 4 + below(60);
+	double gpu = 20, host = 10, begin = 0;
+	hand_begin(&hand, 0, 1);
+	if (chance(0.8))
+		hand_device(&hand, "NVIDIA H100 80GB HBM3", 132, 9, 0, 79.1);
+	for (int step = 0; step < 4; step++) {
+		for (int i = 0; i < n; i++)
+			one(&t, &gpu, &host);
+		double end = fmax(host, gpu * chance(0.5));
+		if (t.steps)
+			hand_step(&hand, step + 1, begin, end);
+		begin = host = end + 2;
+	}
+	hand_finish(&hand);
+}
+
+/* ---- what holds ---- */
+
+#define BIT(class) ((uint64_t)1 << (class))
+
+static int64_t idle(const struct fo_ledger *l, unsigned causes)
+{
+	int64_t ns = 0;
+	for (int i = 0; i < FO_IDLE_COUNT; i++)
+		ns += causes >> i & 1 ? l->idle_ns[i] : 0;
+	return ns;
+}
+
+/* The rows of the ledger that a finding speaks of. *alone: no other finding speaks of the same time. */
+static int64_t rows_of(const char *id, const struct fo_ledger *l, bool *alone)
+{
+	const uint64_t products = BIT(FO_K_GEMM) | BIT(FO_K_GEMM_FP8) | BIT(FO_K_CONV);
+	const struct {
+		const char *id;
+		bool alone;
+		int64_t ns;
+	} known[] = {
+		{ "data-loading", true, idle(l, 1u << FO_IDLE_HOST_DATA) },
+		{ "host-launch", true, idle(l, 1u << FO_IDLE_HOST_LAUNCH_BOUND | 1u << FO_IDLE_LAUNCH_LATENCY | 1u << FO_IDLE_HOST_OTHER) },
+		{ "host-sync", true, idle(l, 1u << FO_IDLE_HOST_SYNC) },
+		{ "host-other", true, idle(l, 1u << FO_IDLE_HOST_OTHER) },
+		{ "kernel-gaps", true, idle(l, 1u << FO_IDLE_KERNEL_GAP) },
+		{ "dependency", true, idle(l, 1u << FO_IDLE_DEPENDENCY) },
+		{ "idle-unknown", true, idle(l, 1u << FO_IDLE_UNKNOWN) },
+		{ "comm-wait", false, l->span_ns }, /* the other ranks' time */
+		{ "comm-transfer", true, l->exposed_transfer_ns },
+		{ "comm-unknown", true, l->exposed_comm_unknown_ns },
+		{ "comm-small", true, l->exposed_comm_ns },
+		{ "copies", true, l->exposed_mem_ns },
+		{ "memory-bound", true, fo_class_time(l, FO_MOVING_CLASSES) },
+		{ "attention-eager", true, fo_class_time(l, FO_MOVING_CLASSES | products) },
+		{ "optimizer-unfused", true, fo_class_time(l, BIT(FO_K_OPTIMIZER)) },
+		{ "precision", true, fo_class_time(l, products) },
+		{ "gemm-efficiency", true, fo_class_time(l, products) },
+		{ "conv-layout", true, fo_class_time(l, products) },
+		{ "attention-efficiency", true, fo_class_time(l, BIT(FO_K_ATTENTION_FORWARD) | BIT(FO_K_ATTENTION_BACKWARD)) },
+		{ "attention-unknown", false, 0 },
+		{ "product-ceiling", false, 0 },
+		{ "compute-bound", false, 0 },
+		{ "comm-backend", false, 0 },
+		{ "data-parallel", false, 0 },
+		{ "contention", false, fo_class_time(l, products) },	/* part of what gemm-efficiency speaks of */
+		{ "unequal-calls", false, fo_class_time(l, products) }, /* as well */
+		{ "recompute", false, l->recompute_ns },		/* its kernels are in their classes too */
+		{ "pipeline", false, l->span_ns },
+	};
+	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+		if (strcmp(id, known[i].id) == 0) {
+			*alone = known[i].alone;
+			return known[i].ns;
+		}
+	fail_msg("no rows are known of '%s': add it here and to docs/diagnosis-rules.md", id);
+	return 0;
+}
+
+#define HOLDS(condition)                                                                                                               \
+	do {                                                                                                                           \
+		if (!(condition))                                                                                                      \
+			fail_msg("seed %llu, %s: not so: %s (loss %lld of %lld, x %g, %g to %g, at best %g)", (unsigned long long)seed, \
+				 f->id, #condition, (long long)f->loss_ns, (long long)l->span_ns, f->gain, f->gain_low, f->gain_high,  \
+				 f->ceiling);                                                                                          \
+	} while (0)
+
+/* Returns the number of findings with a gain. */
+static int check(uint64_t seed)
+{
+	struct fo_subject s;
+	int64_t sum = 0;
+	int gains = 0;
+	if (!fo_subject_of(&diag, &s))
+		return 0;
+	const struct fo_ledger *l = &s.l;
+	for (int64_t i = 0; i < diag.findings; i++) {
+		const struct fo_finding *f = &diag.finding[i];
+		bool alone = false, nothing = isnan(f->gain) && isnan(f->gain_low) && isnan(f->gain_high) && isnan(f->ceiling);
+		if (f->kind == FO_FIND_VALIDITY) {
+			HOLDS(nothing && f->loss_ns == 0);
+			continue;
+		}
+		int64_t rows = rows_of(f->id, l, &alone);
+		HOLDS(f->loss_ns >= 0 && f->loss_ns <= rows);
+		sum += alone ? f->loss_ns : 0;
+		if (nothing) {
+			HOLDS(!f->up_to && isnan(f->dollars));
+			continue;
+		}
+		gains++;
+		HOLDS(isfinite(f->gain) && isfinite(f->gain_low) && isfinite(f->gain_high) && isfinite(f->ceiling));
+		HOLDS(1 <= f->gain_low && f->gain_low <= f->gain && f->gain <= f->gain_high && f->gain_high <= f->ceiling);
+		HOLDS(f->ceiling == (double)l->span_ns / (double)(l->span_ns - f->loss_ns));
+		HOLDS(f->ceiling <= FO_CEILING_MOST && f->gain_high >= FO_GAIN_NONE);
+		HOLDS(!f->nearly_all && !f->later);
+	}
+	if (sum > l->span_ns)
+		fail_msg("seed %llu: findings that exclude each other lose %lld of %lld", (unsigned long long)seed, (long long)sum,
+			 (long long)l->span_ns);
+	return gains;
+}
+
+static void test_random(void **unused)
+{
+	(void)unused;
+	static const struct fo_diagnose_options priced = { .price_per_hour = 2 };
+	int gains = 0, with = 0;
+	for (uint64_t seed = 1; seed <= 2000; seed++) {
+		make(seed);
+		hand_diagnose(&hand, &diag, &set, &priced);
+		int n = check(seed);
+		gains += n;
+		with += n > 0;
+		hand_done(&hand, &diag);
+	}
+	/* So that the traces are worth something: most of them have a finding with a gain. */
+	if (with < 1000 || gains < 2000)
+		fail_msg("only %d of 2000 traces have a gain, %d in all", with, gains);
+}
+
+/* Kernels of one template are one; those of other operators are worth more than its longest again. */
+static void test_evidence(void **unused)
+{
+	(void)unused;
+	struct fo_finding f = { 0 };
+	for (int i = 0; i < 6; i++)
+		fo_evidence_add(&f, 0, 0, i, 100 - i, i % 2 ? "kernel<a>" : "kernel<b>", "aten::mul");
+	assert_int_equal(f.evidences, 2);
+	for (int i = 0; i < 4; i++) {
+		char of[16];
+		snprintf(of, sizeof(of), "aten::op%d", i);
+		fo_evidence_add(&f, 0, 0, 10 + i, 10 - i, "kernel<a>", of);
+	}
+	assert_int_equal(f.evidences, 5);
+	for (int i = 0; i < 5; i++)
+		for (int k = 0; k < i; k++)
+			assert_string_not_equal(f.evidence[i].of, f.evidence[k].of);
+	assert_int_equal(f.evidence[0].duration_ns, 100);
+	fo_evidence_add(&f, 0, 0, 99, 500, "kernel<c>", "aten::mul");
+	assert_true(f.evidences == 5 && f.evidence[0].duration_ns == 500 && f.evidence[1].duration_ns == 10);
+}
+
+static void test_worth(void **unused)
+{
+	(void)unused;
+	struct fo_finding f = { 0 };
+	fo_gain_solve(&(struct fo_gain){ .step_ns = 1000, .removable_ns = 900, .least = 0, .most = 1 }, &f);
+	assert_true(f.up_to && fabs(f.gain_high - 10) < 1e-9);
+	fo_gain_solve(&(struct fo_gain){ .step_ns = 1000, .removable_ns = 600, .least = 0, .most = 1 }, &f);
+	assert_false(f.up_to);
+	/* Nearly all of the step: what is left is not known well enough for a factor. */
+	fo_gain_solve(&(struct fo_gain){ .step_ns = 1000000, .removable_ns = 999999, .least = 1, .most = 1 }, &f);
+	assert_true(f.nearly_all && isnan(f.gain) && isnan(f.ceiling) && f.loss_ns == 999999 && fo_finding_worth(&f));
+	/* What no change removes is in no ceiling. */
+	fo_gain_solve(&(struct fo_gain){ .step_ns = 1000, .removable_ns = 600, .least = 0, .most = 0.5 }, &f);
+	assert_true(f.loss_ns == 300 && fabs(f.ceiling - 1 / 0.7) < 1e-9);
+}
+
+/* Every row can be read, whatever holds of the trace (an unknown test in the table would end the program here). */
+static void test_table(void **unused)
+{
+	(void)unused;
+	const struct fo_rule_row *const rules[] = { fo_rules_host, fo_rules_comm, fo_rules_gpu };
+	static const char *const framework[] = { "PyTorch", "TorchTitan", "Megatron-LM", "DeepSpeed" };
+	for (size_t r = 0; r < 3; r++)
+		for (const struct fo_rule_row *row = rules[r]; row->id; row++)
+			for (int k = 0; k < 8; k++) {
+				struct fo_facts f;
+				struct fo_pipeline p = { .stages = 2 };
+				struct fo_finding x = { 0 };
+				memset(&f, 0, sizeof(f));
+				f.framework = framework[k / 2];
+				if (k % 2) {
+					f.loader = f.loader_inline = f.compiled = f.graphs = f.pageable = f.nccl = f.moe = true;
+					f.capability = 90;
+				}
+				fo_settings_add(&x, row->id, &f, &p);
+				for (int i = 0; i < x.settings; i++)
+					assert_true(strlen(x.setting[i].proposed) < sizeof(x.setting[i].proposed) - 1);
+			}
+}
+
+int main(void)
+{
+	char data[512];
+	const char *root = getenv("FLATOUT_SOURCE");
+	snprintf(data, sizeof(data), "%s/data", root ? root : ".");
+	setenv("FLATOUT_DATA", data, 1);
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_random),
+		cmocka_unit_test(test_worth),
+		cmocka_unit_test(test_evidence),
+		cmocka_unit_test(test_table),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
