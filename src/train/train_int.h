@@ -190,7 +190,7 @@ FO_CHECKED fo_status fo_session_log_end_of_run(struct fo_session *s, const struc
 FO_CHECKED fo_status fo_session_log_close(struct fo_session *s);
 /* Anonymous resident memory of this process in bytes; 0 where the system does not tell. */
 int64_t fo_memory_resident(void);
-/* Memory that this process may still take: free memory or the container's limit, whichever is less. */
+/* Memory that this process may still take: free memory or what its control groups leave, whichever is less; 0: not known. */
 int64_t fo_memory_available(void);
 
 #endif
