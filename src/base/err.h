@@ -37,7 +37,8 @@ const char *fo_err_text(void); /* never NULL; "" when nothing failed on this thr
 const char *fo_err_hint(void); /* never NULL; "" when there is no hint */
 void fo_err_clear(void);
 /* Hands an error from a worker to the thread that joins it: copy in the worker, raise in the joiner. */
-struct fo_err { fo_status st; char text[8192], hint[512]; };
+/* Both hold a path of 4095 bytes with what is said of it, the text two. */
+struct fo_err { fo_status st; char text[9216], hint[4608]; };
 void fo_err_save(struct fo_err *e, fo_status st);
 fo_status fo_err_raise(const struct fo_err *e);
 

@@ -146,19 +146,6 @@ static void read_clocks(struct fo_machine *m, const char *root)
 	m->max_hz = 1e3 * fo_state_number(root, "/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq");
 }
 
-/* v2 "quota period" or "max period"; v1 the quota (-1: none) beside the period. */
-static double cpu_limit(const char *root)
-{
-	char text[128];
-	if (!fo_state_cgroup(text, sizeof text, root, "cpu.max", "cpu.cfs_quota_us"))
-		return NAN;
-	char *end;
-	double quota = strtod(text, &end), period = strtod(end, NULL);
-	if (!*end)
-		period = fo_state_number(root, "/sys/fs/cgroup/cpu/cpu.cfs_period_us");
-	return isdigit((unsigned char)*text) && quota > 0 && period > 0 && quota / period < 1e6 ? quota / period : NAN;
-}
-
 static void read_state(struct fo_machine *m, const char *root)
 {
 	struct fo_state s;
@@ -191,7 +178,7 @@ void fo_machine_read(struct fo_machine *m, const char *root)
 	m->huge_page_bytes = kib(root, "Hugepagesize");
 	read_thp(m, root);
 	read_clocks(m, root);
-	m->cpu_limit = cpu_limit(root);
+	m->cpu_limit = fo_state_processors(root);
 	read_state(m, root);
 }
 

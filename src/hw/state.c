@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PATH_BYTES = 512, SMALL = 4096 };
+enum { PATH_BYTES = FO_CGROUP_PATH + 256, SMALL = 4096 };
 
 /* ---- small files ---- */
 
@@ -141,23 +141,6 @@ bool fo_state_allowed(const char *root, struct fo_cpus *set)
 	}
 	return fo_state_text(text, sizeof text, root, "/sys/devices/system/cpu/online") && fo_cpus_parse(text, set) &&
 	       fo_cpus_count(set);
-}
-
-bool fo_state_cgroup(char *buf, size_t size, const char *root, const char *file, const char *v1_file)
-{
-	char text[SMALL], own[256] = "";
-	/* "0::/path": version 2. Inside a container the path may be another namespace's: then the file lies at the top. */
-	if (fo_state_text(text, sizeof text, root, "/proc/self/cgroup")) {
-		char *p = !strncmp(text, "0::", 3) ? text : strstr(text, "\n0::");
-		if (p) {
-			p += *p == '\n' ? 4 : 3;
-			snprintf(own, sizeof own, "%.*s", (int)strcspn(p, "\n"), p);
-		}
-	}
-	return (own[0] == '/' && !strstr(own, "..") &&
-		fo_state_text(buf, size, root, "/sys/fs/cgroup%s/%s", own, file)) ||
-	       fo_state_text(buf, size, root, "/sys/fs/cgroup/%s", file) ||
-	       fo_state_text(buf, size, root, "/sys/fs/cgroup/cpu/%s", v1_file);
 }
 
 /* ---- a snapshot ---- */
@@ -303,7 +286,7 @@ static void read_energy(struct fo_state *s, const char *root)
 static double read_limited(const char *root)
 {
 	char text[SMALL];
-	if (!fo_state_cgroup(text, sizeof text, root, "cpu.stat", "cpu.stat"))
+	if (!fo_state_cgroup(text, sizeof text, root, "cpu", "cpu.stat", "cpu.stat"))
 		return NAN;
 	double us = field_in(text, "throttled_usec");
 	return isnan(us) ? field_in(text, "throttled_time") * 1e-9 : us * 1e-6;

@@ -73,6 +73,13 @@ void fo_state_use_json(const struct fo_state_use *u, struct fo_json *j);
 /* Share of this process's anonymous memory that lies in transparent huge pages; NAN. */
 double fo_state_huge_share(const char *root);
 
+/* ---- what control groups grant ---- */
+
+/* Bytes that this process's control group and all above it still leave, the least of them; NAN: no limit. */
+double fo_state_memory_room(const char *root);
+/* Processors that they grant, the least; NAN: no limit. */
+double fo_state_processors(const char *root);
+
 /* ---- the machine ---- */
 
 enum { FO_CACHES_MAX = 8 };

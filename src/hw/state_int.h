@@ -14,7 +14,8 @@ double fo_state_number(const char *root, const char *fmt, ...) __attribute__((fo
 double fo_state_field(const char *root, const char *path, const char *key);
 /* Those this process may use; all that are online where the system does not tell; false: unknown. */
 bool fo_state_allowed(const char *root, struct fo_cpus *set);
-/* A file of this process's cgroup: v2, or the v1 controller of that name. */
-bool fo_state_cgroup(char *buf, size_t size, const char *root, const char *file, const char *v1_file);
+/* src/hw/cgroup.c: a file of this process's group of a controller ("cpu"), or of the nearest one above that has it. */
+enum { FO_CGROUP_PATH = 4096 };
+bool fo_state_cgroup(char *buf, size_t size, const char *root, const char *controller, const char *file, const char *v1_file);
 
 #endif

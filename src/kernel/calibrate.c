@@ -2,8 +2,10 @@
 #include "kernel/calibrate.h"
 #include "base/clock.h"
 #include "hw/profile.h"
+#include "hw/state.h"
 #include "kernel/measure.h"
 
+#include <math.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,24 +25,12 @@
 #define REFRESH_SECONDS 0.2
 #define METHOD "register-only loop, random data, all threads at once, best of 0.5 ms bursts"
 
-/* Container limit: cgroup v2 "quota period" in microseconds; "max" means none. */
-static int cgroup_threads(void)
-{
-	FILE *f = fopen("/sys/fs/cgroup/cpu.max", "re");
-	long long quota, period;
-	int n = 0;
-	if (f && fscanf(f, "%lld %lld", &quota, &period) == 2 && quota > 0 && period > 0)
-		n = (int)((quota + period - 1) / period);
-	if (f)
-		fclose(f);
-	return n;
-}
-
 int fo_cpu_threads(void)
 {
 	cpu_set_t set;
-	int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1, limit = cgroup_threads();
-	return limit > 0 && limit < n ? limit : n > 0 ? n : 1;
+	int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+	double granted = ceil(fo_state_processors(""));
+	return granted < n ? (int)granted : n > 0 ? n : 1;
 }
 
 /* ---- measuring ---- */

@@ -12,6 +12,7 @@
 #include "base/mem.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum fo_family { FO_FAMILY_LLAMA, FO_FAMILY_GPT, FO_FAMILY_MOE, FO_FAMILY_DEEPSEEK };
@@ -48,6 +49,16 @@ struct fo_model {
 	/* Multi-head latent attention (family DEEPSEEK): */
 	int64_t q_lora, kv_lora, qk_nope_dim, qk_rope_dim, v_dim;
 };
+
+/* The fields that make a trainable model, once for all who walk them: a program's dump, a resumed run. */
+struct fo_model_field {
+	const char *name; /* in dumps, as in the struct */
+	const char *said; /* as its owner says it: the run's option, or config.json's key */
+	size_t offset;
+	char type; /* 'i' int64_t, 'b' bool, 'd' double */
+};
+extern const struct fo_model_field fo_model_field[];
+extern const int fo_model_fields;
 
 /* ---- where a model comes from ---- */
 

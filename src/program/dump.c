@@ -13,39 +13,6 @@
 #define HEADER "flatout-program 3"
 #define MAX_ITEMS 1000000 /* of each kind: a 405B model with 256 micro-batches has 65,000 slots */
 
-/* The architecture's fields, so that a dump stands alone. 'i' int64, 'b' bool, 'd' double. */
-static const struct {
-	const char *name;
-	size_t offset;
-	char type;
-} model_field[] = {
-#define FIELD(f, t)                                 \
-	{                                           \
-#f, offsetof(struct fo_model, f), t \
-	}
-	FIELD(layers, 'i'),
-	FIELD(hidden, 'i'),
-	FIELD(heads, 'i'),
-	FIELD(kv_heads, 'i'),
-	FIELD(head_dim, 'i'),
-	FIELD(ffn, 'i'),
-	FIELD(vocab, 'i'),
-	FIELD(max_position, 'i'),
-	FIELD(tied, 'b'),
-	FIELD(gated, 'b'),
-	FIELD(attention_bias, 'b'),
-	FIELD(output_bias, 'b'),
-	FIELD(mlp_bias, 'b'),
-	FIELD(qk_norm, 'b'),
-	FIELD(sliding_window, 'i'),
-	FIELD(norm_eps, 'd'),
-	FIELD(rope.theta, 'd'),
-	FIELD(rope.factor, 'd'),
-	FIELD(rope.low_freq_factor, 'd'),
-	FIELD(rope.high_freq_factor, 'd'),
-	FIELD(rope.original_max_position, 'i'),
-#undef FIELD
-};
 const struct fo_pass_field fo_pass_field[] = {
 	{ "merge-qkv", offsetof(struct fo_passes, merge_qkv) },
 	{ "merge-gate-up", offsetof(struct fo_passes, merge_gate_up) },
@@ -136,19 +103,17 @@ void fo_passes_text(const struct fo_passes *c, struct fo_str *out)
 		fo_str_puts(out, "none");
 }
 
-enum { MODEL_FIELDS = sizeof model_field / sizeof *model_field };
-
 void fo_program_dump(const struct fo_program *p, struct fo_str *out)
 {
 	const char *m = (const char *)&p->model;
 	fo_str_printf(out, HEADER "\nmodel %d %d", (int)p->model.family, (int)p->model.rope.type);
-	for (int i = 0; i < MODEL_FIELDS; i++) {
-		const void *f = m + model_field[i].offset;
-		if (model_field[i].type == 'd')
-			fo_str_printf(out, " %s=%.17g", model_field[i].name, *(const double *)f);
+	for (int i = 0; i < fo_model_fields; i++) {
+		const void *f = m + fo_model_field[i].offset;
+		if (fo_model_field[i].type == 'd')
+			fo_str_printf(out, " %s=%.17g", fo_model_field[i].name, *(const double *)f);
 		else
-			fo_str_printf(out, " %s=%" PRId64, model_field[i].name,
-				      model_field[i].type == 'b' ? *(const bool *)f : *(const int64_t *)f);
+			fo_str_printf(out, " %s=%" PRId64, fo_model_field[i].name,
+				      fo_model_field[i].type == 'b' ? *(const bool *)f : *(const int64_t *)f);
 	}
 	char name[4 * sizeof p->model.name];
 	fo_str_printf(out, "\nname %s\n", p->model.name[0] ? fo_str_visible(name, sizeof name, p->model.name) : "-");
@@ -267,23 +232,23 @@ static int name_of(struct reader *r, int i, const char *const *names, int n)
 
 static fo_status read_model(struct reader *r)
 {
-	if (r->words != 3 + MODEL_FIELDS)
+	if (r->words != 3 + fo_model_fields)
 		return wrong(r, "a model line has another number of fields");
 	struct fo_model *m = &r->p->model;
 	m->family = (enum fo_family)integer(r, 1, 0, FO_FAMILY_DEEPSEEK);
 	m->rope.type = (enum fo_rope_type)integer(r, 2, 0, FO_ROPE_LLAMA3);
-	for (int i = 0; i < MODEL_FIELDS; i++) {
+	for (int i = 0; i < fo_model_fields; i++) {
 		char *eq = strchr(r->word[3 + i], '=');
-		if (!eq || strncmp(r->word[3 + i], model_field[i].name, (size_t)(eq - r->word[3 + i])) ||
-		    model_field[i].name[eq - r->word[3 + i]])
+		if (!eq || strncmp(r->word[3 + i], fo_model_field[i].name, (size_t)(eq - r->word[3 + i])) ||
+		    fo_model_field[i].name[eq - r->word[3 + i]])
 			return wrong(r, "an unknown model field");
 		double v = real(r, eq + 1);
-		void *f = (char *)m + model_field[i].offset;
-		if (model_field[i].type == 'd')
+		void *f = (char *)m + fo_model_field[i].offset;
+		if (fo_model_field[i].type == 'd')
 			*(double *)f = v;
 		else if (fabs(v) > 0x1p53 || v != floor(v))
 			return wrong(r, "a model field is not a whole number");
-		else if (model_field[i].type == 'b')
+		else if (fo_model_field[i].type == 'b')
 			*(bool *)f = v != 0;
 		else
 			*(int64_t *)f = (int64_t)v;

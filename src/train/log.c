@@ -248,22 +248,12 @@ static int64_t proc_bytes(const char *file, const char *name)
 
 int64_t fo_memory_resident(void) { return proc_bytes("/proc/self/status", "RssAnon"); }
 
-static int64_t read_number(const char *path)
-{
-	FILE *f = fopen(path, "re");
-	long long v = -1;
-	if (f && fscanf(f, "%lld", &v) != 1)
-		v = -1;
-	if (f)
-		fclose(f);
-	return v;
-}
-
 int64_t fo_memory_available(void)
 {
 	int64_t free_bytes = proc_bytes("/proc/meminfo", "MemAvailable");
-	int64_t limit = read_number("/sys/fs/cgroup/memory.max"), used = read_number("/sys/fs/cgroup/memory.current");
-	if (limit > 0 && used >= 0 && limit - used < free_bytes)
-		free_bytes = limit - used;
+	double room = fo_state_memory_room("");
+	/* 0 would say that nothing is known. */
+	if (!isnan(room) && (!free_bytes || room < (double)free_bytes))
+		free_bytes = room < 1 ? 1 : (int64_t)room;
 	return free_bytes;
 }

@@ -305,7 +305,7 @@ fo_status fo_session_go_back(struct fo_session *s, bool *found)
 	}
 	if (*found && st == FO_OK) {
 		st = fo_ckpt_forget(s->ckpt_dir, m.step);
-		s->meta = m;
+		fo_session_adopt(s, &m);
 		s->saver->saved_step = m.step;
 	}
 	fo_arena_fini(&a);

@@ -1,7 +1,9 @@
+#include "train/resume.h"
 #include "train/train_int.h"
 
 #include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void damaged(void *ctx, const char *why, const char *instead)
@@ -19,97 +21,93 @@ fo_status fo_session_find(struct fo_session *s)
 	return FO_OK;
 }
 
-static const char *packing_name(int64_t packing)
-{
-	return packing >= 0 && packing < FO_PACK_COUNT ? fo_packing_name[packing] : "an unknown packing";
-}
+/* What the checkpoint says of the run that made it; what it does not say stays NULL. */
+struct record {
+	struct fo_resume_side side;
+	struct fo_model model;
+	uint64_t val_checksum;
+	char passes[1024], kernels[48];
+};
 
-/* Another format of the state would be another run: an fp32 master that comes from halves is the same, but moments are not. */
-static fo_status check_format(const char *path, const char *what, const char *option, const char *has, const char *wants)
-{
-	char shown[48];
-	if (!strcmp(has, wants))
-		return FO_OK;
-	fo_str_visible(shown, sizeof shown, has);
-	return fo_hint(fo_fail(FO_EARG, "checkpoint '%s' was trained with %s=%s, this run asks for %s", path, option, shown, wants),
-		       "set %s=%s or choose another run.dir: %s are stored in that format", option, shown, what);
-}
-
-/* Maxima of so many steps are stored: tensors of another width would only be said to have another shape. */
-static fo_status check_history(struct fo_session *s, const char *path)
-{
-	static const char prefix[] = "state.fp8.history";
-	const char *file = fo_arena_printf(&s->arena, "%s/state.safetensors", path);
-	const struct fo_st_tensor *want = NULL;
-	for (size_t i = 0; i < s->tensors.states && !want; i++)
-		if (!strncmp(s->tensors.state[i].name, prefix, sizeof prefix - 1))
-			want = &s->tensors.state[i];
-	struct fo_st_file f;
-	if (!want || fo_st_open(&f, file) != FO_OK) /* a file that cannot be read is refused where it is read */
-		return FO_OK;
-	const struct fo_st_entry *e = fo_st_find(&f, want->name);
-	int64_t has = e && e->ndim ? e->shape[e->ndim - 1] : want->cols;
-	fo_st_close(&f);
-	if (has == want->cols)
-		return FO_OK;
-	return fo_hint(fo_fail(FO_EARG, "checkpoint '%s' was trained with pass.fp8-history=%lld, this run asks for %lld", path, (long long)has,
-			       (long long)want->cols),
-		       "set pass.fp8-history=%lld or choose another run.dir: the maxima of so many steps are stored", (long long)has);
-}
-
-/* The same bits are promised for the same kernels. Which ones a processor takes may change with the machine, with FLATOUT_ISA, and
- * where two sets are timed against each other. */
-static void compare_kernels(struct fo_session *s, const char *path)
+static void read_record(struct fo_session *s, const char *path, struct record *r)
 {
 	json_t *root = json_load_file(fo_arena_printf(&s->arena, "%s/run.json", path), 0, NULL), *machine = json_object_get(root, "machine");
-	const char *was = json_string_value(json_object_get(machine, "isa")), *is = fo_isa_name[s->options.isa];
-	char shown[48];
+	const char *passes = json_string_value(json_object_get(root, "passes")), *isa = json_string_value(json_object_get(machine, "isa")),
+		   *val = json_string_value(json_object_get(root, "val_shard_checksum"));
+	char *end = "?";
 
-	if (was && strcmp(was, is) && !s->cuda && !json_object_get(machine, "device"))
-		fo_session_warn(s,
-				"checkpoint '%s' was made with %s kernels, this run goes on with %s: the same up to rounding, not to the bit "
-				"(FLATOUT_ISA chooses)",
-				path, fo_str_visible(shown, sizeof shown, was), is);
+	*r = (struct record){ .side = { .meta = &s->found } };
+	if (fo_model_load(path, &r->model) == FO_OK)
+		r->side.model = &r->model;
+	else
+		fo_err_clear();
+	if (passes && (size_t)snprintf(r->passes, sizeof r->passes, "%s", passes) < sizeof r->passes)
+		r->side.passes = r->passes;
+	if (val)
+		r->val_checksum = strtoull(val, &end, 16);
+	if (!*end)
+		r->side.val_checksum = &r->val_checksum;
+	if (isa && !json_object_get(machine, "device")) {
+		snprintf(r->kernels, sizeof r->kernels, "%s", isa);
+		r->side.kernels = r->kernels;
+	}
 	json_decref(root);
+}
+
+/* Warns of what changes, refuses what must not, in one sentence that names all of it. */
+static fo_status compare_record(struct fo_session *s, const char *path)
+{
+	struct fo_resume_differences d;
+	struct fo_str passes = { 0 };
+	struct record was;
+	fo_status st = FO_OK;
+
+	read_record(s, path, &was);
+	fo_passes_text(&s->program.run.pass, &passes);
+	const struct fo_resume_side is = { .model = &s->model,
+					   .meta = &s->meta,
+					   .passes = passes.data,
+					   .val_checksum = &s->corpus.val.checksum,
+					   .kernels = s->cuda ? NULL : fo_isa_name[s->options.isa] };
+	fo_resume_compare(&was.side, &is, &d);
+	if (d.refused.len) {
+		st = fo_fail(FO_EARG, "this run is not the one of checkpoint '%s': %s", path, d.refused.data);
+		fo_hint(st, "%s%s%s%s%s%s%s or choose another run.dir; docs/safety.md lists what may change", d.set.len ? "set " : "",
+			d.set.len ? d.set.data : "", d.set.len && d.data ? ", " : "", d.data ? "restore the files in '" : "",
+			d.data ? s->corpus.dir : "", d.data ? "'" : "", d.set.len || d.data ? "" : "keep it as it was");
+	} else {
+		for (char *line = d.warned.data, *next; line && *line; line = next) {
+			next = line + strcspn(line, "\n");
+			*next++ = 0;
+			fo_session_warn(s, "%s", line);
+		}
+		if (d.unknown.len)
+			fo_session_warn(s, "checkpoint '%s' does not record %s: not compared with this run", path, d.unknown.data);
+	}
+	fo_resume_differences_fini(&d);
+	fo_str_fini(&passes);
+	return st;
+}
+
+void fo_session_adopt(struct fo_session *s, const struct fo_ckpt_meta *m)
+{
+	const int64_t seq = s->meta.seq, rows = s->meta.rows_per_step, packing = s->meta.packing;
+	int64_t left_out;
+	s->meta = *m;
+	s->meta.loader.next_step = fo_resume_next_step(m->loader.next_step, m->rows_per_step, rows, &left_out);
+	s->meta.seq = seq;
+	s->meta.rows_per_step = rows;
+	s->meta.packing = packing;
 }
 
 fo_status fo_session_resume(struct fo_session *s)
 {
-	const char *path = s->found_path;
-	const struct fo_ckpt_meta m = s->found;
 	if (s->found_error.st != FO_OK)
 		return fo_err_raise(&s->found_error);
-	if (!path)
+	if (!s->found_path)
 		return FO_OK;
-	if (strcmp(m.precision, s->meta.precision))
-		return fo_hint(fo_fail(FO_EARG, "checkpoint '%s' was trained in %s, this run asks for %s", path,
-				       m.precision, s->meta.precision),
-			       "set train.precision=%s or choose another run.dir", m.precision);
-	FO_TRY(check_format(path, "master weights", "optim.master", m.master, s->meta.master));
-	FO_TRY(check_format(path, "moments", "optim.moments", m.moments, s->meta.moments));
-	if (m.tokenizer_checksum != s->meta.tokenizer_checksum || m.loader.shard_checksum != s->corpus.train.checksum)
-		return fo_hint(fo_fail(FO_EARG,
-				       "checkpoint '%s' was trained on other data or with another tokenizer than "
-				       "'%s' holds",
-				       path, s->corpus.dir),
-			       "restore that folder or choose another run.dir");
-	/* The batch of a step depends on the shape: another one would go on in the middle of other text. */
-	if (m.seq != s->meta.seq || m.rows_per_step != s->meta.rows_per_step || m.packing != s->meta.packing)
-		return fo_hint(
-			fo_fail(FO_EARG,
-				"checkpoint '%s' was trained on %lld rows of %lld tokens per step (%s), this run asks "
-				"for %lld of %lld (%s)",
-				path, (long long)m.rows_per_step, (long long)m.seq, packing_name(m.packing),
-				(long long)s->meta.rows_per_step, (long long)s->meta.seq,
-				packing_name(s->meta.packing)),
-			"keep data.seq, data.packing and train.rows x train.micro-batches, or choose another run.dir");
-	if (m.loader.seed != s->meta.loader.seed)
-		return fo_hint(fo_fail(FO_EARG, "checkpoint '%s' was trained with another run.seed than %lld", path,
-				       (long long)s->r->seed),
-			       "keep the seed or choose another run.dir");
-	FO_TRY(check_history(s, path));
-	FO_TRY(fo_ckpt_read(path, s->tensors.weight, s->tensors.weights, s->tensors.state, s->tensors.states));
-	s->meta = m;
-	compare_kernels(s, path);
+	FO_TRY(compare_record(s, s->found_path));
+	FO_TRY(fo_ckpt_read(s->found_path, s->tensors.weight, s->tensors.weights, s->tensors.state, s->tensors.states));
+	fo_session_adopt(s, &s->found);
 	return FO_OK;
 }

@@ -92,6 +92,8 @@ FO_CHECKED fo_status fo_session_sample(struct fo_session *s, char **text);
  * whole is told by fo_session_resume, after the plan was announced. */
 FO_CHECKED fo_status fo_session_find(struct fo_session *s);
 FO_CHECKED fo_status fo_session_resume(struct fo_session *s);
+/* s->meta becomes a checkpoint's, its place in the text counted in this run's steps. */
+void fo_session_adopt(struct fo_session *s, const struct fo_ckpt_meta *m);
 /* src/train/session_device.c: opens what train.device names and begins to watch it; most of the device's memory that was taken; the end. */
 FO_CHECKED fo_status fo_session_device_open(struct fo_session *s);
 void fo_session_device_look(struct fo_session *s);
@@ -188,7 +190,7 @@ FO_CHECKED fo_status fo_session_log_end_of_run(struct fo_session *s, const struc
 FO_CHECKED fo_status fo_session_log_close(struct fo_session *s);
 /* Anonymous resident memory of this process in bytes; 0 where the system does not tell. */
 int64_t fo_memory_resident(void);
-/* Memory that this process may still take: free memory or the container's limit, whichever is less. */
+/* Memory that this process may still take: free memory or what its control groups leave, whichever is less; 0: not known. */
 int64_t fo_memory_available(void);
 
 #endif

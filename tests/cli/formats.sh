@@ -17,11 +17,11 @@ for format in "--optim.master=split --optim.moments=bf16" "--optim.master=none -
 		same "at-once/$(checkpoint . 8)/$file.safetensors" "in-two/$(checkpoint . 8)/$file.safetensors"
 	done
 	grep -q '"moments": "bf16"' "in-two/$(checkpoint . 8)/training.json" || wrong "training.json does not say the format of the moments"
-	refused 2 "with optim.moments=bf16, this run asks for fp32" train $tiny $formats $format --optim.moments=fp32 --run.dir=in-two
+	refused 2 "optim.moments is bf16 there and fp32 here" train $tiny $formats $format --optim.moments=fp32 --run.dir=in-two
 done
 run 0 train $tiny $formats --optim.master=split --run.dir=split
-refused 2 "with optim.master=split, this run asks for none" train $tiny $formats --optim.master=none --run.dir=split
-refused 2 "with optim.master=split, this run asks for fp32" train $tiny $formats --run.dir=split
+refused 2 "optim.master is split there and none here" train $tiny $formats --optim.master=none --run.dir=split
+refused 2 "optim.master is split there and fp32 here" train $tiny $formats --run.dir=split
 run 0 train $tiny $formats --optim.master=split --run.dir=split
 # The plan of a run says which format it has.
 run 0 train $tiny $formats --optim.master=none --optim.moments=bf16 --run.dir=plan --cli.dry-run

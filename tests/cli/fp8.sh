@@ -29,16 +29,13 @@ for recipe in current delayed rowwise rowwise-hp; do
 	[ "$(grep -ac 'state\.fp8\.history\.0' $recipe/$at6/state.safetensors)" = $history ] || wrong "histories in the checkpoint of $recipe"
 	rm -rf kept
 done
-# From one recipe to another: a history that is not there is empty, one that nobody reads stays behind.
+# From one recipe to another is another run: both are named, with all that follows from them.
 rm -rf half && cp -r bf16 half && rm -r half/$at6
-run 0 train $small --run.dir=half --pass.fp8=delayed
-grep -aq 'state\.fp8\.history\.0' half/$at6/state.safetensors || wrong "no history after a change to delayed scaling"
-rm -rf half && cp -r delayed half && rm -r half/$at6
-run 0 train $small --run.dir=half
-! grep -aq 'state\.fp8' half/$at6/state.safetensors || wrong "a history without fp8"
-# Another length of the history is another state.
-refused 2 "trained with pass.fp8-history=1024, this run asks for 7" train $small --run.dir=delayed --train.steps=9 --pass.fp8=delayed \
-	--pass.fp8-history=7
+refused 2 "pass.fp8 is off there and delayed here; pass.fp8-history is 0 there and 1024 here" train $small --run.dir=half --pass.fp8=delayed
+refused 2 "pass.fp8 is delayed there and off here" train $small --run.dir=delayed --train.steps=9
+says "^hint: set pass.fp8=delayed, pass.fp8-history=1024 or choose another run.dir"
+# Another length of the history is another state, other layers are another recipe.
+refused 2 "pass.fp8-history is 1024 there and 7 here" train $small --run.dir=delayed --train.steps=9 --pass.fp8=delayed --pass.fp8-history=7
 says "^hint: set pass.fp8-history=1024 or choose another run.dir"
 
 # Weight gradients as they are: other bits than the recipe alone. Layers that keep their precision leave some to fp8.

@@ -121,12 +121,47 @@ wait $pid || code=$?
 # What cannot go on says why, in one sentence, and leaves the checkpoint as it was.
 again="train $tiny --train.steps=9 --train.precision=fp32 --run.dir=more"
 rm -rf more && cp -r base more
-refused 2 "was trained in fp32, this run asks for bf16" $again --train.precision=bf16
-says "^hint: set train.precision=fp32"
-refused 2 "another run.seed" $again --run.seed=2
-refused 2 "shape" $again --model.ffn=96
-refused 2 "tensor" $again --model.layers=2
-refused 2 "tensor" $again --model.tied=yes
+refused 2 "train.precision is fp32 there and bf16 here" $again --train.precision=bf16
+says "^hint: set train.precision=fp32 or choose another run.dir"
+refused 2 "run.seed is 1 there and 2 here" $again --run.seed=2
+refused 2 "model.ffn is 64 there and 96 here" $again --model.ffn=96
+refused 2 "model.layers is 1 there and 2 here" $again --model.layers=2
+refused 2 "model.tied is no there and yes here" $again --model.tied=yes
+# The same shapes of all tensors, and another model.
+refused 2 "model.heads is 2 there and 4 here; model.kv-heads is 1 there and 2 here; model.head-dim is 16 there and 8 here" $again \
+	--model.heads=4 --model.kv-heads=2 --model.head-dim=8
+says "^hint: set model.heads=2, model.kv-heads=1, model.head-dim=16 or choose another run.dir"
+config=base/checkpoints/step-00000006/config.json
+for change in 's/"rope_theta": [0-9.e+]*/"rope_theta": 777.0/|rope_theta is [0-9e+]* there and 777 here' \
+	's/"rms_norm_eps": [0-9.e-]*/"rms_norm_eps": 0.25/|rms_norm_eps is [0-9e-]* there and 0.25 here' \
+	's/"rope_scaling": null/"rope_scaling": {"rope_type": "linear", "factor": 2.0}/|rope_scaling.factor is 1 there and 2 here; .*rope_type is default there and linear here' \
+	's/"model_type": "llama"/"model_type": "mistral", "sliding_window": 8/|sliding_window is 0 there and 8 here; model_type is llama there and mistral here'; do
+	sed "${change%%|*}" $config >other.json
+	differ $config other.json
+	refused 2 "${change#*|}" $again --model.name=other.json
+done
+# Rows in a step may change: the text goes on behind what was seen, and that is said.
+rm -rf more && cp -r base more
+run 0 $again --train.micro-batches=4
+says "^warning: rows in a step: 4 in the checkpoint, 8 from here on"
+[ "$(sed -n 's/^ *"loader_next_step": \([0-9]*\),$/\1/p' more/checkpoints/step-00000009/training.json)" = 6 ] ||
+	wrong "6 steps of 4 rows and 3 of 8 do not end behind 6 steps of 8"
+rm -rf more && cp -r base more
+# A checkpoint that does not say what it was made from goes on, and what could not be compared is named.
+if [ -n "$python" ] && "$python" -c 'import xxhash' 2>/dev/null; then
+	"$python" - more/checkpoints/step-00000006 <<-'END'
+	import json, os, sys, xxhash
+	run, manifest = os.path.join(sys.argv[1], "run.json"), os.path.join(sys.argv[1], "manifest.json")
+	text = open(run).read().replace('"passes"', '"old"').replace('"val_shard_checksum"', '"older"')
+	open(run, "w").write(text)
+	m = json.load(open(manifest))
+	m["files"]["run.json"] = {"bytes": len(text), "xxh3_64": "%016x" % xxhash.xxh3_64_intdigest(text.encode())}
+	json.dump(m, open(manifest, "w"))
+	END
+	run 0 $again
+	says "^warning: checkpoint .* does not record pass.fp8, .*checksum of val.shard.*: not compared"
+fi
+rm -rf more && cp -r base more
 rm -rf more && cp -r base more
 mkdir other
 sed 's/fox/wolf/g' text/doc01.txt >other/a.txt
@@ -136,7 +171,13 @@ refused 2 "tokenizer" $again --data.tokenizer=foreign/data/tokenizer.json
 refused 2 "data.path\|'more/data'" $again --data.path=other
 rm -rf more && cp -r base more
 cp foreign/data/*.shard foreign/data/tokenizer.json more/data/
-refused 2 "was trained on other data or with another tokenizer" $again
+refused 2 "checksum of the tokenizer is [0-9a-f]* there and [0-9a-f]* here; checksum of train.shard is .*; checksum of val.shard is" $again
+says "^hint: restore the files in 'more/data' or choose another run.dir"
+# Held-out text alone: another share of the same documents, trained on with the old ones' shard.
+rm -rf more && cp -r base more
+run 0 train $tiny --run.dir=share --data.holdout=5 --data.tokenizer=base/data/tokenizer.json
+cp share/data/val.shard more/data/
+refused 2 "of checkpoint '[^']*': checksum of val.shard is [0-9a-f]* there and [0-9a-f]* here\$" $again
 rm -rf more && cp -r base more
 run 0 $again
 cmp -s base/checkpoints/step-00000006/model.safetensors more/checkpoints/step-00000006/model.safetensors ||

@@ -118,7 +118,7 @@ run 0 train $tiny --run.dir=ref --train.steps=7
 if grep -q avx2 /proc/cpuinfo; then
 	FLATOUT_ISA=avx2
 	run 0 train $tiny --run.dir=ref --train.steps=8
-	says "was made with ref kernels, this run goes on with avx2"
+	says "^warning: kernels: ref in the checkpoint, avx2 from here on"
 fi
 if [ -n "$isa" ]; then FLATOUT_ISA=$isa; else unset FLATOUT_ISA; fi
 run 0 train $tiny --run.dir=best32 --train.precision=fp32

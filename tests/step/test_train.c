@@ -205,7 +205,7 @@ static void test_refusals(void **state)
 	bad[2].run.ffn = 64;
 	bad[3].run.layers = 3;
 	bad[4].run.tied = 1;
-	bad[5].run.rows = 4;
+	bad[5].run.seq /= 2;
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
 		s.run = bad[i].run;
 		w.steps = 0;

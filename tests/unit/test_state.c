@@ -17,7 +17,7 @@ static char root[64];
 
 static void put(const char *path, const char *text)
 {
-	char full[512];
+	char full[1200];
 	snprintf(full, sizeof full, "%s%s", root, path);
 	FILE *f = fopen(full, "w");
 	if (!f) {
@@ -314,6 +314,92 @@ static void test_cgroup_v1(void **state)
 	near(s.limited_s, 1.5);
 }
 
+static void test_cgroup_memory(void **state)
+{
+	(void)state;
+	char deep[900] = "/sys/fs/cgroup", file[1000];
+	build();
+	assert_true(isnan(fo_state_memory_room(root)));
+	/* Version 2: the least of the whole path; what files' pages hold unused counts as free. */
+	put("/proc/self/cgroup", "0::/a/b/c\n");
+	put("/sys/fs/cgroup/a/b/c/memory.max", "max\n");
+	put("/sys/fs/cgroup/a/b/c/memory.current", "1000\n");
+	assert_true(isnan(fo_state_memory_room(root)));
+	put("/sys/fs/cgroup/a/memory.max", "9000\n");
+	put("/sys/fs/cgroup/a/memory.current", "3000\n");
+	near(fo_state_memory_room(root), 6000);
+	put("/sys/fs/cgroup/a/memory.stat", "anon 5\ninactive_file 500\nactive_file 7\n");
+	near(fo_state_memory_room(root), 6500);
+	put("/sys/fs/cgroup/a/b/memory.max", "8000\n"); /* used: not told */
+	near(fo_state_memory_room(root), 6500);
+	put("/sys/fs/cgroup/a/b/c/memory.max", "5000\n");
+	near(fo_state_memory_room(root), 4000);
+	put("/sys/fs/cgroup/a/b/memory.high", "3500\n");
+	near(fo_state_memory_room(root), 3500);
+	put("/sys/fs/cgroup/memory.max", "100\n"); /* in a container the top may be the group itself */
+	near(fo_state_memory_room(root), 100);
+	put("/sys/fs/cgroup/memory.current", "200\n");
+	near(fo_state_memory_room(root) + 1, 1);
+	/* A path of another namespace: only the top is ours. */
+	put("/proc/self/cgroup", "0::/../../a/b/c\n");
+	put("/sys/fs/cgroup/memory.max", "70000\n");
+	near(fo_state_memory_room(root), 70000 - 200);
+	/* Deeper than any buffer of a few hundred bytes. */
+	put("/proc/self/cgroup", "");
+	for (int i = 0; i < 8; i++) {
+		size_t n = strlen(deep);
+		snprintf(deep + n, sizeof deep - n, "/pod-%d-of-some-deployment-with-a-name-of-64-bytes-and-a-hash-%d", i, i);
+	}
+	snprintf(file, sizeof file, "0::%s\n", deep + strlen("/sys/fs/cgroup"));
+	put("/proc/self/cgroup", file);
+	snprintf(file, sizeof file, "%s/memory.max", deep);
+	put(file, "777\n");
+	near(fo_state_memory_room(root), 777);
+}
+
+static void test_cgroup_memory_v1(void **state)
+{
+	(void)state;
+	build();
+	put("/proc/self/cgroup", "12:cpu,cpuacct:/x\n4:hugetlb,memory:/docker/abc\n1:name=systemd:/s\n0::/user.slice\n");
+	put("/sys/fs/cgroup/memory/docker/abc/memory.limit_in_bytes", "9223372036854771712\n");
+	assert_true(isnan(fo_state_memory_room(root)));
+	put("/sys/fs/cgroup/memory/docker/memory.limit_in_bytes", "4000\n");
+	put("/sys/fs/cgroup/memory/docker/memory.usage_in_bytes", "1500\n");
+	put("/sys/fs/cgroup/memory/docker/memory.stat", "cache 900\ninactive_file 1\ntotal_inactive_file 500\n");
+	near(fo_state_memory_room(root), 3000);
+	put("/sys/fs/cgroup/memory/docker/abc/memory.limit_in_bytes", "2000\n");
+	near(fo_state_memory_room(root), 2000);
+	/* Version 2's files beside it say nothing about memory here. */
+	put("/sys/fs/cgroup/user.slice/memory.max", "1\n");
+	near(fo_state_memory_room(root), 2000);
+	/* A container without a namespace of its own: the path is the host's, the mount's top is the group. */
+	put("/proc/self/cgroup", "4:memory:/docker/elsewhere\n");
+	put("/sys/fs/cgroup/memory/memory.limit_in_bytes", "1234\n");
+	near(fo_state_memory_room(root), 1234);
+	put("/proc/self/cgroup", "garbage\n:\n::\n4:memory\n");
+	near(fo_state_memory_room(root), 1234);
+}
+
+/* A quota above the own group binds as well. */
+static void test_cgroup_processors(void **state)
+{
+	struct fo_machine m;
+	(void)state;
+	build();
+	near(fo_state_processors(root), 1.5);
+	put("/sys/fs/cgroup/a/cpu.max", "50000 100000\n");
+	near(fo_state_processors(root), 0.5);
+	put("/sys/fs/cgroup/a/cpu.max", "max 100000\n");
+	near(fo_state_processors(root), 1.5);
+	put("/proc/self/cgroup", "3:cpu,cpuacct:/x/y\n");
+	assert_true(isnan(fo_state_processors(root)));
+	put("/sys/fs/cgroup/cpu/x/cpu.cfs_quota_us", "300000\n");
+	put("/sys/fs/cgroup/cpu/x/cpu.cfs_period_us", "100000\n");
+	fo_machine_read(&m, root);
+	near(m.cpu_limit, 3);
+}
+
 static void test_machine(void **state)
 {
 	struct fo_machine m;
@@ -385,6 +471,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_missing, begin, end),
 		cmocka_unit_test_setup_teardown(test_hostile, begin, end),
 		cmocka_unit_test_setup_teardown(test_cgroup_v1, begin, end),
+		cmocka_unit_test_setup_teardown(test_cgroup_memory, begin, end),
+		cmocka_unit_test_setup_teardown(test_cgroup_memory_v1, begin, end),
+		cmocka_unit_test_setup_teardown(test_cgroup_processors, begin, end),
 		cmocka_unit_test_setup_teardown(test_machine, begin, end),
 		cmocka_unit_test(test_lists),
 		cmocka_unit_test(test_here),
