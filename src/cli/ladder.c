@@ -78,12 +78,12 @@ static void print_rest(const struct fo_ladder *l, struct fo_arena *a, FILE *f)
 {
 	struct fo_table t;
 	fo_table_init(&t, "lrrrrrrl");
-	fo_table_row(&t, "rung", "predicted", "step ms", "memory", "pad %", "cut %", "held-out", "losses");
+	fo_table_row(&t, "rung", "predicted", "step ms", "memory", "pad %", "text %", "held-out", "losses");
 	for (int i = 0; i < l->rungs; i++) {
 		const struct fo_ladder_rung *g = &l->rung[i];
 		fo_table_row(&t, g->name, factor(a, g->predicted_gain),
 			     isfinite(g->step_s.median) ? fo_arena_printf(a, "%.1f", 1e3 * g->step_s.median) : "-", bytes(a, g->measured_bytes),
-			     percent(a, g->padding), percent(a, g->truncated),
+			     percent(a, g->padding), fo_ladder_share(a, g->text_seen),
 			     isfinite(g->val_loss) ? fo_arena_printf(a, "%.3f", g->val_loss) : "-", losses(a, g));
 	}
 	fo_table_print(&t, f, "", true);
@@ -201,8 +201,7 @@ static void print_notes(const struct fo_ladder *l, FILE *f)
 	fputc('\n', f);
 	fo_cli_put(f, "MFU        ", lead, "rule mfu; median and quartiles of all timed steps, unfiltered; quiet: of the step composed from undisturbed spans");
 	print_peaks(l, f);
-	fo_cli_put(f, "tok/s      ", lead, "useful ones: padding does not count; pad, cut: shares of the tokens processed that are padding, of the text that was cut off documents "
-		   "longer than a row");
+	fo_cli_put(f, "tok/s      ", lead, "useful ones: padding does not count; pad: share of the tokens processed that is padding; text: share of the text's tokens that its steps hold");
 	print_gain_note(l, f);
 	print_prediction_note(l, f);
 	fo_cli_put(f, "losses     ", lead, "distance from the reference's, median of tenths of the run or of its last three; compare new data by held-out loss");
@@ -211,7 +210,8 @@ static void print_notes(const struct fo_ladder *l, FILE *f)
 void fo_cli_ladder_print(const struct fo_ladder *l, bool brief, FILE *f)
 {
 	struct fo_arena a = { 0 };
-	char params[32], cpu[200], device[200];
+	char params[32], cpu[200], device[200], shown[2048];
+	const char *text = fo_ladder_text_title(l, &a);
 	int done = 0;
 	for (int i = 0; i < l->rungs; i++)
 		done += l->rung[i].rounds_done;
@@ -223,6 +223,8 @@ void fo_cli_ladder_print(const struct fo_ladder *l, bool brief, FILE *f)
 		   fo_cli_plural(l->threads, "thread", "threads"));
 	fo_cli_put(f, "measured   ", "           ", "%lld steps of each rung in %d rounds; %d of %d turns done", (long long)l->steps, l->rounds, done,
 		   l->rounds * l->rungs);
+	if (text)
+		fo_cli_put(f, "text       ", lead, "%s", fo_str_visible(shown, sizeof shown, text));
 	fputc('\n', f);
 	print_time(l, &a, f);
 	fputc('\n', f);

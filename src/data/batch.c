@@ -5,7 +5,15 @@
 
 #include <stdlib.h>
 
-const char *const fo_packing_name[FO_PACK_COUNT] = { "packed", "padded", "bestfit" };
+const char *const fo_packing_name[FO_PACK_COUNT] = { "packed", "padded", "bestfit", "split" };
+
+struct epoch_order epoch_order_of(const struct fo_shard *s, const struct fo_batch_shape *shape, uint64_t seed)
+{
+	bool split = shape->packing == FO_PACK_SPLIT;
+	return (struct epoch_order){
+		.shard = s, .seed = seed, .epoch = -1, .seq = split ? shape->seq : 0, .rows = split ? pack_pieces(s, shape->seq) : 0
+	};
+}
 
 /* Lays out epoch `epoch`: a permutation of the documents (Fisher and Yates; the draws depend on seed, epoch and place
  * only) and the tokens before each. The modulo's bias is below documents / 2^64. */
@@ -23,12 +31,14 @@ void epoch_order_build(struct epoch_order *o, int64_t epoch)
 		o->doc[k] = d;
 	}
 	o->start[0] = 0;
-	for (int64_t i = 0; i < s->docs; i++)
-		o->start[i + 1] = o->start[i] + s->doc_at[o->doc[i] + 1] - s->doc_at[o->doc[i]];
+	for (int64_t i = 0; i < s->docs; i++) {
+		int64_t len = s->doc_at[o->doc[i] + 1] - s->doc_at[o->doc[i]];
+		o->start[i + 1] = o->start[i] + (o->seq ? (len + o->seq - 1) / o->seq : len);
+	}
 	o->epoch = epoch;
 }
 
-/* The place of the document that holds token `at` of the epoch. */
+/* The place of the document that holds token (of split rows: row) `at` of the epoch. */
 static int64_t find_place(const struct epoch_order *o, int64_t at)
 {
 	int64_t low = 0, high = o->shard->docs; /* start[low] <= at < start[high] */
@@ -156,6 +166,23 @@ static void walk_padded(struct epoch_order *orders, const struct fo_batch_shape 
 	}
 }
 
+/* Documents in the epoch's order, each cut into rows; then the rows are drawn as packed ones are, with the same draws: where every
+ * document fills its rows, the batches are those of packed rows. */
+static void walk_split(struct epoch_order *orders, const struct fo_batch_shape *shape, int64_t step, piece_fn *fn, void *ctx)
+{
+	const struct fo_shard *s = orders[0].shard;
+	int64_t rows = shape->micro_batches * shape->rows, all = orders[0].rows;
+	for (int64_t row = 0; row < rows; row++) {
+		int64_t global = step * rows + row, epoch = global / all;
+		int64_t at = permute(fo_rng_u64(orders[0].seed ^ ROWS_STREAM, (uint64_t)epoch), all, global % all);
+		struct epoch_order *o = &orders[epoch & 1];
+		epoch_order_build(o, epoch);
+		int64_t place = find_place(o, at), doc = o->doc[place], from = (at - o->start[place]) * shape->seq;
+		int64_t left = s->doc_at[doc + 1] - s->doc_at[doc] - from;
+		fn(ctx, &(struct piece){ row, 0, doc, from, left < shape->seq ? left : shape->seq });
+	}
+}
+
 /* An epoch is the plan's rows in random order. */
 static void walk_bestfit(const struct fo_shard *s, uint64_t seed, const struct pack_plan *plan, const struct fo_batch_shape *shape,
 			 int64_t step, piece_fn *fn, void *ctx)
@@ -180,6 +207,8 @@ static void walk(struct epoch_order *orders, const struct pack_plan *plan, const
 		walk_packed(orders, shape, step, fn, ctx);
 	else if (plan)
 		walk_bestfit(orders[0].shard, orders[0].seed, plan, shape, step, fn, ctx);
+	else if (shape->packing == FO_PACK_SPLIT)
+		walk_split(orders, shape, step, fn, ctx);
 	else
 		walk_padded(orders, shape, step, fn, ctx);
 }
@@ -214,7 +243,7 @@ fo_status batch_fill(struct fo_batch *b, struct epoch_order *orders, const struc
 	if (__builtin_add_overflow(b->step, 2, &end) || __builtin_mul_overflow(end, unit, &end) ||
 	    __builtin_add_overflow(end, orders[0].shard->tokens, &end))
 		return fo_fail(FO_EARG, "step %lld of %lld %s each is beyond what can be counted", (long long)b->step,
-			       (long long)unit, packed ? "tokens" : plan ? "rows" : "documents");
+			       (long long)unit, packed ? "tokens" : shape->packing == FO_PACK_PADDED ? "documents" : "rows");
 	b->loss_tokens = b->real_tokens = b->truncated = 0;
 	for (int64_t m = 0; m < shape->micro_batches; m++)
 		b->micro_loss_tokens[m] = b->pairs[m] = 0;
@@ -227,50 +256,48 @@ fo_status batch_fill(struct fo_batch *b, struct epoch_order *orders, const struc
 
 /* ---- naming a batch's documents ---- */
 
-struct naming {
+struct asking {
+	struct epoch_order order[2];
+	const struct pack_plan *plan;
 	const struct fo_batch_shape *shape;
-	fo_piece_fn *fn;
+	int64_t first, steps;
+	batch_piece_fn *fn;
 	void *ctx;
+	bool enough;
 };
 
 static void name_piece(void *ctx, const struct piece *p)
 {
-	struct naming *n = ctx;
-	n->fn(n->ctx, &(struct fo_piece){ .micro_batch = p->row / n->shape->rows,
-					  .row = p->row % n->shape->rows,
-					  .doc = p->doc,
-					  .from = p->from,
-					  .tokens = p->n });
+	struct asking *a = ctx;
+	if (!a->enough)
+		a->enough = !a->fn(a->ctx, &(struct fo_piece){ .micro_batch = p->row / a->shape->rows,
+							       .row = p->row % a->shape->rows,
+							       .doc = p->doc,
+							       .from = p->from,
+							       .tokens = p->n });
 }
-
-struct asking {
-	struct epoch_order order[2];
-	const struct pack_plan *plan;
-	int64_t step;
-	struct naming naming;
-};
 
 static fo_status ask(void *ctx)
 {
 	struct asking *a = ctx;
-	walk(a->order, a->plan, a->naming.shape, a->step, name_piece, &a->naming);
+	for (int64_t i = 0; i < a->steps && !a->enough; i++)
+		walk(a->order, a->plan, a->shape, a->first + i, name_piece, a);
 	return FO_OK;
 }
 
-fo_status fo_batch_pieces(const struct fo_shard *s, const struct fo_batch_shape *shape, uint64_t seed, int64_t step,
-			  fo_piece_fn *fn, void *ctx)
+fo_status batch_pieces(const struct fo_shard *s, const struct fo_batch_shape *shape, uint64_t seed, int64_t first, int64_t steps,
+		       batch_piece_fn *fn, void *ctx)
 {
-	struct asking a = { .step = step, .naming = { shape, fn, ctx } };
+	struct asking a = { .shape = shape, .first = first, .steps = steps, .fn = fn, .ctx = ctx };
 	struct pack_plan plan = { 0 };
 	if (shape->packing == FO_PACK_BESTFIT)
 		FO_TRY(pack_plan_new(&plan, s, shape->seq));
 	a.plan = plan.rows ? &plan : NULL;
-	for (int i = 0; i < 2; i++)
-		a.order[i] = (struct epoch_order){ .shard = s,
-						   .seed = seed,
-						   .epoch = -1,
-						   .doc = fo_xmalloc((size_t)s->docs * sizeof(int64_t)),
-						   .start = fo_xmalloc(((size_t)s->docs + 1) * sizeof(int64_t)) };
+	for (int i = 0; i < 2; i++) {
+		a.order[i] = epoch_order_of(s, shape, seed);
+		a.order[i].doc = fo_xmalloc((size_t)s->docs * sizeof(int64_t));
+		a.order[i].start = fo_xmalloc(((size_t)s->docs + 1) * sizeof(int64_t));
+	}
 	fo_status st = fo_map_guard(ask, &a);
 	for (int i = 0; i < 2; i++) {
 		free(a.order[i].doc);
@@ -278,4 +305,22 @@ fo_status fo_batch_pieces(const struct fo_shard *s, const struct fo_batch_shape 
 	}
 	pack_plan_free(&plan);
 	return st;
+}
+
+struct all {
+	fo_piece_fn *fn;
+	void *ctx;
+};
+
+static bool pass_on(void *ctx, const struct fo_piece *p)
+{
+	const struct all *a = ctx;
+	a->fn(a->ctx, p);
+	return true;
+}
+
+fo_status fo_batch_pieces(const struct fo_shard *s, const struct fo_batch_shape *shape, uint64_t seed, int64_t step,
+			  fo_piece_fn *fn, void *ctx)
+{
+	return batch_pieces(s, shape, seed, step, 1, pass_on, &(struct all){ fn, ctx });
 }

@@ -169,8 +169,8 @@ FO_CHECKED fo_status fo_data_bigram_loss(const struct fo_shard *train, const str
 
 /* ---- batches ---- */
 
-enum fo_packing { FO_PACK_PACKED, FO_PACK_PADDED, FO_PACK_BESTFIT, FO_PACK_COUNT };
-extern const char *const fo_packing_name[FO_PACK_COUNT]; /* "packed", "padded", "bestfit" */
+enum fo_packing { FO_PACK_PACKED, FO_PACK_PADDED, FO_PACK_BESTFIT, FO_PACK_SPLIT, FO_PACK_COUNT };
+extern const char *const fo_packing_name[FO_PACK_COUNT]; /* "packed", "padded", "bestfit", "split" */
 
 struct fo_batch_shape {
 	int64_t seq, rows, micro_batches;
@@ -209,6 +209,17 @@ typedef void fo_piece_fn(void *ctx, const struct fo_piece *p);
 FO_CHECKED fo_status fo_batch_pieces(const struct fo_shard *s, const struct fo_batch_shape *shape, uint64_t seed,
 				     int64_t step, fo_piece_fn *fn, void *ctx);
 
+/* How much of the text steps 0 to `steps` - 1 are made of. */
+struct fo_text_seen {
+	int64_t served;   /* tokens of rows, padding left out: what comes twice counts twice */
+	int64_t distinct; /* of the shard's tokens, those that came at least once */
+	int64_t reached;  /* those that come at some time, however many steps there are: all, but for what padded rows cut off */
+};
+/* The same pure function as the batches. Memory: as fo_batch_pieces, and 16 bytes per piece (of more than a million pieces those that
+ * touch are joined now and then). stop (may be NULL): FO_EINTERRUPT as soon as it is not 0. */
+FO_CHECKED fo_status fo_text_seen(const struct fo_shard *s, const struct fo_batch_shape *shape, uint64_t seed, int64_t steps,
+				  const volatile sig_atomic_t *stop, struct fo_text_seen *out);
+
 /* What must be stored to go on: `next_step` alone determines the rest. */
 struct fo_loader_state {
 	int64_t next_step;
@@ -221,7 +232,8 @@ struct fo_loader;
  * that does not fit goes on in the next row with positions restarting; the next epoch begins in the row in which one
  * ends, so no token is dropped; rows then come in random order, block by block of about an epoch) or one document per row, truncated and padded (PADDED), or
  * documents that fit together into a row, padded (BESTFIT: longer ones are cut into full rows and a rest, nothing is dropped and
- * no other document cut; an epoch is all rows in random order). A prefetch thread keeps up to two
+ * no other document cut; an epoch is all rows in random order) or a part of one document per row (SPLIT: each document is cut into
+ * full rows and a rest, the rest padded; nothing is dropped. Rows in the order of PACKED: the same ones where every document fills its rows). A prefetch thread keeps up to two
  * steps ready. The shard must outlive the loader. state->shard_checksum 0 takes any shard, else it must be this one's. */
 FO_CHECKED fo_status fo_loader_open(struct fo_loader **out, const struct fo_shard *s,
 				    const struct fo_batch_shape *shape, const struct fo_loader_state *state,

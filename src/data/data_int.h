@@ -221,9 +221,13 @@ struct epoch_order {
 	uint64_t seed;
 	int64_t epoch;  /* -1: none built yet */
 	int64_t *doc;   /* docs: shard's document at each place */
-	int64_t *start; /* docs + 1: tokens of this epoch before each place */
+	int64_t *start; /* docs + 1: tokens of this epoch before each place; of split rows the rows */
+	int64_t seq;    /* of split rows, else 0 */
+	int64_t rows;   /* of split rows in an epoch, else 0 */
 };
 
+/* Of an epoch that is none yet; the caller gives it room for doc and start. */
+struct epoch_order epoch_order_of(const struct fo_shard *s, const struct fo_batch_shape *shape, uint64_t seed);
 void epoch_order_build(struct epoch_order *o, int64_t epoch); /* nothing where it is that one already */
 
 /* The rows of best-fit packing: row r holds piece[row_at[r]] .. piece[row_at[r + 1] - 1]. */
@@ -246,6 +250,11 @@ int64_t pack_pieces(const struct fo_shard *s, int64_t seq); /* of all documents,
 /* Writes n tokens of a document, from its token `from` on, to places to .. to + n of a micro-batch, and counts them. */
 void batch_put_piece(struct fo_batch *b, int64_t micro, const struct fo_batch_shape *shape, const struct fo_shard *s,
 		     int64_t doc, int64_t from, int64_t n, int64_t to);
+
+/* Visits the pieces of `steps` steps from `first` on; fn returns false to end. As fo_batch_pieces. */
+typedef bool batch_piece_fn(void *ctx, const struct fo_piece *p);
+FO_CHECKED fo_status batch_pieces(const struct fo_shard *s, const struct fo_batch_shape *shape, uint64_t seed, int64_t first,
+				  int64_t steps, batch_piece_fn *fn, void *ctx);
 
 /* orders: two; plan: of best-fit packing, else NULL. Fills *b (arrays allocated, b->step set) from the pure function of
  * (shard, seed, shape, step). Allocates nothing. */

@@ -96,7 +96,7 @@ static fo_status check(const struct fo_shard *s, const struct fo_batch_shape *sh
 		return fo_fail(FO_EARG, "a micro-batch of %lld rows x %lld tokens is too large: at most %d tokens",
 			       (long long)shape->rows, (long long)shape->seq, INT32_MAX);
 	if ((int)shape->packing < 0 || shape->packing >= FO_PACK_COUNT)
-		return fo_fail(FO_EARG, "packing %d is neither packed, padded nor bestfit", (int)shape->packing);
+		return fo_fail(FO_EARG, "packing %d is neither packed, padded, bestfit nor split", (int)shape->packing);
 	if (pad_id < 0 || pad_id >= s->vocab)
 		return fo_fail(FO_EARG, "the padding id is %d, expected 0 to %lld", pad_id, (long long)s->vocab - 1);
 	if (state->next_step < 0)
@@ -193,7 +193,7 @@ fo_status fo_loader_open(struct fo_loader **out, const struct fo_shard *s, const
 	l->pad_id = pad_id;
 	l->first_step = state->next_step;
 	for (int i = 0; i < 2; i++)
-		l->order[i] = (struct epoch_order){ .shard = s, .seed = state->seed, .epoch = -1 };
+		l->order[i] = epoch_order_of(s, shape, state->seed);
 	pthread_mutex_init(&l->lock, NULL);
 	pthread_cond_init(&l->changed, NULL);
 	fo_status st = carve(l, &l->memory_bytes);

@@ -226,6 +226,8 @@ fo_status fo_packing_measure(const struct fo_shard *s, int64_t seq, enum fo_pack
 	} else if (packing == FO_PACK_PADDED) {
 		c.rows = (double)s->docs;
 		c.truncated = over;
+	} else if (packing == FO_PACK_SPLIT) {
+		c.rows = (double)pack_pieces(s, seq);
 	} else {
 		struct pack_plan plan;
 		FO_TRY(pack_plan_new(&plan, s, seq));

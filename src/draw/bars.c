@@ -33,10 +33,14 @@ static void bar(struct fo_str *out, const struct fo_axis *a, const struct fo_dra
 	if (!isfinite(b->lo) || !isfinite(b->hi) || b->hi < b->lo || (a->log && !(b->lo > 0)))
 		return;
 	int lo = across(a, b->lo), hi = across(a, b->hi);
-	fo_str_printf(out, "<path class=\"w\" d=\"M%d %dH%d", lo, mid, hi);
-	whisker_end(out, a, b->lo, mid, cap);
-	whisker_end(out, a, b->hi, mid, cap);
-	fo_str_puts(out, "\"/>");
+	/* A wide line in the page's colour below a thin dark one: it can be read on the bar and beside it. */
+	static const char *const line[] = { "wh", "w" };
+	for (int i = 0; i < 2; i++) {
+		fo_str_printf(out, "<path class=\"%s\" d=\"M%d %dH%d", line[i], lo, mid, hi);
+		whisker_end(out, a, b->lo, mid, cap);
+		whisker_end(out, a, b->hi, mid, cap);
+		fo_str_puts(out, "\"/>");
+	}
 }
 
 static void bars_legend(struct fo_str *out, const struct fo_draw_bars *c)

@@ -92,7 +92,7 @@ const char fo_draw_style[] =
 	".bar{fill:var(--s0)}.bar.bad{fill:var(--s1)}.bar.doubt{fill:var(--s0);fill-opacity:.35;stroke:var(--s0);"
 	"stroke-width:1.5;"
 	"stroke-dasharray:4 3}\n"
-	".hollow{fill:var(--ground);stroke:var(--s5);stroke-width:1.5}.w{stroke:var(--ink);stroke-width:1.6;fill:none}"
+	".hollow{fill:var(--ground);stroke:var(--s5);stroke-width:1.5}.w{stroke:var(--ink);stroke-width:1.8;fill:none}.wh{stroke:var(--ground);stroke-width:5.4;fill:none}"
 	"\n"
 	/* Parts. Their labels are dark, on blue and grey light: 4.5 : 1 on each. */
 	".p0{--f:#0072b2;--t:#fff}.p1{--f:#e69f00}.p2{--f:#56b4e9}.p3{--f:#d98ab3}.p4{--f:#00a57a}.p5{--f:#f0e442}.p6{-"

@@ -55,10 +55,24 @@ static char *gain_text(struct fo_arena *a, double gain, double low, double high)
 	return fo_arena_printf(a, "%.3f (%.2f-%.2f)", gain, low, high);
 }
 
+/* "about 94 %, five rounds" */
+static const char *level_text(struct fo_arena *a, const struct fo_ladder *l, double level)
+{
+	static const char *const word[] = { "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve" };
+	int k = l->rounds - 5;
+	return k >= 0 && k < (int)(sizeof word / sizeof *word) ? fo_arena_printf(a, "about %.0f %%, %s rounds", 100 * level, word[k])
+							       : fo_arena_printf(a, "about %.0f %%, %d rounds", 100 * level, l->rounds);
+}
+
 static void top_facts(const struct fo_ladder *l, struct fo_arena *a, int from, int to, struct fo_draw_fact *fact, size_t *n)
 {
 	const struct fo_ladder_rung *r = &l->rung[to];
 	char mfu[32], step[32];
+	struct fo_ladder_interval v = fo_ladder_over(l, to, from, NULL);
+	if (to != from && isfinite(v.estimate))
+		fact[(*n)++] = (struct fo_draw_fact){ "gain over the baseline", fo_arena_printf(a, "x %.2f", v.estimate),
+						      fo_arena_printf(a, "useful tokens/s; between %.2f and %.2f (%s)%s", v.low, v.high,
+								      level_text(a, l, v.level), v.low > 1 || v.high < 1 ? "" : ": not resolved") };
 	fact[(*n)++] = (struct fo_draw_fact){ to == from ? "baseline" : "all changes together", r->name,
 					      r->check == FO_LADDER_LEFT ? "its losses left the reference's: see below" : r->what };
 	fact[(*n)++] = (struct fo_draw_fact){
@@ -70,15 +84,6 @@ static void top_facts(const struct fo_ladder *l, struct fo_arena *a, int from, i
 	fact[(*n)++] = (struct fo_draw_fact){ "its step",
 					      fo_arena_strdup(a, fo_draw_number(step, r->step_s.median, FO_DRAW_SECONDS)),
 					      fo_arena_printf(a, "%.0f useful tokens/s", r->tokens_s.median) };
-	if (to == from)
-		return;
-	struct fo_ladder_interval v = fo_ladder_over(l, to, from, NULL);
-	if (!isfinite(v.estimate))
-		return;
-	fact[(*n)++] = (struct fo_draw_fact){ "gain over the baseline", fo_arena_printf(a, "x %.2f", v.estimate),
-					      fo_arena_printf(a, "useful tokens/s by pairs of rounds; %.1f %% interval %.2f-%.2f%s",
-							      100 * v.level, v.low, v.high,
-							      v.low > 1 || v.high < 1 ? "" : ": not resolved") };
 }
 
 static void summary(const struct fo_ladder *l, struct fo_arena *a, struct fo_str *out)
@@ -179,10 +184,10 @@ static void draw_gains(const struct fo_ladder *l, struct fo_arena *a, struct fo_
 					     .rows = n });
 	if (isfinite(level))
 		fo_draw_remark(out,
-			       "Whiskers are the %.1f %% interval of the gain (Hodges and Lehmann's estimate, over "
+			       "Whiskers are the interval of the gain: %s (Hodges and Lehmann's estimate, over "
 			       "pairs of turns of one "
 			       "round, so that a machine that drifts moves both).",
-			       100 * level);
+			       level_text(a, l, level));
 	if (l->predict_hint)
 		fo_draw_remark(out, "No gain is predicted: %s.", l->predict_hint);
 }
@@ -252,6 +257,17 @@ static double *step_numbers(const struct fo_ladder *l, struct fo_arena *a)
 	return step;
 }
 
+/* Tokens that carried loss, up to each step; a step whose number is not known counts as the mean one. */
+static double *tokens_so_far(const struct fo_ladder *l, struct fo_arena *a, const struct fo_ladder_rung *r)
+{
+	double *at = fo_arena_alloc(a, (size_t)(l->steps + 1) * sizeof *at), sum = 0;
+	for (int64_t i = 0; i < l->steps; i++) {
+		sum += r->tokens && isfinite(r->tokens[i]) ? r->tokens[i] : r->step_tokens > 0 ? r->step_tokens : 1;
+		at[i] = sum;
+	}
+	return at;
+}
+
 static bool compared(const struct fo_ladder *l, int i)
 {
 	const struct fo_ladder_rung *r = &l->rung[i];
@@ -275,13 +291,15 @@ static void draw_overlay(const struct fo_ladder *l, struct fo_arena *a, struct f
 {
 	struct fo_draw_series *s = fo_arena_alloc(a, (size_t)(l->rungs + 1) * sizeof *s);
 	const double *step = step_numbers(l, a);
+	const char *text = fo_ladder_text_title(l, a);
+	bool same = fo_ladder_same_text(l);
 	bool told = false;
 	int style = 0;
 	size_t n = 0;
 	for (int i = 0; i < l->rungs; i++)
 		if (compared(l, i) && !is_reference(l, i)) {
 			s[n++] = (struct fo_draw_series){ .name = told ? NULL : "rungs that are compared with a reference",
-							  .x = step,
+							  .x = same ? step : tokens_so_far(l, a, &l->rung[i]),
 							  .y = l->rung[i].loss,
 							  .n = (size_t)l->steps,
 							  .style = FO_DRAW_STYLES - 1,
@@ -294,16 +312,16 @@ static void draw_overlay(const struct fo_ladder *l, struct fo_arena *a, struct f
 			s[n++] = (struct fo_draw_series){
 				.name = faint ? fo_arena_printf(a, "%s (not compared: other data, or its own)", l->rung[i].name)
 					      : fo_arena_printf(a, "%s (reference)", l->rung[i].name),
-				.x = step,
+				.x = same ? step : tokens_so_far(l, a, &l->rung[i]),
 				.y = l->rung[i].loss,
 				.n = (size_t)l->steps,
 				.style = style++ % (FO_DRAW_STYLES - 1),
 				.faint = faint
 			};
 		}
-	fo_draw_lines(out, &(struct fo_draw_lines){ .title = "Training losses",
+	fo_draw_lines(out, &(struct fo_draw_lines){ .title = text ? fo_arena_printf(a, "Training losses: %s", text) : "Training losses",
 						    .desc = "Where numbers hold, lines lie on that of their reference.",
-						    .x_name = "step",
+						    .x_name = same ? "step" : "tokens trained on",
 						    .y_name = "nats per token",
 						    .y_lo = NAN,
 						    .y_hi = NAN,
@@ -403,14 +421,16 @@ static void draw_losses(const struct fo_ladder *l, struct fo_arena *a, struct fo
 static void draw_table(const struct fo_ladder *l, struct fo_arena *a, struct fo_str *out)
 {
 	static const char *const head[] = { "rung",   "MFU",     "HFU",  "useful tokens/s", "step",
-					    "memory", "padding", "gain", "verdict" };
+					    "memory", "padding", "text", "gain", "verdict" };
+	const char *seen = fo_ladder_text_title(l, a);
 	static const char *const rules[] = { "rung", "mfu", "mfu_causal", "mfu_document", "mfu_6n", "hfu" };
 	struct fo_draw_table t;
 	char text[32];
 	fo_draw_heading(out, "All rungs");
 	fo_draw_table_begin(
-		&t, out, "Medians over all timed steps, unfiltered; memory is the most that a turn was seen to take.",
-		"lrrrrrrrl", head);
+		&t, out, fo_arena_printf(a, "Medians over all timed steps, unfiltered; memory is the most that a turn was seen to take; text: share of "
+				 "the text's tokens that the steps hold%s%s.", seen ? ": " : "", seen ? seen : ""),
+		"lrrrrrrrrl", head);
 	for (int i = 0; i < l->rungs; i++) {
 		const struct fo_ladder_rung *r = &l->rung[i];
 		const char *cell[] = {
@@ -421,6 +441,7 @@ static void draw_table(const struct fo_ladder *l, struct fo_arena *a, struct fo_
 			fo_arena_strdup(a, fo_draw_number(text, r->step_s.median, FO_DRAW_SECONDS)),
 			r->measured_bytes > 0 ? fo_arena_strdup(a, fo_str_bytes(text, (double)r->measured_bytes)) : "-",
 			fo_arena_strdup(a, fo_draw_number(text, r->padding, FO_DRAW_SHARE)),
+			isfinite(r->text_seen) ? fo_arena_printf(a, "%s %%", fo_ladder_share(a, r->text_seen)) : "-",
 			r->from < 0         ? ""
 			: isfinite(r->gain) ? fo_arena_printf(a, "%.3f", r->gain)
 					    : "-",
@@ -527,17 +548,35 @@ static void draw_method(const struct fo_ladder *l, struct fo_str *out)
 			  "executed. The rules differ in what they count of attention and always stand together.");
 }
 
+/* A rung whose rows cut documents off learns their beginnings by heart: its training loss falls faster, and is no better. */
+static void warn_of_cuts(const struct fo_ladder *l, struct fo_str *out)
+{
+	struct fo_str names = { 0 };
+	for (int i = 0; i < l->rungs; i++)
+		if (!l->rung[i].reason && l->rung[i].text_reached < 1)
+			fo_str_printf(&names, "%s%s", names.len ? ", " : "", l->rung[i].name);
+	if (names.len)
+		fo_draw_warning(out,
+				"Rows of %s cut documents off (data.packing=padded): that part of the text is never trained on, and what is left comes "
+				"more often. Its training losses are of other text than the others': compare held-out losses. data.packing=split pads as "
+				"well and cuts nothing off.",
+				names.data);
+	fo_str_fini(&names);
+}
+
 void fo_ladder_html(const struct fo_ladder *l, struct fo_str *out)
 {
 	struct fo_arena a = { 0 };
 	char params[32];
+	const char *text = fo_ladder_text_title(l, &a);
 	fo_draw_page_begin(
 		out,
 		l->model && *l->model && strcmp(l->model, "custom") ? fo_arena_printf(&a, "Ladder of %s", l->model)
 		: l->params > 0 ? fo_arena_printf(&a, "Ladder of a model of %s weights", weights(l, params))
 				: "Ladder of a run",
-		fo_arena_printf(&a, "One change at a time, measured against the rung it starts from. %s, %d thread%s.",
-				machine(l), l->threads, l->threads == 1 ? "" : "s"));
+		fo_arena_printf(&a, "One change at a time, measured against the rung it starts from. %s, %d thread%s%s%s.",
+				machine(l), l->threads, l->threads == 1 ? "" : "s", text ? "; " : "", text ? text : ""));
+	warn_of_cuts(l, out);
 	summary(l, &a, out);
 	fo_draw_heading(out, "MFU");
 	draw_mfu(l, &a, out);

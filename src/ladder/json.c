@@ -30,7 +30,9 @@ static void time_json(struct fo_json *j, const struct fo_ladder *l, const struct
 	fo_json_text(j, "peak_source", g->peak_source);
 	fo_json_real(j, "useful_tokens_per_step", g->step_tokens);
 	fo_json_real(j, "padding", g->padding);
-	fo_json_real(j, "truncated", g->truncated);
+	fo_json_real(j, "text_seen", g->text_seen);
+	fo_json_real(j, "text_passes", g->text_passes);
+	fo_json_real(j, "text_reached", g->text_reached);
 	reals_json(j, "round_step_seconds", g->round_step_s, l->rounds);
 	reals_json(j, "round_tokens_per_second", g->round_tokens_s, l->rounds);
 	fo_json_object(j, "quiet");
@@ -114,6 +116,7 @@ static void rung_json(struct fo_json *j, const struct fo_ladder *l, const struct
 void fo_ladder_json(const struct fo_ladder *l, struct fo_str *out)
 {
 	struct fo_json j;
+	struct fo_arena a = { 0 };
 	fo_json_begin(&j, out, true);
 	fo_json_object(&j, NULL);
 	fo_json_int(&j, "schema", 1);
@@ -126,6 +129,9 @@ void fo_ladder_json(const struct fo_ladder *l, struct fo_str *out)
 	fo_json_real(&j, "flop_per_token", l->flop_per_token);
 	fo_json_int(&j, "seq", l->seq);
 	fo_json_int(&j, "tokens_per_step", l->tokens_per_step);
+	fo_json_real(&j, "text_tokens", l->text_tokens ? (double)l->text_tokens : NAN);
+	const char *title = fo_ladder_text_title(l, &a);
+	fo_json_text(&j, "text", title);
 	fo_json_text(&j, "cpu", l->cpu);
 	fo_json_text(&j, "device", l->device && *l->device ? l->device : NULL);
 	fo_json_text(&j, "isa", l->isa);
@@ -139,4 +145,5 @@ void fo_ladder_json(const struct fo_ladder *l, struct fo_str *out)
 		rung_json(&j, l, &l->rung[i]);
 	fo_json_close(&j);
 	fo_json_close(&j);
+	fo_arena_fini(&a);
 }

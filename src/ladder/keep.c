@@ -7,6 +7,7 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { SCHEMA = 1 };
 
@@ -142,8 +143,11 @@ fo_status fo_ladder_plan_keep(const struct fo_ladder_plan *p)
 	/* What a start that failed before its first turn left binds nobody. */
 	if (st == FO_OK && keep && (keep = has_begun(p->dir, old, len, path)))
 		st = compare(p, old, len, path, &text);
-	if (st == FO_OK && !keep)
+	/* What an earlier plan's rungs see says nothing of this one's. */
+	if (st == FO_OK && !keep) {
+		unlink(fo_arena_printf(&a, "%s/" FO_LADDER_TEXT_FILE, p->dir));
 		st = fo_fs_write_atomic(path, text.data, text.len);
+	}
 	fo_str_fini(&text);
 	fo_arena_fini(&a);
 	return st;

@@ -71,7 +71,9 @@ struct fo_ladder_rung {
 	double step_tokens;      /* mean useful tokens of a timed step */
 	struct fo_spread mfu[FO_LADDER_RULES]; /* fractions of the peak */
 	double padding;          /* share of processed tokens that carry no loss */
-	double truncated;        /* share of the text read that was cut off documents longer than a row */
+	/* Of the text, in all steps that are planned; NaN: not known. Tokens that came at least once; tokens in all (2: everything came
+	 * twice); what comes at some time, however long it trains: less than 1 where rows cut documents off. */
+	double text_seen, text_passes, text_reached;
 
 	/* Beside it: the step time composed from quiet spans (timeline/metered.h). */
 	double quiet_s, quiet_share, enough_share, quiet_spans_share;
@@ -88,7 +90,7 @@ struct fo_ladder_rung {
 	double sure[FO_SURE_COUNT]; /* shares of the predicted operations' time: how it is known */
 
 	/* Numbers. loss[i]: training loss of step i + 1, NaN where the step is not done, INFINITY where it is and its loss is none. */
-	double *loss;
+	double *loss, *tokens;   /* tokens[i]: that carried the loss; NaN: the step is not done */
 	double val_loss;         /* held out, after the last step */
 	int reference;           /* rung whose losses these are compared with; itself: none */
 	enum fo_ladder_check check;
@@ -101,6 +103,7 @@ struct fo_ladder {
 	const char *model;       /* "flatout-134m", "custom" */
 	double params, flop_per_token; /* by rule mfu */
 	int64_t seq, tokens_per_step;  /* padding included */
+	int64_t text_tokens;     /* of the text that is trained on; 0: not known */
 	const char *cpu, *isa;
 	const char *device;      /* that the rungs were trained on; "": the processor */
 	int threads;
@@ -170,6 +173,12 @@ int fo_ladder_bottom(const struct fo_ladder *l);
  * start from one, and nothing from them, are set beside the chain, not on it (another precision, say), and so is whatever is
  * numerics only. The last rung of it that all rounds have measured; the baseline itself where there is no other; -1: none. */
 int fo_ladder_top(const struct fo_ladder *l);
+/* Whether all rungs saw as much of the text, as often; failed ones do not count. True where nothing is known. */
+bool fo_ladder_same_text(const struct fo_ladder *l);
+/* A share in percent, without the sign: 100.0 and 0.0 only where it is that. */
+const char *fo_ladder_share(struct fo_arena *a, double share);
+/* "each rung saw 2.7 % of the text"; where they did not see the same, which saw what. NULL: not known. */
+const char *fo_ladder_text_title(const struct fo_ladder *l, struct fo_arena *a);
 /* ladder.json (docs/formats.md). */
 void fo_ladder_json(const struct fo_ladder *l, struct fo_str *out);
 /* One self-contained page. */

@@ -6,6 +6,7 @@
 #include "ladder/ladder.h"
 
 #define FO_LADDER_PLAN_FILE "plan.json"
+#define FO_LADDER_TEXT_FILE "text.json"
 #define FO_LADDER_FAILED_FILE "failed.txt" /* in a rung's directory: why its last turn failed */
 
 /* A name becomes a folder's beside the ladder's own files: 1 to FO_LADDER_NAME_MAX letters, digits, '-', '_' and '.'. */
@@ -22,6 +23,16 @@ void fo_ladder_changes_json(struct fo_json *j, const struct fo_ladder_rung *g);
 void fo_ladder_plan_json(const struct fo_ladder_plan *p, struct fo_str *out);
 /* Fills the plan's part of l: rungs with names, changes, options, reference. FO_EFORMAT. */
 FO_CHECKED fo_status fo_ladder_plan_parse(struct fo_ladder *l, const char *text, size_t len, const char *where);
+/* How much of the text each rung sees (data/data.h: struct fo_text_seen), counted before the first step. */
+struct fo_ladder_text {
+	int64_t tokens; /* of the text that is trained on */
+	struct {
+		int64_t served, distinct, reached;
+	} rung[FO_LADDER_MAX_RUNGS];
+};
+void fo_ladder_text_json(const struct fo_ladder_text *t, const struct fo_ladder_plan *p, struct fo_str *out);
+/* Into l, whose rungs are there; what cannot be read stays unknown. */
+void fo_ladder_text_read(struct fo_ladder *l);
 /* src/ladder/judge.c: spreads, gains and checks of a ladder whose rungs are read. */
 void fo_ladder_judge(struct fo_ladder *l);
 

@@ -50,6 +50,7 @@ static void collect_steps(const struct fo_ladder *l, const struct fo_ladder_rung
 		double loss = fo_record_value(&r->step, FO_STEP_LOSS, i);
 		/* A step that is done and has no loss is no gap: it is as far away as can be. */
 		g->loss[step - 1] = isfinite(loss) ? loss : INFINITY;
+		g->tokens[step - 1] = fo_record_value(&r->step, FO_STEP_LOSS_TOKENS, i);
 		/* A device captures what it replays in the second. */
 		if (!start || step <= start->step + (*start->device ? 2 : 1) || fo_record_value(&r->step, FO_STEP_METERED, i) == 1 || !(s > 0))
 			continue;
@@ -95,8 +96,6 @@ static void fill_ends(struct fo_ladder_rung *g, const struct fo_record *r)
 	for (int64_t i = 0; i < r->ends; i++) {
 		g->planned_bytes = fmax((double)g->planned_bytes, r->end[i].planned_bytes);
 		g->measured_bytes = fmax((double)g->measured_bytes, r->end[i].measured_bytes);
-		if (isfinite(r->end[i].truncated_share))
-			g->truncated = fmax(isfinite(g->truncated) ? g->truncated : 0, r->end[i].truncated_share);
 	}
 }
 
@@ -247,10 +246,11 @@ static void blank(struct fo_ladder *l, struct fo_ladder_rung *g)
 	g->round_step_s = fo_arena_alloc(&l->arena, (size_t)l->rounds * sizeof(double));
 	g->round_tokens_s = fo_arena_alloc(&l->arena, (size_t)l->rounds * sizeof(double));
 	g->loss = fo_arena_alloc(&l->arena, (size_t)l->steps * sizeof(double));
+	g->tokens = fo_arena_alloc(&l->arena, (size_t)l->steps * sizeof(double));
 	for (int i = 0; i < l->rounds; i++)
 		g->round_step_s[i] = g->round_tokens_s[i] = NAN;
 	for (int64_t i = 0; i < l->steps; i++)
-		g->loss[i] = NAN;
+		g->loss[i] = g->tokens[i] = NAN;
 	g->step_s = g->tokens_s = fo_stats_spread(NULL, 0);
 	for (int k = 0; k < FO_LADDER_RULES; k++) {
 		g->mfu[k] = g->step_s;
@@ -260,7 +260,7 @@ static void blank(struct fo_ladder *l, struct fo_ladder_rung *g)
 		g->part_s[k] = NAN;
 	for (int k = 0; k < FO_SURE_COUNT; k++)
 		g->sure[k] = NAN;
-	g->step_tokens = g->padding = g->truncated = g->quiet_s = g->quiet_share = g->enough_share = g->quiet_spans_share = NAN;
+	g->step_tokens = g->padding = g->text_seen = g->text_passes = g->text_reached = g->quiet_s = g->quiet_share = g->enough_share = g->quiet_spans_share = NAN;
 	g->gain = g->gain_low = g->gain_high = g->gain_level = g->predicted_step_s = g->predicted_gain = NAN;
 	g->val_loss = g->deviation = g->tolerance = g->peak_flop_s = NAN;
 	g->peak_dtype = g->peak_source = "";
@@ -321,6 +321,7 @@ fo_status fo_ladder_read(struct fo_ladder *l, const char *dir)
 	/* Processors emulate, devices have what they compute with. */
 	for (int i = 0; i < l->rungs && *l->device; i++)
 		l->rung[i].numerics_only = false;
+	fo_ladder_text_read(l);
 	share_peaks(l);
 	predict_all(l, v);
 	fill_quiet(l, v);

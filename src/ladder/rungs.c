@@ -45,7 +45,7 @@ static int find(const struct fo_ladder_plan *p, const char *name)
 
 bool fo_ladder_name_ok(const char *name)
 {
-	static const char *const ours[] = { "data", "lock", FO_LADDER_PLAN_FILE, "ladder.json", "ladder.html" };
+	static const char *const ours[] = { "data", "lock", FO_LADDER_PLAN_FILE, FO_LADDER_TEXT_FILE, "ladder.json", "ladder.html" };
 	size_t n = strlen(name);
 	for (size_t i = 0; i < n; i++)
 		if (!isalnum((unsigned char)name[i]) && (!i || !strchr("-_.", name[i])))

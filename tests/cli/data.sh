@@ -45,7 +45,7 @@ says "^nothing was left to do"
 
 # What is shown, and what is refused.
 run 0 data inspect d1 --seq=64
-says "documents  36" "^  packed " "^  bestfit " "^  padded " "c4.json\|sources    1 file"
+says "documents  36" "^  packed " "^  bestfit " "^  split " "^  padded " "c4.json\|sources    1 file"
 run 0 data inspect d1 --seq=64 --json
 valid out
 keys out schema documents tokens checksum packing bestfit padding_tokens dropped_tokens documents_cut_needlessly

@@ -31,10 +31,12 @@ wide=$(LC_ALL=C.UTF-8 awk 'length($0) > 80' one.txt)
 whole one
 valid one/ladder.json
 valid one/plan.json
+valid one/text.json
 grep -q '<svg' one/ladder.html && grep -q 'merged' one/ladder.html || wrong "ladder.html shows nothing"
 keys one/ladder.json schema model cpu threads steps rounds seed rungs name what from change options verdict gain estimate low high level predicted mfu \
 	mfu_causal mfu_document mfu_6n hfu median peak_flop_s padding quiet spans_share parts matmul planned_bytes measured_bytes losses check reference \
-	deviation tolerance held_out training round_tokens_per_second
+	deviation tolerance held_out training round_tokens_per_second text text_tokens text_seen text_passes text_reached
+says "^text .*each rung saw"
 [ "$(grep -c '"event":"eval","step":20' one/merged/log.jsonl)" = 1 ] || wrong "no held-out loss at the end"
 # The first step of every turn is cold, one is metered: two of four count.
 [ "$(grep -c '"timed_steps": 10,' one/ladder.json)" = 3 ] || wrong "not ten timed steps: $(grep '"timed_steps"' one/ladder.json | tr '\n' ' ')"
@@ -160,6 +162,30 @@ held_out cut --data.packing=padded --train.rows=4 --eval.batches=1 --eval.packin
 held_out other --data.packing=padded
 same even.loss cut.loss
 differ even.loss other.loss
+
+# Every rung of the built-in ladder sees the whole text sooner or later, however long its documents are, and no rung less than
+# padding costs it; one that cuts documents off says so above the table, in the picture and in ladder.json.
+printf 'untuned: {data.packing: split}\npacked: {data.packing: packed}\nheads: {from: untuned, data.packing: padded}\n' >seen.yaml
+run 0 ladder $tiny --train.steps=20 --rungs=seen.yaml --run.dir=seen --brief
+tr '\n' ' ' <out | tr -s ' ' | grep -q ' text .*heads saw [0-9.]* % of the text, [0-9.]* times over (its rows cut [0-9.]* % off)' ||
+	wrong "the table does not say in its title what was cut off: $(grep -A 2 '^text' out)"
+grep -q "Training losses: .*heads saw" seen/ladder.html || wrong "the picture of the losses does not say what was trained on"
+[ -z "$python" ] || "$python" - seen <<-'END' || wrong "the shares of the text are not those of the rows"
+	import json, sys
+	ladder = json.load(open(sys.argv[1] + "/ladder.json"))
+	rung = {r["name"]: r for r in ladder["rungs"]}
+	n = 20 * 4 * 32 / ladder["text_tokens"]  # steps, rows, tokens of a row
+	assert rung["untuned"]["text_reached"] == rung["packed"]["text_reached"] == 1
+	assert abs(rung["packed"]["text_passes"] - n) < 1e-12, (rung["packed"], n)
+	# Documents of three rows and more: half a row of each is padding at worst.
+	assert 0.8 * n < rung["untuned"]["text_passes"] <= n, (rung["untuned"]["text_passes"], n)
+	# Tokens with loss: all but the last of a document.
+	assert abs(rung["untuned"]["text_passes"] * (1 - 0.02) * ladder["text_tokens"] / 20 - rung["untuned"]["useful_tokens_per_step"]) < 10
+	assert rung["heads"]["text_seen"] <= rung["heads"]["text_reached"] < 0.5
+END
+run 0 ladder $tiny --train.steps=20 --run.dir=built
+[ "$(grep -c '"text_reached": 1,' built/ladder.json)" = "$(grep -c '"text_reached"' built/ladder.json)" ] ||
+	wrong "a rung of the built-in ladder never sees some of the text: $(grep '"text' built/ladder.json | sort | uniq -c)"
 
 # Mistakes, all at once, each with its line.
 printf 'a:\n  pass.fuse-los: 3\nb:\n  from: c\n  train.rows: none\n  run.dir: x\n' >wrong.yaml

@@ -159,6 +159,9 @@ static void test_built_in(void **state)
 	const struct fo_ladder_rung *g = p.plan.rung;
 	assert_string_equal(g[0].name, "baseline");
 	assert_true(g[0].from == -1 && g[0].reference == 0);
+	/* Untuned, but of the whole text: what falls off padded rows would be missing from this rung alone. */
+	assert_string_equal(g[0].change[0].key, "data.packing");
+	assert_string_equal(g[0].change[0].value, "split");
 	assert_string_equal(g[1].name, "packing");
 	assert_true(g[1].from == 0 && g[1].reference == 1 && g[1].check == FO_LADDER_NEW_DATA);
 	bool fp8 = false, micro = false, fp32 = false;
@@ -308,6 +311,7 @@ static void test_mistakes(void **state)
 		{ "plan.json: {train.rows: 2}\n", { "cannot be a rung's name" } },
 		{ "ladder.json: {train.rows: 2}\n", { "cannot be a rung's name" } },
 		{ "ladder.html: {train.rows: 2}\n", { "cannot be a rung's name" } },
+		{ "text.json: {train.rows: 2}\n", { "cannot be a rung's name" } },
 		{ "a: 3\n", { "takes a mapping" } },
 		{ "- a\n", { "lists are not allowed" } },
 		{ "a: &x {train.rows: 2}\nb: *x\n", { "anchors" } },
@@ -464,6 +468,68 @@ static void test_result(void **state)
 	end(&p);
 }
 
+/* Tokens that each rung's steps hold, from text.json; what each says of them. */
+static void test_text(void **state)
+{
+	(void)state;
+	static const struct {
+		int64_t of[3][3]; /* served, distinct, reached of 1000 */
+		const char *failed, *says;
+		bool same;
+	} row[] = {
+		{ { { 200, 200, 1000 }, { 200, 200, 1000 }, { 200, 200, 1000 } }, NULL, "each rung saw 20.0 % of the text", true },
+		{ { { 150, 150, 1000 }, { 200, 200, 1000 }, { 200, 200, 1000 } }, NULL, "a saw 15.0 % of the text; the others saw 20.0 % of the text", false },
+		{ { { 280, 20, 20 }, { 400, 400, 1000 }, { 400, 400, 1000 } }, NULL,
+		  "a saw 2.0 % of the text, 14 times over (its rows cut 98.0 % off); the others saw 40.0 % of the text", false },
+		{ { { 999, 999, 1000 }, { 2400, 1000, 1000 }, { 999, 999, 1000 } }, NULL, "b saw all of the text, 2.4 times over; the others saw 99.9 % of the text", false },
+		/* A share that rounds to all is not called so; one that failed saw nothing. */
+		{ { { 1000, 1000, 1000 }, { 1000, 1000, 1000 }, { 1, 1, 1000 } }, "c", "each rung saw all of the text", true },
+		{ { { 100, 100, 1000 }, { 200, 200, 1000 }, { 300, 300, 1000 } }, NULL,
+		  "a saw 10.0 % of the text; b saw 20.0 % of the text; c saw 30.0 % of the text", false },
+	};
+	char path[128];
+	for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+		struct planned p;
+		struct fo_ladder l;
+		struct fo_ladder_text t = { .tokens = 1000 };
+		struct fo_str s = { 0 };
+		snprintf(path, sizeof path, "%s-text", dir);
+		begin(&p, 20);
+		p.plan.dir = path;
+		must(parse(&p, "a: {pass.merge-qkv: no}\nb: {pass.merge-qkv: yes}\nc: {pass.fuse-loss: 9}\n"));
+		must(fo_ladder_plan_keep(&p.plan));
+		for (int k = 0; k < 3; k++) {
+			t.rung[k].served = row[i].of[k][0];
+			t.rung[k].distinct = row[i].of[k][1];
+			t.rung[k].reached = row[i].of[k][2];
+		}
+		fo_ladder_text_json(&t, &p.plan, &s);
+		char *file = fo_arena_printf(&p.plan.arena, "%s/text.json", path);
+		must(fo_fs_write_atomic(file, s.data, s.len));
+		must(fo_ladder_read(&l, path));
+		for (int k = 0; k < 3; k++)
+			if (row[i].failed && !strcmp(l.rung[k].name, row[i].failed))
+				l.rung[k].reason = "no memory";
+		assert_int_equal(l.text_tokens, 1000);
+		near(l.rung[0].text_seen, (double)row[i].of[0][1] / 1000);
+		near(l.rung[0].text_passes, (double)row[i].of[0][0] / 1000);
+		near(l.rung[0].text_reached, (double)row[i].of[0][2] / 1000);
+		assert_string_equal(fo_ladder_text_title(&l, &l.arena), row[i].says);
+		assert_true(fo_ladder_same_text(&l) == row[i].same);
+		fo_ladder_fini(&l);
+		/* Of another plan nothing is known, and a plan that was not begun takes its counts with it. */
+		must(fo_fs_write_atomic(file, "{\"tokens\": 5, \"steps\": 21, \"rungs\": [1, 2, 3]}", 47));
+		must(fo_ladder_read(&l, path));
+		assert_true(isnan(l.rung[0].text_seen) && !l.text_tokens && !fo_ladder_text_title(&l, &l.arena));
+		fo_ladder_fini(&l);
+		must(fo_ladder_plan_keep(&p.plan));
+		assert_false(fo_fs_exists(file));
+		fo_str_fini(&s);
+		must(fo_fs_remove_tree(path));
+		end(&p);
+	}
+}
+
 /* What is not what it was is named. */
 static void test_other_configuration(void **state)
 {
@@ -525,7 +591,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_interval),   cmocka_unit_test(test_coverage), cmocka_unit_test(test_deviation),
 		cmocka_unit_test(test_order),      cmocka_unit_test(test_built_in), cmocka_unit_test(test_own_rungs),
-		cmocka_unit_test(test_mistakes),   cmocka_unit_test(test_options),   cmocka_unit_test(test_held_out),   cmocka_unit_test(test_foreign_plan),   cmocka_unit_test(test_result),   cmocka_unit_test(test_other_configuration),
+		cmocka_unit_test(test_mistakes),   cmocka_unit_test(test_options),   cmocka_unit_test(test_held_out),   cmocka_unit_test(test_foreign_plan),   cmocka_unit_test(test_result),   cmocka_unit_test(test_text),   cmocka_unit_test(test_other_configuration),
 	};
 	return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -39,6 +39,9 @@ static void rung(struct fo_ladder_rung *r, const char *name, int from, enum fo_l
 		.peak_source = "calibrated: avx2 loop, 2 threads, best of 400 bursts",
 		.timed_steps = 110,
 		.padding = from < 0 ? 0.31 : 0.002,
+		.text_seen = from < 0 ? 0.124 : 0.18,
+		.text_passes = from < 0 ? 0.124 : 0.18,
+		.text_reached = 1,
 		.quiet_s = 0.9 / speed,
 		.measured_bytes = 300 << 20,
 		.verdict = verdict,
@@ -127,15 +130,53 @@ static void test_page(void **state)
 	assert_true(has(&out, "before: baseline"));
 	assert_true(has(&out, "after: no-recompute")); /* what others start from; they are beside it */
 	assert_true(has(&out, "x 2.04"));
-	assert_true(has(&out, "93.8\u00a0% interval 2.00-2.08"));
+	assert_true(has(&out, "between 2.00 and 2.08 (about 94\u00a0%, five rounds)"));
 	assert_true(has(&out, "1.250 (1.22-1.27); predicted 1.262"));
 	assert_true(has(&out, "134 M weights, 800 MFLOP per token"));
 	assert_true(has(&out, "allowed: 1\u00a0%"));
 	assert_true(has(&out, "100\u00a0%</span>")); /* the axis ends at peak */
 	assert_true(has(&out, "63.0 GFLOP/s, calibrated: avx2 loop"));
-	assert_true(has(&out, "93.8\u00a0% interval"));
+	assert_true(has(&out, "the interval of the gain: about 94\u00a0%, five rounds"));
+	assert_true(strstr(out.data, "gain over the baseline") < strstr(out.data, "all changes together")); /* the first tile */
+	assert_true(strstr(out.data, "class=\"wh\"") < strstr(out.data, "class=\"w\"")); /* below the whisker, so that it shows on its bar */
 	assert_true(has(&out, "flatout train run.yaml --run.dir=packing --data.packing=padded"));
 	assert_null(strstr(out.data, "nan"));
+	fo_str_fini(&out);
+}
+
+/* What the rungs were trained on stands in the page's lead and in the titles; losses of other amounts of text stand over tokens. */
+static void test_text(void **state)
+{
+	(void)state;
+	struct fo_ladder l;
+	struct fo_str out = { 0 };
+	sample(&l);
+	fo_ladder_html(&l, &out);
+	assert_true(has(&out, "2 threads; baseline saw 12.4\u00a0% of the text; the others saw 18.0\u00a0% of the text."));
+	assert_true(has(&out, "Training losses: baseline saw 12.4\u00a0% of the text; the others saw 18.0\u00a0%"));
+	assert_true(has(&out, "the steps hold: baseline saw 12.4\u00a0%"));
+	assert_true(has(&out, "tokens trained on"));
+	assert_null(strstr(out.data, "cut documents off"));
+	fo_str_fini(&out);
+	/* All alike: over steps. */
+	for (int i = 0; i < l.rungs; i++)
+		l.rung[i].text_seen = l.rung[i].text_passes = 0.18;
+	fo_ladder_html(&l, &out);
+	assert_true(has(&out, "Training losses: each rung saw 18.0\u00a0% of the text"));
+	assert_null(strstr(out.data, "tokens trained on"));
+	fo_str_fini(&out);
+	/* A baseline that learns beginnings by heart. */
+	l.rung[0].text_seen = l.rung[0].text_reached = 0.015;
+	fo_ladder_html(&l, &out);
+	assert_true(has(&out, "baseline saw 1.5\u00a0% of the text, 12 times over (its rows cut 98.5\u00a0% off); the others saw 18.0\u00a0%"));
+	assert_true(has(&out, "Rows of baseline cut documents off"));
+	fo_str_fini(&out);
+	/* Of an older folder nothing is known, and nothing is said. */
+	for (int i = 0; i < l.rungs; i++)
+		l.rung[i].text_seen = l.rung[i].text_passes = l.rung[i].text_reached = NAN;
+	fo_ladder_html(&l, &out);
+	assert_true(has(&out, ">Training losses<"));
+	assert_null(strstr(out.data, " saw "));
 	fo_str_fini(&out);
 }
 
@@ -167,7 +208,7 @@ static void test_bare(void **state)
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_page), cmocka_unit_test(test_bare) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_page), cmocka_unit_test(test_text), cmocka_unit_test(test_bare) };
 	if (argc == 2) {
 		struct fo_ladder l;
 		struct fo_str out = { 0 };

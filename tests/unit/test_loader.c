@@ -75,7 +75,7 @@ static void check_batch(const struct fo_shard *s, const struct fo_batch_shape *s
 		for (int64_t i = 0; i < width; i++) {
 			assert_int_equal(position[i], i - start[i]);
 			if (token[i] == 0) { /* padding: alone, without loss */
-				assert_true(shape->packing == FO_PACK_PADDED || shape->packing == FO_PACK_BESTFIT);
+				assert_true(shape->packing != FO_PACK_PACKED);
 				assert_int_equal(target[i], -1);
 				assert_int_equal(start[i], i);
 				continue;
@@ -105,6 +105,17 @@ static void check_batch(const struct fo_shard *s, const struct fo_batch_shape *s
 	}
 	assert_int_equal(b->real_tokens, real);
 	assert_int_equal(b->loss_tokens, losses);
+}
+
+static bool same_batch(const struct fo_batch *a, const struct fo_batch *b, const struct fo_batch_shape *shape)
+{
+	size_t n = (size_t)(shape->rows * shape->seq * shape->micro_batches) * sizeof(int32_t);
+	size_t m = (size_t)shape->micro_batches * sizeof(int64_t);
+	return !memcmp(a->token, b->token, n) && !memcmp(a->target, b->target, n) &&
+	       !memcmp(a->position, b->position, n) && !memcmp(a->doc_start, b->doc_start, n) &&
+	       !memcmp(a->micro_loss_tokens, b->micro_loss_tokens, m) && !memcmp(a->pairs, b->pairs, m) &&
+	       a->step == b->step && a->loss_tokens == b->loss_tokens && a->real_tokens == b->real_tokens &&
+	       a->truncated == b->truncated;
 }
 
 static void test_packed_serves_every_token_once_per_epoch(void **state)
@@ -195,6 +206,99 @@ static void test_padded_counts_waste_and_truncation(void **state)
 			assert_int_equal(seen[i], i - s.doc_at[d] < 16 ? 2 : 0);
 	fo_loader_close(l);
 	free(seen);
+	drop_shard(&s);
+}
+
+/* Split: in each epoch every token once, a document's part alone in its row, none of them shorter than it must be. */
+static void test_split_serves_every_token_once_per_epoch(void **state)
+{
+	(void)state;
+	struct fo_shard s = make_shard(60, 20, 3);
+	struct fo_batch_shape shape = { .seq = 16, .rows = 1, .micro_batches = 1, .packing = FO_PACK_SPLIT, .window = 7 };
+	struct fo_packing_cost cost;
+	ok(fo_packing_measure(&s, 16, FO_PACK_SPLIT, 5, &cost));
+	int64_t rows = 0, padding = 0;
+	for (int64_t d = 0; d < s.docs; d++)
+		rows += (s.doc_at[d + 1] - s.doc_at[d] + 15) / 16;
+	assert_true(cost.rows == (double)rows && cost.truncated == 0 && cost.cut_docs == 0);
+	int *seen = calloc((size_t)s.tokens, sizeof *seen);
+	struct fo_loader *l = open_at(&s, shape, 0, 5);
+	for (int epoch = 0; epoch < 3; epoch++) {
+		int64_t moved = 0, before = -1;
+		for (int64_t row = 0; row < rows; row++) {
+			const struct fo_batch *b = next(l);
+			int64_t first = b->token[0] - 1, doc = document_of(&s, first), left = s.doc_at[doc + 1] - first;
+			check_batch(&s, &shape, b, seen);
+			assert_int_equal((first - s.doc_at[doc]) % 16, 0);
+			assert_int_equal(b->real_tokens, left < 16 ? left : 16);
+			assert_int_equal(b->truncated, 0);
+			padding += 16 - b->real_tokens;
+			moved += first < before;
+			before = first;
+		}
+		assert_true(moved > rows / 4); /* rows come in random order */
+		for (int64_t i = 0; i < s.tokens; i++)
+			assert_int_equal(seen[i], epoch + 1);
+	}
+	assert_int_equal(padding, 3 * (int64_t)cost.padding);
+	fo_loader_close(l);
+	free(seen);
+	drop_shard(&s);
+}
+
+/* Where every document fills its rows there is nothing to pad, and split rows are packed ones: the same batches. */
+static void test_split_is_packed_where_nothing_is_padded(void **state)
+{
+	(void)state;
+	struct fo_shard s = make_shard(40, 60, 8);
+	int64_t *at = (int64_t *)(uintptr_t)s.doc_at;
+	for (int64_t d = 0; d <= s.docs; d++) /* of the first tokens, so that there are ids for all */
+		at[d] = d < s.docs ? d * (s.tokens / 8 / s.docs) * 8 : s.tokens / 8 * 8;
+	s.tokens = at[s.docs];
+	struct fo_batch_shape packed = { 8, 2, 3, FO_PACK_PACKED, 0 }, split = { 8, 2, 3, FO_PACK_SPLIT, 0 };
+	struct fo_loader *a = open_at(&s, packed, 0, 11), *b = open_at(&s, split, 0, 11);
+	for (int64_t step = 0; step < 60; step++)
+		assert_true(same_batch(next(a), next(b), &packed));
+	fo_loader_close(a);
+	fo_loader_close(b);
+	drop_shard(&s);
+}
+
+/* What the batches of some steps hold, counted token by token. */
+static void test_text_seen(void **state)
+{
+	(void)state;
+	struct fo_shard s = make_shard(60, 40, 3);
+	static const int64_t some[] = { 1, 3, 10, 90 };
+	for (int packing = 0; packing < FO_PACK_COUNT; packing++) {
+		struct fo_batch_shape shape = { 32, 2, 2, (enum fo_packing)packing, 0 };
+		struct fo_loader *l = open_at(&s, shape, 0, 9);
+		int *seen = calloc((size_t)s.tokens, sizeof *seen);
+		int64_t served = 0, step = 0, over = 0;
+		for (int64_t d = 0; d < s.docs && packing == FO_PACK_PADDED; d++)
+			over += s.doc_at[d + 1] - s.doc_at[d] > 32 ? s.doc_at[d + 1] - s.doc_at[d] - 32 : 0;
+		for (int i = 0; i < 4; i++) {
+			for (; step < some[i]; step++) {
+				const struct fo_batch *b = next(l);
+				check_batch(&s, &shape, b, seen);
+				served += b->real_tokens;
+			}
+			int64_t distinct = 0;
+			for (int64_t k = 0; k < s.tokens; k++)
+				distinct += seen[k] > 0;
+			struct fo_text_seen got;
+			ok(fo_text_seen(&s, &shape, 9, some[i], NULL, &got));
+			assert_int_equal(got.served, served);
+			assert_int_equal(got.distinct, distinct);
+			assert_int_equal(got.reached, s.tokens - over);
+			assert_true(i < 3 || distinct == got.reached); /* ninety steps are some epochs */
+		}
+		fo_loader_close(l);
+		free(seen);
+		volatile sig_atomic_t stop = 1;
+		struct fo_text_seen got;
+		assert_int_equal(fo_text_seen(&s, &shape, 9, 5, &stop, &got), FO_EINTERRUPT);
+	}
 	drop_shard(&s);
 }
 
@@ -306,17 +410,6 @@ static void test_costs_of_packings(void **state)
 	fo_loader_close(l);
 	assert_int_equal(fo_packing_measure(&s, 0, FO_PACK_PACKED, 5, &c), FO_EARG);
 	drop_shard(&s);
-}
-
-static bool same_batch(const struct fo_batch *a, const struct fo_batch *b, const struct fo_batch_shape *shape)
-{
-	size_t n = (size_t)(shape->rows * shape->seq * shape->micro_batches) * sizeof(int32_t);
-	size_t m = (size_t)shape->micro_batches * sizeof(int64_t);
-	return !memcmp(a->token, b->token, n) && !memcmp(a->target, b->target, n) &&
-	       !memcmp(a->position, b->position, n) && !memcmp(a->doc_start, b->doc_start, n) &&
-	       !memcmp(a->micro_loss_tokens, b->micro_loss_tokens, m) && !memcmp(a->pairs, b->pairs, m) &&
-	       a->step == b->step && a->loss_tokens == b->loss_tokens && a->real_tokens == b->real_tokens &&
-	       a->truncated == b->truncated;
 }
 
 static void test_resume_at_any_step_gives_the_same_bytes(void **state)
@@ -516,6 +609,9 @@ int main(void)
 		cmocka_unit_test(test_packed_rows_are_mixed),
 		cmocka_unit_test(test_packed_rows_longer_than_the_shard),
 		cmocka_unit_test(test_padded_counts_waste_and_truncation),
+		cmocka_unit_test(test_split_serves_every_token_once_per_epoch),
+		cmocka_unit_test(test_split_is_packed_where_nothing_is_padded),
+		cmocka_unit_test(test_text_seen),
 		cmocka_unit_test(test_bestfit_keeps_documents_whole),
 		cmocka_unit_test(test_bestfit_is_best_fit),
 		cmocka_unit_test(test_costs_of_packings),

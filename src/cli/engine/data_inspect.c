@@ -186,11 +186,11 @@ static const char *share(struct fo_arena *a, double part, double whole)
 
 static void put_packings(struct view *v)
 {
-	static const int order[] = { FO_PACK_PACKED, FO_PACK_BESTFIT, FO_PACK_PADDED };
+	static const int order[] = { FO_PACK_PACKED, FO_PACK_BESTFIT, FO_PACK_SPLIT, FO_PACK_PADDED };
 	struct fo_table t;
 	fo_table_init(&t, "lrrrr");
 	fo_table_row(&t, "data.packing", "rows", "padding", "tokens dropped", "cut needlessly");
-	for (int i = 0; i < 3; i++) {
+	for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
 		const struct fo_packing_cost *c = &v->cost[order[i]];
 		fo_table_row(&t, fo_packing_name[order[i]], fo_arena_printf(&v->arena, "%.0f", c->rows),
 			     share(&v->arena, c->padding, c->rows * (double)v->in->seq),

@@ -78,6 +78,37 @@ static fo_status train_turn(struct child *c)
 	return st == FO_EINTERRUPT ? FO_OK : st;
 }
 
+/* Which tokens the steps of each rung are made of: so that losses are not compared as if they were of one text where they are not. */
+static fo_status count_text(const struct ladder *l, const struct fo_shard *s)
+{
+	struct fo_arena a = { 0 };
+	struct fo_str json = { 0 };
+	struct fo_ladder_text t = { .tokens = s->tokens };
+	char *path = fo_arena_printf(&a, "%s/" FO_LADDER_TEXT_FILE, l->p->dir);
+	fo_status st = FO_OK;
+	for (int i = 0; i < l->p->rungs && st == FO_OK; i++) {
+		struct fo_opt_set set;
+		struct fo_run r;
+		struct fo_text_seen seen = { 0 };
+		st = fo_ladder_plan_run(l->p, i, NULL, &set, &r);
+		/* Which rows make a step does not depend on how they are split into micro-batches. */
+		struct fo_batch_shape shape = { .seq = r.seq, .rows = r.batch_rows ? r.batch_rows : r.rows * r.micro_batches,
+						.micro_batches = 1, .packing = (enum fo_packing)r.packing };
+		if (st == FO_OK)
+			st = fo_text_seen(s, &shape, (uint64_t)r.seed, r.steps, l->stop, &seen);
+		t.rung[i].served = seen.served;
+		t.rung[i].distinct = seen.distinct;
+		t.rung[i].reached = seen.reached;
+		fo_opt_fini(&set);
+	}
+	fo_ladder_text_json(&t, l->p, &json);
+	if (st == FO_OK)
+		st = fo_fs_write_atomic(path, json.data, json.len);
+	fo_str_fini(&json);
+	fo_arena_fini(&a);
+	return st;
+}
+
 static fo_status prepare_text(struct child *c)
 {
 	struct fo_opt_set s;
@@ -90,6 +121,8 @@ static fo_status prepare_text(struct child *c)
 		st = fo_run_model(&r, &m);
 	if (st == FO_OK)
 		st = fo_corpus_open(&corpus, &r, m.vocab, on_progress, c, c->l->stop);
+	if (st == FO_OK)
+		st = count_text(c->l, &corpus.train);
 	fo_corpus_close(&corpus);
 	fo_opt_fini(&s);
 	return st;
@@ -185,9 +218,10 @@ static fo_status prepare(struct ladder *l, struct fo_arena *a)
 {
 	struct verdict v;
 	struct fo_ladder_turn t = { .plan = l->p, .rung = -1 };
-	if (!fo_ladder_plan_prepares(l->p))
-		return FO_OK;
-	l->data = fo_arena_printf(a, "%s/data", l->p->dir);
+	if (fo_ladder_plan_prepares(l->p))
+		l->data = fo_arena_printf(a, "%s/data", l->p->dir);
+	else if (fo_fs_exists(fo_arena_printf(a, "%s/" FO_LADDER_TEXT_FILE, l->p->dir)))
+		return FO_OK; /* read where it is, and counted already */
 	FO_TRY(run_child(l, &t, &v));
 	if (v.st != FO_OK)
 		return fo_hint(fo_fail(v.st, "%s", v.text), "%s", v.hint);
