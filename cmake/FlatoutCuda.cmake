@@ -59,12 +59,16 @@ function(fo_cuda_build library)
 		"${CMAKE_CURRENT_SOURCE_DIR}/src/base/fp8.h" "${CMAKE_CURRENT_SOURCE_DIR}/src/base/rng.h")
 	set(table "")
 	set(images "")
+	set(werror "")
+	if(FLATOUT_WERROR)
+		set(werror -Werror all-warnings)
+	endif()
 	if(targets)
 		foreach(source ${sources})
 			get_filename_component(name "${source}" NAME_WE)
 			add_custom_command(OUTPUT "${folder}/${name}.fatbin"
 				COMMAND sh "${CMAKE_CURRENT_SOURCE_DIR}/cmake/nvcc.sh" "${folder}/${name}.ptxas" "${FO_NVCC}" -fatbin -std=c++17 -O3
-					-ccbin ${FO_HOST_CXX} -Werror all-warnings -Xptxas -v,-warn-spills -Xcompiler -Wall,-Wextra
+					-ccbin ${FO_HOST_CXX} ${werror} -Xptxas -v,-warn-spills -Xcompiler -Wall,-Wextra
 					"-I${CMAKE_CURRENT_SOURCE_DIR}/src" ${targets} "${source}" -o "${folder}/${name}.fatbin"
 				DEPENDS "${source}" ${headers} "${CMAKE_CURRENT_SOURCE_DIR}/cmake/nvcc.sh"
 				COMMENT "CUDA kernels ${name}.cu" VERBATIM)

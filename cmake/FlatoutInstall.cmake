@@ -6,7 +6,8 @@ set(docs ${CMAKE_INSTALL_DOCDIR})
 install(FILES LICENSE NOTICE README.md CHANGELOG.md DESTINATION ${docs})
 install(DIRECTORY docs/ DESTINATION ${docs}/docs FILES_MATCHING PATTERN "*.md" PATTERN "*.svg")
 install(DIRECTORY examples/ DESTINATION ${docs}/examples)
-install(FILES data/devices.csv DESTINATION ${CMAKE_INSTALL_DATADIR}/flatout/data)
+# To read and to copy rows from: the program has its tables built in.
+install(FILES data/devices.csv data/README.md DESTINATION ${docs}/data)
 
 if(CMAKE_CROSSCOMPILING AND NOT CMAKE_CROSSCOMPILING_EMULATOR)
 	message(STATUS "the program cannot run here: no manual pages, no shell completion")
@@ -16,9 +17,9 @@ find_program(FO_GZIP gzip)
 set(pages "${CMAKE_BINARY_DIR}/pages")
 add_custom_command(OUTPUT "${pages}/stamp"
 	COMMAND ${CMAKE_COMMAND} "-DOUT=${pages}" "-DGZIP=${FO_GZIP}"
-		"-DPROGRAM=${CMAKE_CROSSCOMPILING_EMULATOR};$<TARGET_FILE:flatout>" "-DDATA=${CMAKE_CURRENT_SOURCE_DIR}/data"
+		"-DPROGRAM=${CMAKE_CROSSCOMPILING_EMULATOR};$<TARGET_FILE:flatout>"
 		-P "${CMAKE_CURRENT_LIST_DIR}/WritePages.cmake"
-	DEPENDS flatout "${CMAKE_CURRENT_LIST_DIR}/WritePages.cmake" data/devices.csv
+	DEPENDS flatout "${CMAKE_CURRENT_LIST_DIR}/WritePages.cmake"
 	COMMENT "Manual pages and completions" VERBATIM)
 add_custom_target(pages ALL DEPENDS "${pages}/stamp")
 install(DIRECTORY "${pages}/man1" DESTINATION ${CMAKE_INSTALL_MANDIR})

@@ -1,10 +1,11 @@
-# Outside libraries as targets fo::<name>, found by pkg-config. A missing one is one sentence with the Debian package.
+# Outside libraries as targets fo::<name>, found by pkg-config. What is missing is told at once, with one line to paste.
 find_package(PkgConfig QUIET)
 if(NOT PKG_CONFIG_FOUND)
-	message(FATAL_ERROR "pkg-config was not found: install the Debian package 'pkg-config'")
+	message(FATAL_ERROR "pkg-config was not found. On Debian or Ubuntu, as root:\n  apt-get install pkg-config\nElsewhere: docs/install.md")
 endif()
 
-set(FO_MISSING "")
+set(FO_MISSING "")          # names of libraries
+set(FO_MISSING_PACKAGES "") # Debian's packages of them
 set(FO_LIBRARIES "") # "jansson 2.14, libyaml 0.2.5": what `flatout --version` shows
 
 # fo_find(<name> <pkg-config module> <Debian package> [OPTIONAL])
@@ -20,10 +21,12 @@ function(fo_find name module package)
 		target_compile_definitions(fo_lib_${name} INTERFACE FO_HAVE_${upper}=1)
 		list(APPEND FO_LIBRARIES "${name} ${${upper}_VERSION}")
 	elseif(NOT arg_OPTIONAL)
-		list(APPEND FO_MISSING "library '${name}' was not found: install the Debian package '${package}'")
+		list(APPEND FO_MISSING ${name})
+		list(APPEND FO_MISSING_PACKAGES ${package})
 	endif()
 	set(FO_LIBRARIES "${FO_LIBRARIES}" PARENT_SCOPE)
 	set(FO_MISSING "${FO_MISSING}" PARENT_SCOPE)
+	set(FO_MISSING_PACKAGES "${FO_MISSING_PACKAGES}" PARENT_SCOPE)
 endfunction()
 
 fo_find(jansson jansson libjansson-dev)
@@ -42,7 +45,8 @@ if(FLATOUT_ENGINE)
 		target_link_libraries(fo_lib_openmp INTERFACE OpenMP::OpenMP_C)
 		list(APPEND FO_LIBRARIES "OpenMP ${OpenMP_C_VERSION}")
 	else()
-		list(APPEND FO_MISSING "OpenMP was not found: gcc brings it, for clang install the Debian package 'libomp-dev'")
+		list(APPEND FO_MISSING "OpenMP (gcc brings it; clang needs a package)")
+		list(APPEND FO_MISSING_PACKAGES libomp-dev)
 	endif()
 endif()
 if(FLATOUT_TESTS)
@@ -53,8 +57,11 @@ find_package(Threads REQUIRED)
 add_library(fo::threads ALIAS Threads::Threads)
 
 if(FO_MISSING)
-	list(JOIN FO_MISSING "\n  " text)
-	message(FATAL_ERROR "${text}")
+	list(JOIN FO_MISSING ", " names)
+	list(JOIN FO_MISSING_PACKAGES " " packages)
+	message(FATAL_ERROR "libraries are missing: ${names}. On Debian or Ubuntu, as root:\n"
+		"  apt-get install ${packages}\n"
+		"Names on Fedora and Arch: docs/install.md")
 endif()
 list(JOIN FO_LIBRARIES ", " FO_LIBRARIES)
 message(STATUS "libraries: ${FO_LIBRARIES}")

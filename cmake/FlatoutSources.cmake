@@ -44,6 +44,7 @@ function(fo_modules)
 			continue()
 		endif()
 		file(GLOB_RECURSE files CONFIGURE_DEPENDS "${root}/${module}/*.c")
+		list(FILTER files EXCLUDE REGEX "/src/[a-z]+/onefile/") # cmake/FlatoutStatic.cmake
 		if(NOT FLATOUT_ENGINE)
 			list(FILTER files EXCLUDE REGEX "/src/[a-z]+/engine/")
 		endif()

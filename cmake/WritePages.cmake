@@ -1,5 +1,5 @@
-# Script: manual pages (compressed where GZIP is given) and shell completions of PROGRAM below OUT; DATA: its catalogue.
-set(ENV{FLATOUT_DATA} "${DATA}")
+# Script: manual pages (compressed where GZIP is given) and shell completions of PROGRAM below OUT.
+set(ENV{FLATOUT_DATA} "")
 set(ENV{FLATOUT_DEVICES} "")
 set(ENV{ASAN_OPTIONS} "detect_leaks=0")
 

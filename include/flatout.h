@@ -97,8 +97,8 @@ FLATOUT_API double flatout_model_flop_per_token(const flatout_model *model, int6
  * `flatout devices` lists them), upper and lower case alike. `dtype`: fp32, tf32, fp16, bf16, fp8 or fp4. Where the figure
  * comes from is written to `source` ("NVIDIA H100 data sheet, 2026-08-22"), cut to `source_bytes` with its NUL; source
  * may be NULL. FLATOUT_EARG for an unknown device or type, or a peak that is not published: never a guess.
- * Reads the catalogue on each call (milliseconds): the first devices.csv in $FLATOUT_DATA, beside the library
- * (../share/flatout/data) or in the folder it was configured for; then $FLATOUT_DEVICES, a file of the caller's own rows. */
+ * Reads the catalogue on each call (milliseconds): the built-in table, then $FLATOUT_DATA/devices.csv where that variable is set,
+ * then $FLATOUT_DEVICES, a file of the caller's own rows. */
 FLATOUT_API flatout_status flatout_device_peak(const char *device, const char *dtype, double *peak_flop_s, char *source,
 					       size_t source_bytes);
 

@@ -1,26 +1,26 @@
 # Sourced by ./test, ./demo and .ci/run: which Debian packages are missing, and installing them. Plain sh has no local
 # variables; all here start with fo_ so that the sourcing script keeps its own.
 #
-# A need is "package|probe|name elsewhere": the probe is `command x` or `module x` (pkg-config) and succeeds also where
-# someone built the library by hand; `package` asks Debian alone.
+# A need is "package|probe|name elsewhere|Fedora's package|Arch's": the probe is `command x` or `module x` (pkg-config) and succeeds
+# also where someone built the library by hand; `package` asks Debian alone. The last two stand for what a build needs.
 
 FO_NEED_BUILD='
-gcc|command cc|a C compiler (gcc >= 12 or clang >= 14)
-libc6-dev|header stdio.h|the C library headers
-make|command make|make
-cmake|command cmake|CMake >= 3.25
-pkg-config|command pkg-config|pkg-config
-libjansson-dev|module jansson|jansson
-libyaml-dev|module yaml-0.1|libyaml
-libpcre2-dev|module libpcre2-8|PCRE2 (8 bit)
-libxxhash-dev|module libxxhash|xxHash
-zlib1g-dev|module zlib|zlib
-libzstd-dev|module libzstd|zstd
-libsqlite3-dev|module sqlite3|SQLite
-libhwloc-dev|module hwloc|hwloc
+gcc|command cc|a C compiler (gcc >= 12 or clang >= 14)|gcc|gcc
+libc6-dev|header stdio.h|the C library headers|glibc-devel|glibc
+make|command make|make|make|make
+cmake|command cmake|CMake >= 3.25|cmake|cmake
+pkg-config|command pkg-config|pkg-config|pkgconf-pkg-config|pkgconf
+libjansson-dev|module jansson|jansson|jansson-devel|jansson
+libyaml-dev|module yaml-0.1|libyaml|libyaml-devel|libyaml
+libpcre2-dev|module libpcre2-8|PCRE2 (8 bit)|pcre2-devel|pcre2
+libxxhash-dev|module libxxhash|xxHash|xxhash-devel|xxhash
+zlib1g-dev|module zlib|zlib|zlib-devel|zlib
+libzstd-dev|module libzstd|zstd|libzstd-devel|zstd
+libsqlite3-dev|module sqlite3|SQLite|sqlite-devel|sqlite
+libhwloc-dev|module hwloc|hwloc|hwloc-devel|hwloc
 '
 FO_NEED_TEST='
-libcmocka-dev|module cmocka|cmocka
+libcmocka-dev|module cmocka|cmocka|libcmocka-devel|cmocka
 '
 FO_NEED_TEXT='
 perl-doc|package|a text of your own as ./demo PATH
@@ -52,24 +52,50 @@ fo_probe() { # package kind argument
 	[ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
 }
 
-# fo_missing NEEDS FIELD: the missing ones' package (1) or their name elsewhere (3), one per line
+# fo_missing NEEDS FIELD: the missing ones' package (1), name elsewhere (3), Fedora's (4) or Arch's package (5), one per line
 fo_missing() {
-	printf '%s\n' "$1" | while IFS='|' read -r fo_package fo_words fo_name; do
+	printf '%s\n' "$1" | while IFS='|' read -r fo_package fo_words fo_name fo_fedora fo_arch; do
 		[ -n "$fo_package" ] || continue
 		# shellcheck disable=SC2086 # the probe is two words
 		fo_probe "$fo_package" $fo_words && continue
-		if [ "$2" = 1 ]; then printf '%s\n' "$fo_package"; else printf '%s\n' "$fo_name"; fi
+		case $2 in
+		1) printf '%s\n' "$fo_package" ;;
+		3) printf '%s\n' "$fo_name" ;;
+		4) printf '%s\n' "${fo_fedora:-$fo_name}" ;;
+		5) printf '%s\n' "${fo_arch:-$fo_name}" ;;
+		esac
 	done
+}
+
+# fo_tell NEEDS: what is missing, as one line for this system's package manager; returns 3 if something is.
+fo_tell() {
+	if command -v apt-get >/dev/null 2>&1; then
+		fo_field=1 fo_line='apt-get update && apt-get install -y --no-install-recommends'
+	elif command -v dnf >/dev/null 2>&1; then
+		fo_field=4 fo_line='dnf install'
+	elif command -v pacman >/dev/null 2>&1; then
+		fo_field=5 fo_line='pacman -S --needed'
+	else
+		fo_field=3 fo_line=
+	fi
+	fo_packages=$(fo_missing "$1" $fo_field)
+	[ -n "$fo_packages" ] || return 0
+	if [ -n "$fo_line" ]; then
+		echo "Packages are missing; as root, run:"
+		# shellcheck disable=SC2086 # words on purpose
+		echo "  $fo_line" $fo_packages
+	else
+		echo "Install these by your system's own means and start again:"
+		printf '%s\n' "$fo_packages" | sed 's/^/  /'
+	fi
+	return 3
 }
 
 # fo_install NEEDS: installs what is missing; returns 3 where it may not.
 fo_install() {
 	if ! command -v dpkg-query >/dev/null 2>&1 || ! command -v apt-get >/dev/null 2>&1; then
-		fo_packages=$(fo_missing "$1" 3)
-		[ -n "$fo_packages" ] || return 0
-		echo "This is not Debian, so install these by your system's own means and start again:"
-		printf '%s\n' "$fo_packages" | sed 's/^/  /'
-		return 3
+		fo_tell "$1"
+		return
 	fi
 	fo_packages=$(fo_missing "$1" 1 | tr '\n' ' ')
 	fo_packages=${fo_packages% }
@@ -80,9 +106,8 @@ fo_install() {
 	elif command -v sudo >/dev/null 2>&1 && sudo -n true 2>/dev/null; then
 		fo_sudo="sudo "
 	else
-		echo "Packages are missing; as root, run:"
-		echo "  apt-get update && $fo_line"
-		return 3
+		fo_tell "$1"
+		return
 	fi
 	echo "Packages are missing; running:"
 	echo "  ${fo_sudo}apt-get update && ${fo_sudo}$fo_line"

@@ -1,12 +1,9 @@
-#define _GNU_SOURCE /* dl_iterate_phdr */
 #include "hw/catalogue.h"
 #include "base/fs.h"
 #include "base/str.h"
 #include "hw/csv.h"
 
 #include <ctype.h>
-#include <link.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -230,7 +227,7 @@ done:
 	return st;
 }
 
-/* ---- finding the file ---- */
+/* ---- where rows come from ---- */
 
 static fo_status add_file(struct fo_catalogue *c, const char *path)
 {
@@ -244,76 +241,22 @@ static fo_status add_file(struct fo_catalogue *c, const char *path)
 	return st;
 }
 
-/* The loaded object that this code is in. */
-struct self { char path[4096]; };
-
-static int note_self(struct dl_phdr_info *info, size_t size, void *to)
-{
-	struct self *self = to;
-	(void)size;
-	for (int i = 0; i < info->dlpi_phnum; i++) {
-		uintptr_t begin = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr, here = (uintptr_t)&note_self;
-		if (info->dlpi_phdr[i].p_type == PT_LOAD && here - begin < info->dlpi_phdr[i].p_memsz) {
-			snprintf(self->path, sizeof(self->path), "%s", info->dlpi_name);
-			return 1;
-		}
-	}
-	return 0;
-}
-
-/* The folder of the file that this code was loaded from: of libflatout.so, or of the executable that it is linked into.
- * False where the system does not tell. */
-static bool own_folder(char *buf, size_t size)
-{
-	struct self self = { "" };
-	dl_iterate_phdr(note_self, &self);
-	/* An executable has no name there, and its argv[0] may be anything. */
-	char *path = realpath(*self.path ? self.path : "/proc/self/exe", NULL);
-	char *slash = path ? strrchr(path, '/') : NULL;
-	if (slash)
-		snprintf(buf, size, "%.*s", (int)(slash - path), path);
-	free(path);
-	return slash != NULL;
-}
-
-/* The first devices.csv of the search path, or NULL; every place tried goes into `tried`. */
-static char *find_file(struct fo_arena *a, struct fo_str *tried)
-{
-	/* The last one: from lib/<architecture> of an installed library. */
-	static const char *const beside[] = { "../data", "../../data", "../share/flatout/data",
-					      "../../share/flatout/data" };
-	char folder[4096], *candidate[8];
-	int n = 0;
-	const char *env = getenv("FLATOUT_DATA");
-	if (env && *env)
-		candidate[n++] = fo_arena_printf(a, "%s/devices.csv", env);
-	if (own_folder(folder, sizeof(folder)))
-		for (size_t i = 0; i < sizeof(beside) / sizeof(beside[0]); i++)
-			candidate[n++] = fo_arena_printf(a, "%s/%s/devices.csv", folder, beside[i]);
-#ifdef FO_DATA_DIR
-	candidate[n++] = fo_arena_printf(a, "%s/devices.csv", FO_DATA_DIR);
-#endif
-	for (int i = 0; i < n; i++) {
-		if (fo_fs_exists(candidate[i]))
-			return candidate[i];
-		fo_str_printf(tried, "%s'%s'", i ? ", " : "", candidate[i]);
-	}
-	return NULL;
-}
+/* data/devices.csv as it was when this was built (cmake/FlatoutSources.cmake, fo_embed): a copied program needs no file beside it. */
+static const char builtin[] = {
+#include "devices.inc"
+};
 
 fo_status fo_catalogue_load(struct fo_catalogue *c, const char *user_file)
 {
-	struct fo_str tried = { 0 };
+	const char *folder = getenv("FLATOUT_DATA");
 	*c = (struct fo_catalogue){ 0 };
-	char *path = find_file(&c->arena, &tried);
-	fo_status st;
-	if (path)
-		st = add_file(c, path);
-	else
-		st = fo_hint(fo_fail(FO_EIO, "cannot find the device catalogue 'devices.csv': tried %s",
-				     tried.data ? tried.data : "nothing"),
-			     "set FLATOUT_DATA to the folder that holds it");
-	fo_str_fini(&tried);
+	fo_status st = fo_catalogue_add(c, builtin, sizeof builtin, "built-in devices.csv");
+	if (st == FO_OK && folder && *folder) {
+		st = add_file(c, fo_arena_printf(&c->arena, "%s/devices.csv", folder));
+		if (st == FO_EIO)
+			st = fo_hint(st, "FLATOUT_DATA names a folder with a devices.csv of your own; without it the built-in "
+					 "table is taken");
+	}
 	if (!user_file || !*user_file)
 		user_file = getenv("FLATOUT_DEVICES");
 	if (st == FO_OK && user_file && *user_file)

@@ -35,16 +35,14 @@ struct fo_device {
 	double measured_bf16, measured_fp8;   /* best matrix product that the source measured, TFLOP/s */
 	double rent_low, rent_high;
 	const char *rent_note, *source, *date, *notes;
-	const char *where;           /* "data/devices.csv:12" */
+	const char *where;           /* "built-in devices.csv:12", or the path of a file and the line */
 };
 
 struct fo_catalogue { struct fo_arena arena; struct fo_device *device; size_t count, cap; };
 
-/* Loads devices.csv from the first folder that has one: $FLATOUT_DATA; ../data, ../../data, ../share/flatout/data and
- * ../../share/flatout/data as seen from the executable, or from libflatout.so where this code is in it; FO_DATA_DIR of
- * the build. Then adds `user_file`, or $FLATOUT_DEVICES when it is
- * NULL or empty. FO_EIO when no catalogue is found, FO_EFORMAT with file:line for bad rows. On failure *c needs no
- * fini. */
+/* The table that was built in (data/devices.csv), then the rows of $FLATOUT_DATA/devices.csv where FLATOUT_DATA is set, then those of
+ * `user_file`, or of $FLATOUT_DEVICES when it is NULL or empty. FO_EIO when a file that is named cannot be read, FO_EFORMAT with
+ * file:line for bad rows. On failure *c needs no fini. */
 FO_CHECKED fo_status fo_catalogue_load(struct fo_catalogue *c, const char *user_file);
 /* Adds the rows of CSV text (comment lines start with #). A name that exists is replaced as a whole. `where` names the
  * text in errors. */

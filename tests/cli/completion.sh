@@ -1,8 +1,6 @@
 # Completion scripts: the shells accept them, and bash offers what the help lists.
 set -u
 bin=${FLATOUT_BIN:?}
-FLATOUT_DATA=${FLATOUT_SOURCE:-.}/data
-export FLATOUT_DATA
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 failed=0

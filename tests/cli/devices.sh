@@ -29,9 +29,15 @@ printf 'name,bf16_dense_tflops,source\nmy-chip,fast,me\n' >"$tmp/own.csv"
 expect 2 "own.csv:2: bf16_dense_tflops is 'fast'" devices
 unset FLATOUT_DEVICES
 expect 3 "none.csv" devices --devices-file "$tmp/none.csv"
-# Without FLATOUT_DATA the build's own folder is found.
-unset FLATOUT_DATA
+# Rows of $FLATOUT_DATA/devices.csv are added to the built-in ones; a folder without that file is said, not skipped.
+mkdir "$tmp/data"
+FLATOUT_DATA=$tmp/data
+export FLATOUT_DATA
+expect 3 "FLATOUT_DATA names" devices
+printf 'name,bf16_dense_tflops,source\nmy-chip,123,me\n' >"$tmp/data/devices.csv"
+expect 0 "my-chip" devices
 expect 0 "B200-SXM-HGX" devices
+unset FLATOUT_DATA
 
 # This machine: with the engine an answer in any case, 0 with a device to train on, 1 without.
 expect 2 "leave the name out" devices h100 --local

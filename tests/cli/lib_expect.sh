@@ -1,9 +1,8 @@
-# For tests of commands that only print: the catalogue of this tree, a scratch folder, one assertion on exit status and text.
+# For tests of commands that only print: no tables but the built-in ones, a scratch folder, one assertion on exit status and text.
 # A test sources this first and ends with: exit $failed
 set -u
 : "${FLATOUT_BIN:=flatout}" "${FLATOUT_SOURCE:=.}"
-FLATOUT_DATA="$FLATOUT_SOURCE/data"
-export FLATOUT_DATA
+unset FLATOUT_DATA FLATOUT_DEVICES
 tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
 failed=0

@@ -10,7 +10,7 @@ failed=0
 wrong() { echo "$test: $*"; failed=1; }
 version=$(cat "$FLATOUT_SOURCE/VERSION")
 
-# usable PREFIX: the program in this tree runs from another folder and finds its catalogue there.
+# usable PREFIX: the program in this tree runs from another folder and knows its catalogue there.
 usable() {
 	(cd / && "$1/bin/flatout" flops --model llama-3.1-8b --seq 8192) >"$tmp/out" 2>&1 || wrong "$1: flops: $(cat "$tmp/out")"
 	grep -q 'total  *8,030,261,248' "$tmp/out" || wrong "$1: flops says: $(cat "$tmp/out")"

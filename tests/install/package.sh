@@ -30,7 +30,7 @@ deb=$(echo "$tmp"/one/flatout_"$version"_*.deb)
 cmp "$deb" "$tmp/two/$(basename "$deb")" || wrong "two packages of one build differ"
 dpkg-deb -I "$deb" >"$tmp/info" || wrong "dpkg-deb -I fails"
 for words in "Package: flatout" "Version: $version" "Architecture: $(dpkg --print-architecture)" "Depends: .*libc6 (>= .*libjansson4" "Installed-Size: [1-9]" \
-	"Description: trains" "Maintainer: "; do
+	"Description: why training is slow" "flatout diagnose" "Maintainer: "; do
 	grep -q "$words" "$tmp/info" || wrong "the control file lacks '$words': $(cat "$tmp/info")"
 done
 dpkg-deb -c "$deb" >"$tmp/files" || wrong "dpkg-deb -c fails"

@@ -5,7 +5,7 @@ libdir=$(sed -n 's/^CMAKE_INSTALL_LIBDIR:[A-Z]*=//p' "$FLATOUT_BUILD/CMakeCache.
 rm -rf "$FLATOUT_STAGE" "$FLATOUT_STAGE.dest"
 cmake --install "$FLATOUT_BUILD" --prefix "$FLATOUT_STAGE" >"$tmp/log" 2>&1 || { cat "$tmp/log"; exit 1; }
 for file in bin/flatout include/flatout.h "$libdir/libflatout.so" "$libdir/libflatout.so.0" "$libdir/libflatout.a" "$libdir/pkgconfig/flatout.pc" \
-	share/flatout/data/devices.csv share/doc/flatout/LICENSE share/doc/flatout/NOTICE share/doc/flatout/README.md \
+	share/doc/flatout/data/devices.csv share/doc/flatout/LICENSE share/doc/flatout/NOTICE share/doc/flatout/README.md \
 	share/doc/flatout/docs/metrics.md share/doc/flatout/examples/api/meter.c share/doc/flatout/examples/first/run.yaml \
 	share/bash-completion/completions/flatout share/zsh/site-functions/_flatout share/fish/vendor_completions.d/flatout.fish; do
 	[ -s "$FLATOUT_STAGE/$file" ] || wrong "no '$file'"

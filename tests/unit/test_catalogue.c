@@ -23,10 +23,7 @@ static void source_dir(char *buf, size_t size, const char *tail)
 
 static struct fo_catalogue load(const char *user)
 {
-	char dir[512];
 	struct fo_catalogue c;
-	source_dir(dir, sizeof(dir), "data");
-	setenv("FLATOUT_DATA", dir, 1);
 	fo_status st = fo_catalogue_load(&c, user);
 	if (st != FO_OK)
 		print_message("%s\n", fo_err_text());
@@ -219,6 +216,64 @@ static void test_caps(void **state)
 	free(text);
 }
 
+/* The built-in table is the file of this tree, byte for byte in what it says; a folder that FLATOUT_DATA names adds to it. */
+static void test_builtin(void **state)
+{
+	(void)state;
+	char dir[512], path[600];
+	unsetenv("FLATOUT_DATA");
+	struct fo_catalogue in = load(NULL), more, file = { 0 };
+	struct fo_arena a = { 0 };
+	char *text;
+	size_t len;
+	source_dir(path, sizeof path, "data/devices.csv");
+	assert_int_equal(fo_fs_read(&a, path, 1 << 20, &text, &len), FO_OK);
+	for (size_t i = 0; i < len; i++)
+		assert_true((unsigned char)text[i] < 128); /* fo_embed makes chars of it, which may be signed */
+	assert_int_equal(fo_catalogue_add(&file, text, len, "built-in devices.csv"), FO_OK);
+	assert_int_equal(in.count, file.count);
+	for (size_t i = 0; i < in.count; i++) {
+		assert_string_equal(in.device[i].name, file.device[i].name);
+		assert_string_equal(in.device[i].where, file.device[i].where);
+		assert_string_equal(in.device[i].source, file.device[i].source);
+		assert_memory_equal(in.device[i].dense, file.device[i].dense, sizeof in.device[i].dense);
+	}
+
+	snprintf(dir, sizeof dir, "/tmp/fo_catalogue_XXXXXX");
+	assert_non_null(mkdtemp(dir));
+	setenv("FLATOUT_DATA", dir, 1);
+	assert_int_equal(fo_catalogue_load(&more, NULL), FO_EIO); /* no such file: said, not skipped */
+	assert_non_null(strstr(fo_err_text(), dir));
+	snprintf(path, sizeof path, "%s/devices.csv", dir);
+	FILE *f = fopen(path, "w");
+	fputs("name,bf16_dense_tflops,source\nmy-chip,5,me\nH100-SXM5-80GB,7,me\n", f);
+	fclose(f);
+	more = load(NULL);
+	assert_int_equal(more.count, in.count + 1);
+	assert_true(peak(&more, "my-chip", FO_PREC_BF16) == 5);
+	assert_true(peak(&more, "h100-sxm5-80gb", FO_PREC_BF16) == 7);
+	assert_true(peak(&more, "b200", FO_PREC_BF16) == 2250);
+	fo_catalogue_fini(&more);
+	/* A copy of the whole table is no conflict, under a relative name either. */
+	char cwd[4096];
+	assert_non_null(getcwd(cwd, sizeof cwd));
+	source_dir(path, sizeof path, ".");
+	assert_int_equal(chdir(path), 0);
+	setenv("FLATOUT_DATA", "data", 1);
+	more = load(NULL);
+	assert_int_equal(more.count, in.count);
+	assert_string_equal(more.device[0].name, in.device[0].name);
+	assert_int_equal(chdir(cwd), 0);
+	unsetenv("FLATOUT_DATA");
+	snprintf(path, sizeof path, "%s/devices.csv", dir);
+	unlink(path);
+	rmdir(dir);
+	fo_catalogue_fini(&more);
+	fo_catalogue_fini(&in);
+	fo_catalogue_fini(&file);
+	fo_arena_fini(&a);
+}
+
 /* Random damage to our own file: any status, no crash, and a good result is a usable one. */
 static void test_mutations(void **state)
 {
@@ -264,6 +319,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_peaks),     cmocka_unit_test(test_rows),     cmocka_unit_test(test_unknown),
 		cmocka_unit_test(test_user_file), cmocka_unit_test(test_bad_rows), cmocka_unit_test(test_caps),
+		cmocka_unit_test(test_builtin),
 		cmocka_unit_test(test_mutations),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
