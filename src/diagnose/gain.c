@@ -19,6 +19,7 @@ void fo_gain_solve(const struct fo_gain *g, struct fo_finding *f)
 	int64_t all = bounded(g->removable_ns, 0, step);
 	int64_t removable = (int64_t)(g->most * (double)all); /* what no change removes is in no ceiling */
 	f->loss_ns = removable;
+	f->nearly_all = false;
 	if ((double)step > FO_CEILING_MOST * (double)(step - removable)) {
 		fo_gain_none(f);
 		f->nearly_all = true;
