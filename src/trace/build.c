@@ -65,7 +65,7 @@ struct fo_gpu_op *fo_trace_add_gpu(struct fo_trace_build *b)
 {
 	ROOM(b, gpu);
 	struct fo_gpu_op *g = &b->t->gpu[b->t->gpu_count++];
-	*g = (struct fo_gpu_op){ .bytes = -1, .correlation = -1, .name = -1, .launch = -1, .op = -1, .collective = -1, .device = -1 };
+	*g = (struct fo_gpu_op){ .bytes = -1, .correlation = -1, .name = -1, .launch = -1, .op = -1, .collective = -1, .device = -1, .external = -1 };
 	return g;
 }
 
@@ -73,7 +73,7 @@ struct fo_launch *fo_trace_add_launch(struct fo_trace_build *b)
 {
 	ROOM(b, launch);
 	struct fo_launch *l = &b->t->launch[b->t->launch_count++];
-	*l = (struct fo_launch){ .correlation = -1, .name = -1, .thread = -1, .op = -1 };
+	*l = (struct fo_launch){ .correlation = -1, .name = -1, .thread = -1, .op = -1, .external = -1 };
 	return l;
 }
 
@@ -81,7 +81,8 @@ struct fo_host_op *fo_trace_add_op(struct fo_trace_build *b)
 {
 	ROOM(b, op);
 	struct fo_host_op *o = &b->t->op[b->t->op_count++];
-	*o = (struct fo_host_op){ .name = -1, .thread = -1, .parent = -1, .shapes = -1, .types = -1, .sequence = -1, .collective = -1 };
+	*o = (struct fo_host_op){ .name = -1, .thread = -1, .parent = -1, .shapes = -1, .types = -1, .external = -1, .sequence = -1,
+				  .collective = -1 };
 	return o;
 }
 

@@ -372,6 +372,7 @@ static void link_launches(struct fo_trace *t, struct ties *m, const uint8_t *cal
 		if (!old || launches > old_launches || (launches == old_launches && l->begin_ns >= old->begin_ns))
 			tie->launch = (int32_t)i;
 	}
+	t->defect.unlinked = t->defect.shared_correlations = 0;
 	for (int64_t i = 0; i < t->gpu_count; i++) {
 		struct fo_gpu_op *g = &t->gpu[i];
 		const struct tie *tie = tie_found(m, g->correlation);
@@ -579,6 +580,7 @@ fo_status fo_trace_build_finish(struct fo_trace_build *b, struct fo_trace **out)
 		fo_trace_build_drop(b);
 		return st;
 	}
+	fo_trace_name_devices(t);
 	place_devices(t);
 	straighten(t);
 	struct ties ties;
@@ -589,6 +591,15 @@ fo_status fo_trace_build_finish(struct fo_trace_build *b, struct fo_trace **out)
 	sort_out_calls(b, &ties, calls);
 	sort_launches(&t->launch, t->launch_count);
 	link_launches(t, &ties, calls);
+	if (t->defect.unlinked && fo_trace_link_by_operator(b)) {
+		free(ties.v);
+		ties_init(&ties, t);
+		calls = fo_xrealloc(calls, (size_t)fo_trace_texts_count(t->texts) + 1);
+		for (int32_t i = texts; i < fo_trace_texts_count(t->texts); i++)
+			calls[i] = FO_CALL_LAUNCH; /* the text of launches that no call recorded */
+		sort_launches(&t->launch, t->launch_count);
+		link_launches(t, &ties, calls);
+	}
 	free(calls);
 	free(ties.v);
 	clip(t);

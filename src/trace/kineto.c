@@ -36,6 +36,9 @@ struct reader {
 	int args;
 	uint8_t *name_is; /* by text: NAME_*, 0 not looked at yet */
 	size_t name_cap;
+	bool only_arrows; /* the second reading, for traces that tie launches to GPU work by arrows alone */
+	struct fo_trace_arrow *arrow;
+	size_t arrows, arrow_cap;
 };
 
 /* What a name says, found once for each. */
@@ -143,6 +146,15 @@ static int32_t arg_stream(const struct reader *r, const struct fo_scan_event *e)
 static int32_t to_int32(int64_t x)
 {
 	return x < -1 || x > INT32_MAX ? -1 : (int32_t)x;
+}
+
+/* The number of the operator that an event belongs to; "external id" until 2022. Zero is nobody's. */
+static int32_t arg_external(const struct reader *r)
+{
+	int32_t id = to_int32(arg_int(r, "External id", 0));
+	if (id <= 0)
+		id = to_int32(arg_int(r, "external id", 0));
+	return id > 0 ? id : -1;
 }
 
 static void read_args(struct reader *r, const struct fo_scan_event *e)
@@ -298,6 +310,7 @@ static void read_gpu(struct reader *r, const struct fo_scan_event *e, enum fo_gp
 	g->device = where;
 	g->stream = arg_stream(r, e);
 	g->correlation = arg_int(r, "correlation", -1);
+	g->external = arg_external(r);
 	g->collective = collective;
 	g->kind = (uint8_t)kind;
 	if (kind != FO_GPU_KERNEL)
@@ -350,11 +363,12 @@ static void read_op(struct reader *r, const struct fo_scan_event *e, enum fo_hos
 		fo_trace_step_number(name, strlen(name), &s->number);
 		return;
 	}
-	int32_t shapes = -1, types = -1, collective = -1;
+	int32_t shapes = -1, types = -1, collective = -1, external = -1;
 	int64_t sequence = -1;
 	bool other_thread = false;
 	if (kind == FO_HOST_OP) {
 		read_args(r, e);
+		external = arg_external(r);
 		sequence = arg_int(r, "Sequence number", -1);
 		other_thread = arg_int(r, "Fwd thread id", 0) > 0;
 		if (is & NAME_COLLECTIVE)
@@ -371,6 +385,7 @@ static void read_op(struct reader *r, const struct fo_scan_event *e, enum fo_hos
 	o->thread = thread;
 	o->shapes = shapes;
 	o->types = types;
+	o->external = external;
 	o->sequence = sequence;
 	o->other_thread = other_thread;
 	o->collective = collective;
@@ -382,7 +397,8 @@ static void read_call(struct reader *r, const struct fo_scan_event *e, int64_t b
 	read_args(r, e);
 	int32_t thread = thread_of(r, e), name = intern(r, &e->name);
 	struct fo_launch *l = fo_trace_add_launch(r->b);
-	*l = (struct fo_launch){ .begin_ns = begin, .end_ns = end, .correlation = arg_int(r, "correlation", -1), .name = name, .thread = thread, .op = -1 };
+	*l = (struct fo_launch){ .begin_ns = begin, .end_ns = end, .correlation = arg_int(r, "correlation", -1), .name = name, .thread = thread, .op = -1,
+				 .external = arg_external(r) };
 }
 
 static void read_gpu_note(struct reader *r, const struct fo_scan_event *e, int64_t begin, int64_t end)
@@ -461,6 +477,34 @@ static void read_event(struct reader *r, const struct fo_scan_event *e)
 	case CAT_MTIA:
 	case CAT_OTHER: break;
 	}
+}
+
+/* "ac2g": from a launch to its operation. The tokenizer passes over arrows, so that all of the event is looked at again. */
+static void read_arrow(struct reader *r, const struct fo_scan_event *e, const char *p, const char *after)
+{
+	bool begins = e->ph.n == 1 && *e->ph.p == 's';
+	if (!begins && (e->ph.n != 1 || *e->ph.p != 'f'))
+		return;
+	struct fo_scan_event whole = { .ph = e->ph };
+	struct fo_scan_text none = { 0 };
+	r->args = fo_scan_members(p, after, r->arg, ARGS_MAX);
+	const struct fo_scan_text *cat = arg(r, "cat"), *id = arg(r, "id"), *ts = arg(r, "ts"), *tid = arg(r, "tid"), *pid = arg(r, "pid");
+	if (!cat || !fo_scan_is(cat, "ac2g") || !id || !ts)
+		return;
+	whole.ts = *ts;
+	whole.tid = tid ? *tid : none;
+	whole.pid = pid ? *pid : none;
+	struct fo_trace_arrow a = { .id = id_of(id), .thread = -1, .stream = -1 };
+	int64_t end;
+	if (!times(&whole, &a.at_ns, &end))
+		return;
+	r->args = 0;
+	if (begins)
+		a.thread = thread_of(r, &whole);
+	else
+		a.stream = arg_stream(r, &whole);
+	fo_array_room(&r->arrow, &r->arrow_cap, r->arrows, sizeof(*r->arrow));
+	r->arrow[r->arrows++] = a;
 }
 
 /* The value at the window's front, whatever it is: into *v where it fits into memory, else passed over. */
@@ -542,7 +586,10 @@ static fo_status read_events(struct reader *r)
 		if (got == FO_SCAN_MORE && r->len - r->at < EVENT_MAX_BYTES) {
 			FO_TRY(more(r));
 		} else if (got == FO_SCAN_OK) {
-			read_event(r, &e);
+			if (r->only_arrows)
+				read_arrow(r, &e, r->window + r->at, after);
+			else
+				read_event(r, &e);
 			r->at = (size_t)(after - r->window);
 		} else {
 			FO_TRY(resynchronise(r));
@@ -740,7 +787,7 @@ static void place_frames(struct fo_trace *t)
 	free(ops);
 }
 
-static fo_status read_all(struct reader *r)
+static fo_status read_json(struct reader *r)
 {
 	char c;
 	FO_TRY(more(r));
@@ -749,17 +796,44 @@ static fo_status read_all(struct reader *r)
 	FO_TRY(next(r, &c));
 	if (c == '[') {
 		r->at++;
-		FO_TRY(read_events(r));
-	} else if (c == '{') {
-		FO_TRY(read_object(r));
-	} else {
-		return not_a_trace(r, c ? "neither '{' nor '['" : "nothing");
+		return read_events(r);
 	}
+	return c == '{' ? read_object(r) : not_a_trace(r, c ? "neither '{' nor '['" : "nothing");
+}
+
+/* Some ROCm captures number nothing and draw arrows. They are read a second time, which no other trace has to pay for. */
+static fo_status read_arrows(struct reader *r)
+{
+	struct fo_trace *t = r->b->t;
+	int64_t loose = 0;
+	for (int64_t i = 0; i < t->gpu_count; i++)
+		loose += t->gpu[i].correlation < 0 && t->gpu[i].external < 0;
+	if (!loose)
+		return FO_OK;
+	const struct fo_trace_defects kept = t->defect;
+	fo_unpack_close(r->u);
+	r->u = NULL;
+	FO_TRY(fo_unpack_open(&r->u, t->path));
+	r->at = r->len = 0;
+	r->offset = 0;
+	r->last = r->events_seen = false;
+	r->only_arrows = true;
+	fo_status st = read_json(r);
+	t->defect = kept;
+	if (st == FO_OK)
+		fo_trace_link_by_arrow(r->b, r->arrow, r->arrows);
+	return st;
+}
+
+static fo_status read_all(struct reader *r)
+{
+	FO_TRY(read_json(r));
 	if (!r->events_seen)
 		return not_a_trace(r, "no \"traceEvents\"");
 	r->b->t->defect.truncated |= fo_unpack_broken(r->u);
 	if (!r->profiler || (r->mtia && !r->b->t->gpu_count))
 		return not_of_the_profiler(r);
+	FO_TRY(read_arrows(r));
 	set_origin(r);
 	place_frames(r->b->t);
 	return FO_OK;
@@ -779,6 +853,7 @@ fo_status fo_trace_read_kineto(struct fo_trace_build *b, const char *path)
 	free(r->window);
 	free(r->scratch);
 	free(r->name_is);
+	free(r->arrow);
 	free(r);
 	return st;
 }

@@ -74,6 +74,7 @@ struct fo_gpu_op {
 	int16_t device;     /* in device[] */
 	uint8_t kind, class_by_name, class, copy; /* class: after attribution to operator or module; equals class_by_name without */
 	uint8_t flags;
+	int32_t external; /* the profiler's number of the host operator that launched it; -1 */
 };
 
 /* A call of the runtime or driver that put work on the GPU. */
@@ -81,6 +82,7 @@ struct fo_launch {
 	int64_t begin_ns, end_ns, correlation;
 	int32_t name, thread;
 	int32_t op; /* in op[]: the innermost host operator around it */
+	int32_t external; /* as a GPU operation's */
 	bool graph; /* a graph's launch */
 	bool blocking; /* the host waits inside it: cudaMemcpy without Async */
 };
@@ -100,6 +102,7 @@ struct fo_host_op {
 	int32_t parent;   /* the innermost of any kind around it on its thread */
 	int32_t shapes;   /* text as recorded: "[[4096, 4096], [4096, 11008]]"; kept for matrix products, attention, convolutions */
 	int32_t types;    /* text: element types, as shapes */
+	int32_t external; /* its number, which what it launched may carry; -1 */
 	int64_t sequence; /* of autograd; -1 none. Backward operators carry their forward's */
 	int32_t collective; /* in collective[]: its arguments, of a record_param_comms */
 	uint8_t kind;

@@ -51,6 +51,20 @@ bool fo_trace_step_number(const char *name, size_t n, int64_t *number);
 FO_CHECKED fo_status fo_trace_build_finish(struct fo_trace_build *b, struct fo_trace **out);
 void fo_trace_build_drop(struct fo_trace_build *b);
 
+/* mend.c: what some profilers leave out. Launches that no correlation ties to their GPU operations are tied by the number of the operator
+ * around both; where no call was recorded the operator itself launched. GPU operations without a launch (launch < 0) alone are touched,
+ * and calls that launched nothing else. True: correlations changed or launches came, and the links are to be made anew. */
+bool fo_trace_link_by_operator(struct fo_trace_build *b);
+/* The same by arrows from the host's thread to the GPU's stream ("ac2g"). */
+struct fo_trace_arrow {
+	int64_t id, at_ns;
+	int32_t thread; /* of its begin; -1: this is its end */
+	int32_t stream; /* of its end */
+};
+void fo_trace_link_by_arrow(struct fo_trace_build *b, struct fo_trace_arrow *v, size_t n);
+/* Devices are named where the profiler numbers them otherwise than their work (ROCm). Called before devices are sorted. */
+void fo_trace_name_devices(struct fo_trace *t);
+
 /* attribute.c: backward and recompute marks, classes by operator or module, on a trace whose arrays are sorted and linked. */
 void fo_trace_attribute(struct fo_trace *t);
 

@@ -1,0 +1,262 @@
+/* What some profilers leave out or number otherwise: which call launched an operation, what a device is called. */
+#include "trace/trace_int.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Numbers for ties that no profiler gave: above all that one does. */
+#define MADE_CORRELATION ((int64_t)1 << 61)
+
+static int less_int64(int64_t a, int64_t b) { return (a > b) - (a < b); }
+
+/* ---- launches by the operator's number ---- */
+
+enum piece_of { PIECE_GPU, PIECE_CALL, PIECE_OP };
+
+/* Something that carries an operator's number. */
+struct piece {
+	int32_t external;
+	uint8_t copies; /* 0: kernels and their launches, 1: copies and fills and theirs */
+	uint8_t of;     /* enum piece_of */
+	int64_t begin_ns, at;
+};
+
+static int by_number(const void *a, const void *b)
+{
+	const struct piece *x = a, *y = b;
+	if (x->external != y->external)
+		return x->external < y->external ? -1 : 1;
+	if (x->copies != y->copies)
+		return x->copies < y->copies ? -1 : 1;
+	if (x->of != y->of)
+		return x->of < y->of ? -1 : 1;
+	return x->begin_ns != y->begin_ns ? less_int64(x->begin_ns, y->begin_ns) : less_int64(x->at, y->at);
+}
+
+struct pieces {
+	struct piece *v;
+	size_t n, cap;
+};
+
+static void add(struct pieces *p, enum piece_of of, int32_t external, bool copies, int64_t begin_ns, int64_t at)
+{
+	if (external < 0)
+		return;
+	fo_array_room(&p->v, &p->cap, p->n, sizeof *p->v);
+	p->v[p->n++] = (struct piece){ external, copies, (uint8_t)of, begin_ns, at };
+}
+
+static bool copies(const struct fo_trace *t, int32_t name)
+{
+	const char *call = fo_trace_text(t, name);
+	return strstr(call, "Memcpy") || strstr(call, "Memset");
+}
+
+/* GPU operations without a launch, and calls and operators that can have been it. False: no operation has such a number. */
+static bool gather(const struct fo_trace *t, struct pieces *p)
+{
+	bool *used = fo_xmalloc((size_t)t->launch_count * sizeof *used + 1);
+	for (int64_t i = 0; i < t->gpu_count; i++) {
+		const struct fo_gpu_op *g = &t->gpu[i];
+		if (g->launch >= 0)
+			used[g->launch] = true;
+		else
+			add(p, PIECE_GPU, g->external, g->kind != FO_GPU_KERNEL, g->begin_ns, i);
+	}
+	for (int64_t i = 0; p->n && i < t->launch_count; i++)
+		if (!used[i])
+			add(p, PIECE_CALL, t->launch[i].external, copies(t, t->launch[i].name), t->launch[i].begin_ns, i);
+	free(used);
+	if (!p->n)
+		return false;
+	for (int64_t i = 0; i < t->op_count; i++)
+		if (t->op[i].kind == FO_HOST_OP) /* an operator launches kernels and copies */
+			for (int c = 0; c < 2; c++)
+				add(p, PIECE_OP, t->op[i].external, c, t->op[i].begin_ns, i);
+	qsort(p->v, p->n, sizeof *p->v, by_number);
+	return true;
+}
+
+static void tie(struct fo_trace *t, int64_t gpu, int64_t call, int64_t *made)
+{
+	struct fo_launch *l = &t->launch[call];
+	if (l->correlation < 0)
+		l->correlation = MADE_CORRELATION + (*made)++;
+	t->gpu[gpu].correlation = l->correlation;
+}
+
+/* No call is recorded: the operator launched, at the latest when it ended. That it was at work until then is the host's time. */
+static void launch_from(struct fo_trace_build *b, int64_t gpu, int64_t op, int64_t *made)
+{
+	static const char text[] = "(launch not recorded)";
+	struct fo_gpu_op *g = &b->t->gpu[gpu];
+	const struct fo_host_op *o = &b->t->op[op];
+	int64_t at = g->begin_ns < o->end_ns - 1 ? g->begin_ns : o->end_ns - 1; /* inside the operator */
+	if (g->begin_ns < o->begin_ns)
+		return; /* before the operator began: not its */
+	at = at > o->begin_ns ? at : o->begin_ns;
+	int32_t thread = o->thread, name = fo_trace_intern(b, text, sizeof text - 1);
+	struct fo_launch *l = fo_trace_add_launch(b);
+	l->begin_ns = l->end_ns = at;
+	l->name = name;
+	l->thread = thread;
+	l->external = g->external;
+	l->correlation = g->correlation = MADE_CORRELATION + (*made)++;
+}
+
+/* One operator's kernels, or its copies: v[0..n) are GPU operations, then calls, then the operator. As many calls as operations: each its
+ * own, in their order. Fewer or more: which is whose is unknown, all share the first (FO_GPU_SHARED says so). */
+static void tie_group(struct fo_trace_build *b, const struct piece *v, size_t n, int64_t *made)
+{
+	size_t gpu = 0, calls = 0;
+	while (gpu < n && v[gpu].of == PIECE_GPU)
+		gpu++;
+	while (gpu + calls < n && v[gpu + calls].of == PIECE_CALL)
+		calls++;
+	for (size_t i = 0; i < gpu; i++) {
+		if (calls)
+			tie(b->t, v[i].at, v[gpu + (calls == gpu ? i : 0)].at, made);
+		else if (gpu < n)
+			launch_from(b, v[i].at, v[gpu].at, made);
+	}
+}
+
+bool fo_trace_link_by_operator(struct fo_trace_build *b)
+{
+	struct pieces p = { 0 };
+	int64_t made = 0, launches = b->t->launch_count;
+	bool any = false;
+	if (gather(b->t, &p))
+		for (size_t i = 0, to; i < p.n; i = to) {
+			for (to = i; to < p.n && p.v[to].external == p.v[i].external && p.v[to].copies == p.v[i].copies;)
+				to++;
+			any |= p.v[i].of == PIECE_GPU && to - i > 1;
+			tie_group(b, p.v + i, to - i, &made);
+		}
+	free(p.v);
+	return any || launches != b->t->launch_count;
+}
+
+/* ---- launches by arrows ---- */
+
+static int by_arrow(const void *a, const void *b)
+{
+	const struct fo_trace_arrow *x = a, *y = b;
+	if (x->id != y->id)
+		return x->id < y->id ? -1 : 1;
+	return (x->thread < 0) - (y->thread < 0); /* the begin first */
+}
+
+struct place {
+	int64_t at_ns, index;
+	int32_t where; /* thread or stream */
+};
+static int by_place(const void *a, const void *b)
+{
+	const struct place *x = a, *y = b;
+	if (x->at_ns != y->at_ns)
+		return x->at_ns < y->at_ns ? -1 : 1;
+	return x->where != y->where ? (x->where < y->where ? -1 : 1) : 0;
+}
+
+static int64_t find(const struct place *v, size_t n, int64_t at_ns, int32_t where)
+{
+	struct place key = { at_ns, 0, where };
+	const struct place *p = n ? bsearch(&key, v, n, sizeof *v, by_place) : NULL;
+	return p ? p->index : -1;
+}
+
+/* An arrow's begin has the time of the call, its end that of the operation. Without a call the arrow itself is the launch. */
+static void follow(struct fo_trace_build *b, const struct fo_trace_arrow *from, struct fo_gpu_op *g, const struct place *calls, size_t n, int64_t *made)
+{
+	static const char text[] = "(launch not recorded)";
+	int64_t call = find(calls, n, from->at_ns, from->thread);
+	if (call >= 0) {
+		tie(b->t, g - b->t->gpu, call, made);
+		return;
+	}
+	int32_t name = fo_trace_intern(b, text, sizeof text - 1);
+	struct fo_launch *l = fo_trace_add_launch(b);
+	l->begin_ns = l->end_ns = from->at_ns;
+	l->name = name;
+	l->thread = from->thread;
+	l->correlation = g->correlation = MADE_CORRELATION / 2 + (*made)++;
+}
+
+void fo_trace_link_by_arrow(struct fo_trace_build *b, struct fo_trace_arrow *v, size_t n)
+{
+	struct fo_trace *t = b->t;
+	int64_t made = (int64_t)1 << 40; /* apart from those that are made by operators */
+	size_t gpus = 0, calls = (size_t)t->launch_count;
+	struct place *gpu = fo_xmalloc((size_t)t->gpu_count * sizeof *gpu + 1), *call = fo_xmalloc(calls * sizeof *call + 1);
+	for (int64_t i = 0; i < t->gpu_count; i++)
+		if (t->gpu[i].correlation < 0)
+			gpu[gpus++] = (struct place){ t->gpu[i].begin_ns, i, t->gpu[i].stream };
+	for (size_t i = 0; i < calls; i++)
+		call[i] = (struct place){ t->launch[i].begin_ns, (int64_t)i, t->launch[i].thread };
+	qsort(gpu, gpus, sizeof *gpu, by_place);
+	qsort(call, calls, sizeof *call, by_place);
+	qsort(v, n, sizeof *v, by_arrow);
+	for (size_t i = 0; i + 1 < n; i++) {
+		const struct fo_trace_arrow *from = &v[i];
+		for (size_t k = i + 1; from->thread >= 0 && k < n && v[k].id == from->id && v[k].thread < 0; k++) {
+			int64_t at = find(gpu, gpus, v[k].at_ns, v[k].stream);
+			if (at >= 0 && t->gpu[at].correlation < 0)
+				follow(b, from, &t->gpu[at], call, calls, &made);
+		}
+	}
+	free(gpu);
+	free(call);
+}
+
+/* ---- devices ---- */
+
+static bool same_model(const struct fo_trace *t, const struct fo_trace_device *a, const struct fo_trace_device *b)
+{
+	return strcmp(fo_trace_text(t, a->name), fo_trace_text(t, b->name)) == 0;
+}
+
+static void take_over(struct fo_trace_device *to, const struct fo_trace_device *from)
+{
+	int64_t id = to->id;
+	*to = *from;
+	to->id = id;
+}
+
+/* Device i into v[0..n), which is in the order of ids. */
+static void insert(const struct fo_trace *t, int64_t *v, int64_t n, int64_t i)
+{
+	for (; n > 0 && t->device[v[n - 1]].id > t->device[i].id; n--)
+		v[n] = v[n - 1];
+	v[n] = i;
+}
+
+/* ROCm numbers agents, processors among them, so that GPU 0 does its work as device 2 or 9. Where all that are named are of one model, all
+ * are it. Else, where as many without work are named as work without a name, they belong together in their order; else nothing is known. */
+void fo_trace_name_devices(struct fo_trace *t)
+{
+	enum { MOST = 1024 }; /* fo_trace_device makes no more */
+	bool works[MOST] = { false }, one_model = true;
+	int64_t nameless[MOST], idle[MOST], nameless_n = 0, idle_n = 0;
+	const struct fo_trace_device *named = NULL;
+	if (t->device_count > MOST)
+		return;
+	for (int64_t i = 0; i < t->gpu_count; i++)
+		if (t->gpu[i].device >= 0)
+			works[t->gpu[i].device] = true;
+	for (int64_t i = 0; i < t->device_count; i++) {
+		const struct fo_trace_device *d = &t->device[i];
+		if (d->name < 0 && works[i]) {
+			insert(t, nameless, nameless_n++, i);
+		} else if (d->name >= 0) {
+			one_model &= !named || same_model(t, named, d);
+			named = named ? named : d;
+			if (!works[i])
+				insert(t, idle, idle_n++, i);
+		}
+	}
+	for (int64_t i = 0; named && i < nameless_n && (one_model || nameless_n == idle_n); i++)
+		take_over(&t->device[nameless[i]], one_model ? named : &t->device[idle[i]]);
+}
