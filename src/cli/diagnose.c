@@ -62,6 +62,7 @@ static fo_status write_html(const struct fo_diagnosis *d, const char *path)
 static void print_text(const struct fo_diagnosis *d, bool brief)
 {
 	fo_cli_diagnose_answer(stdout, d);
+	fo_cli_diagnose_found(stdout, d);
 	if (brief) {
 		fo_cli_diagnose_findings(stdout, d, true);
 		return;

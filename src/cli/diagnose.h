@@ -9,6 +9,8 @@
 
 /* The bottleneck, its worth, the runner-up; MFU beside utilisation. No empty line in front: it stands first. */
 void fo_cli_diagnose_answer(FILE *f, const struct fo_diagnosis *d);
+/* What was taken of what was given, what is missing, cut or left out, as one more part of the answer; nothing for one whole trace. */
+void fo_cli_diagnose_found(FILE *f, const struct fo_diagnosis *d);
 /* Every rank and device in a line where there are several; of the slowest rank the ledger of each device, what is doubtful about its
  * trace, and the host's step. */
 void fo_cli_diagnose_ledger(FILE *f, const struct fo_diagnosis *d);
@@ -23,7 +25,7 @@ void fo_cli_diagnose_kernels(FILE *f, const struct fo_diagnosis *d);
 void fo_cli_diagnose_products(FILE *f, const struct fo_diagnosis *d);
 /* What the traces cannot tell, and the flag that would; nothing where there is none. */
 void fo_cli_diagnose_unknowns(FILE *f, const struct fo_diagnosis *d);
-/* Waiting per rank and who causes it, skew, pipeline, files that were left out; nothing for a single rank without any of these. */
+/* Waiting per rank and who causes it, skew, pipeline; nothing for a single rank without any of these. */
 void fo_cli_diagnose_ranks(FILE *f, const struct fo_diagnosis *d);
 
 /* A log of a pipeline schedule (fo_schedule_is) instead of traces: text on standard output, JSON to `json` (a path; "-": instead of

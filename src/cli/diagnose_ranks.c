@@ -168,10 +168,6 @@ void fo_cli_diagnose_ranks(FILE *f, const struct fo_diagnosis *d)
 	print_order(f, d);
 	print_skew(f, d, &a);
 	print_pipeline(f, d, &a);
-	for (int i = 0; i < d->set->skips && i < 4; i++) {
-		char text[512];
-		fo_cli_put(f, "\nleft out: ", "  ", "%s", fo_str_visible(text, sizeof text, d->set->skipped[i]));
-	}
 	fo_arena_fini(&a);
 }
 

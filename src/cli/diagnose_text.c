@@ -102,6 +102,17 @@ void fo_cli_diagnose_answer(FILE *f, const struct fo_diagnosis *d)
 	fo_arena_fini(&a);
 }
 
+void fo_cli_diagnose_found(FILE *f, const struct fo_diagnosis *d)
+{
+	struct fo_arena a = { 0 };
+	const char **line;
+	char text[SHOWN];
+	int n = fo_found_of(d, &a, &line);
+	for (int i = 0; i < n; i++)
+		fo_cli_put(f, i ? "             " : "Traces:      ", "             ", "%s%s", seen(text, line[i]), i + 1 < n ? ";" : "");
+	fo_arena_fini(&a);
+}
+
 void fo_cli_diagnose_bridge(FILE *f, const struct fo_diagnosis *d)
 {
 	const struct fo_bridge *b = &d->bridge;

@@ -387,6 +387,19 @@ void fo_kernels_fini(struct fo_kernels *k);
 /* The operator or module that launched a GPU operation which is evidence; NULL: it is none, or the trace does not tell. */
 const char *fo_evidence_place(const struct fo_diagnosis *d, const struct fo_evidence *e);
 
+/* ---- what was given and what of it was taken (found.c) ---- */
+
+struct fo_arena;
+/* Sentences without a full stop, for every output: the recording that was taken of several, ranks that are missing, files that are cut or
+ * thinned, what was left out. How many; they and the list are in arena memory. Of a single whole trace: none. */
+int fo_found_of(const struct fo_diagnosis *d, struct fo_arena *a, const char ***line);
+/* Ranks of the job that have no trace, ascending: how many. Unknown numbers count as missing nowhere. */
+int fo_found_missing(const struct fo_diagnosis *d, struct fo_arena *a, int **missing);
+/* Have more than a hundredth of its launches no operation? */
+bool fo_found_thin(const struct fo_trace *t);
+struct fo_json;
+void fo_found_json(struct fo_json *j, const struct fo_diagnosis *d); /* the key "found" */
+
 /* {"schema": 1, "ranks": [...], "findings": [...], ...}: docs/formats.md. */
 struct fo_str;
 void fo_diagnosis_json(const struct fo_diagnosis *d, struct fo_str *out);

@@ -133,6 +133,7 @@ static void defects(struct fo_json *j, const struct fo_trace_defects *d)
 	fo_json_object(j, "defects");
 	fo_json_int(j, "events", d->events);
 	fo_json_int(j, "unlinked", d->unlinked);
+	fo_json_int(j, "unanswered", d->unanswered);
 	fo_json_int(j, "shared_correlations", d->shared_correlations);
 	fo_json_int(j, "zero_duration", d->zero_duration);
 	fo_json_int(j, "negative_duration", d->negative_duration);
@@ -202,6 +203,7 @@ void fo_diagnosis_json(const struct fo_diagnosis *d, struct fo_str *out)
 	for (int i = 0; i < d->ranks; i++)
 		rank(&j, d, i);
 	fo_json_close(&j);
+	fo_found_json(&j, d);
 	fo_diagnosis_findings_json(&j, d);
 	fo_diagnosis_ranks_json(&j, d);
 	fo_json_bool(&j, "serious", d->serious);

@@ -751,6 +751,15 @@ static void draw_unknowns(struct page *p)
 	fo_draw_table_end(&t);
 }
 
+/* What is missing stands where the answer does. */
+static void draw_found(struct page *p)
+{
+	const char **line;
+	int n = fo_found_of(p->d, p->a, &line);
+	for (int i = 0; i < n; i++)
+		fo_draw_remark(p->out, "%s.", sentence(p, line[i]));
+}
+
 static void draw_traces(struct page *p)
 {
 	static const char *const head[] = { "trace", "rank", "GPU operations", "without launch record", "events" };
@@ -804,6 +813,7 @@ void fo_diagnose_html(const struct fo_diagnosis *d, struct fo_str *out)
 			   : f		    ? TEXT("%s.%s", sentence(p, f->title), worth(p, f))
 					    : "No bottleneck: nothing that these traces show is worth a change.");
 	answer(p);
+	draw_found(p);
 	if (!fo_diagnosed(d)) /* the reason's card first: what it is and what to record */
 		draw_findings(p);
 	draw_ledger(p);

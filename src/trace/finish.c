@@ -389,6 +389,25 @@ static void link_launches(struct fo_trace *t, struct ties *m, const uint8_t *cal
 	}
 }
 
+/* Launches of kernels that lie between launches with operations, and have none: what was recorded of the GPU was thinned, or lost. */
+static void count_unanswered(struct fo_trace *t, const struct ties *m)
+{
+	int64_t first = INT64_MAX, last = INT64_MIN;
+	t->defect.unanswered = 0;
+	for (int64_t i = 0; i < t->launch_count; i++) {
+		const struct fo_launch *l = &t->launch[i];
+		if (!tie_found(m, l->correlation))
+			continue;
+		first = l->begin_ns < first ? l->begin_ns : first;
+		last = l->begin_ns > last ? l->begin_ns : last;
+	}
+	for (int64_t i = 0; i < t->launch_count; i++) {
+		const struct fo_launch *l = &t->launch[i];
+		t->defect.unanswered += l->correlation >= 0 && l->begin_ns > first && l->begin_ns < last && !tie_found(m, l->correlation) &&
+					strstr(fo_trace_text(t, l->name), "LaunchKernel");
+	}
+}
+
 /* ---- host operators ---- */
 
 /* Sorts them; keeps what launches, what is no operator of the framework, and the outermost operators: the time in which a thread is
@@ -600,6 +619,7 @@ fo_status fo_trace_build_finish(struct fo_trace_build *b, struct fo_trace **out)
 		sort_launches(&t->launch, t->launch_count);
 		link_launches(t, &ties, calls);
 	}
+	count_unanswered(t, &ties);
 	free(calls);
 	free(ties.v);
 	clip(t);

@@ -385,6 +385,26 @@ const struct fo_foreign *fo_foreign_of(const char *path)
 	return by_name || !found ? by_name : &found->says;
 }
 
+bool fo_foreign_is_trace(const char *path)
+{
+	/* Members of the profiler's header, and the kinds of event that it writes most. */
+	static const char *const sign[] = { "\"schemaVersion\"", "\"deviceProperties\"", "\"cpu_op\"", "\"kernel\"", "\"cuda_runtime\"",
+					    "\"user_annotation\"", "\"python_function\"", "\"Operator\"", "\"Kernel\"", "\"Runtime\"" };
+	struct head h;
+	struct fo_err before;
+	bool yes = false;
+	fo_err_save(&before, FO_OK);
+	if (read_head(path, &h)) {
+		if (h.kind == BINARY)
+			yes = (h.n > 8 && memcmp(h.p, "FOTIMEL1", 8) == 0) || (holds(&h, HEAD_BYTES, "SQLite format 3") && holds(&h, HEAD_BYTES, "StringIds"));
+		for (size_t i = 0; !yes && h.kind == JSON && i < sizeof sign / sizeof *sign; i++)
+			yes = holds(&h, HEAD_BYTES, sign[i]) && holds(&h, HEAD_BYTES, "\"name\"");
+		free(h.p);
+	}
+	fo_err_raise(&before);
+	return yes;
+}
+
 /* "r.nsys-rep" exports to "r.sqlite", where nsys would put it too. */
 static fo_status hint_export(const char *path, fo_status st)
 {

@@ -20,7 +20,9 @@ const struct fo_foreign *fo_foreign_by_name(const char *path);
  * snapshot of PyTorch, no trace of GPU work". Without a known format the error stays as it is. Returns FO_EFORMAT then, st else. */
 fo_status fo_foreign_refuse(const char *path, fo_status st);
 
-/* The same for a reader that met events of that accelerator, which may stand far behind the first bytes. */
+/* Does the file begin as a trace that is read here? Looks, and reads nothing. */
+bool fo_foreign_is_trace(const char *path);
+/* fo_foreign_refuse for a reader that met events of that accelerator, which may stand far behind the first bytes. */
 fo_status fo_foreign_refuse_mtia(const char *path);
 
 /* For tests and documentation: the i-th of all; NULL behind the last. */

@@ -1,5 +1,6 @@
 /* Logs of pipeline schedules: which file it is, and the order of what was read. The two formats: schedule_timeline.c,
  * schedule_primus.c. */
+#include "trace/foreign.h"
 #include "trace/schedule_int.h"
 
 #include "base/fs.h"
@@ -153,19 +154,35 @@ static void free_texts(char **v, size_t n)
 	free(v);
 }
 
+/* Among traces a log is what lies beside them. */
+static bool has_traces(const char *folder)
+{
+	enum { MOST = 65536 }; /* as of a folder of traces */
+	struct fo_arena a = { 0 };
+	char **v;
+	size_t n;
+	bool found = false;
+	if (fo_fs_list(&a, folder, MOST, &v, &n) == FO_OK)
+		for (size_t i = 0; i < n && !found; i++)
+			found = fo_foreign_is_trace(v[i]);
+	fo_arena_fini(&a);
+	return found;
+}
+
 bool fo_schedule_is(const char *path)
 {
+	bool is_folder = fo_fs_is_dir(path);
 	char *folder = primus_folder(path);
 	if (folder) {
 		free(folder);
-		return true;
+		return !is_folder || !has_traces(path);
 	}
-	if (!fo_fs_is_dir(path))
+	if (!is_folder)
 		return fo_fs_exists(path) && is_timeline(path);
 	size_t n;
 	char **v = timelines(path, &n);
 	free_texts(v, n);
-	return n > 0;
+	return n > 0 && !has_traces(path);
 }
 
 bool fo_schedule_same(const char *a, const char *b)

@@ -64,7 +64,7 @@ struct fo_schedule_log {
 	char *also;           /* another timeline that lay beside it and was left alone; NULL */
 };
 
-/* Is it such a log? A folder, or files of one; looks at names and first bytes. Never fails: what it cannot read is no schedule. */
+/* Is it such a log? A folder without traces, or files of one; looks at names and first bytes. Never fails: what it cannot read is no schedule. */
 bool fo_schedule_is(const char *path);
 /* Are both files of one Primus folder? */
 bool fo_schedule_same(const char *a, const char *b);

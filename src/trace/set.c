@@ -1,5 +1,5 @@
 /* The traces of one job: which files, whose they are, and whether they belong together. */
-#include "trace/schedule.h"
+#include "trace/folder.h"
 #include "trace/trace.h"
 
 #include "base/fs.h"
@@ -8,10 +8,10 @@
 #include "base/text.h"
 
 #include <ctype.h>
-#include <dirent.h>
 #include <glob.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -26,9 +26,17 @@ enum {
  * taken for another run. */
 static const int64_t APART_NS = 3600LL * 1000000000;
 
+const char *const fo_left_name[FO_LEFT_COUNT] = {
+	[FO_LEFT_FOREIGN] = "foreign", [FO_LEFT_NOTHING] = "nothing",   [FO_LEFT_EARLIER] = "earlier",
+	[FO_LEFT_RUN] = "run",         [FO_LEFT_SCHEDULE] = "schedule",
+};
+
 struct file {
 	char *path;
 	bool listed; /* found in a folder, not named by the user: may turn out to be something else */
+	bool wanted; /* to be read now */
+	bool read;
+	int folder, recording; /* of the folder's; -1 */
 	struct fo_trace *trace;
 	struct fo_err err;
 };
@@ -37,98 +45,32 @@ struct files {
 	struct file *v;
 	size_t n, cap;
 	atomic_size_t next;
+	struct fo_folder *folder;
+	size_t folders;
 };
 
-static void add(struct files *f, const char *path, bool listed)
+static void add(struct files *f, const char *path, bool listed, int folder, int recording)
 {
 	fo_array_room(&f->v, &f->cap, f->n, sizeof *f->v);
-	f->v[f->n++] = (struct file){ .path = fo_xstrdup(path), .listed = listed };
+	f->v[f->n++] = (struct file){ .path = fo_xstrdup(path), .listed = listed, .folder = folder, .recording = recording, .wanted = recording < 0 };
 }
 
-static bool ends_with(const char *s, const char *end)
+static fo_status add_folder(struct files *f, struct fo_trace_set *s, const char *path)
 {
-	size_t n = strlen(s), m = strlen(end);
-	return n >= m && strcasecmp(s + n - m, end) == 0;
+	f->folder = fo_xrealloc(f->folder, (f->folders + 1) * sizeof *f->folder);
+	struct fo_folder *d = &f->folder[f->folders++];
+	FO_TRY(fo_folder_list(d, path, s));
+	for (size_t i = 0; i < d->files; i++)
+		add(f, d->file[i], true, (int)f->folders - 1, d->recording_of[i]);
+	return FO_OK;
 }
 
-static bool named_like_a_trace(const char *path)
-{
-	static const char *const known[] = { ".json", ".json.gz", ".json.zst", ".sqlite", ".sqlite3", ".db", ".fot", ".nsys-rep" };
-	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-		if (ends_with(path, known[i]))
-			return true;
-	return false;
-}
-
-/* A report whose export lies beside it is that export. */
-static bool exported(char *const *v, size_t n, const char *report)
-{
-	size_t stem = strlen(report) - strlen(".nsys-rep");
-	for (size_t i = 0; i < n; i++)
-		if (strncmp(v[i], report, stem) == 0 && strcasecmp(v[i] + stem, ".sqlite") == 0)
-			return true;
-	return false;
-}
-
-/* v[0]: the first file of such a log; names every folder of one, for one of them is to be given. */
-static fo_status refuse_schedules(const char *path, char *const *v, size_t n)
-{
-	enum { SHOWN = 4 }; /* a hint is one line */
-	struct fo_str below = { 0 };
-	const char *last = NULL;
-	size_t last_n = 0, found = 0;
-	for (size_t i = 0; i < n; i++) {
-		const char *slash = strrchr(v[i], '/');
-		size_t len = slash ? (size_t)(slash - v[i]) : 0;
-		if (!len || strncmp(slash + 1, "pp_rank_", 8) != 0 || (last && len == last_n && strncmp(v[i], last, len) == 0))
-			continue;
-		last = v[i];
-		last_n = len;
-		if (found++ < SHOWN)
-			fo_str_printf(&below, "%s%.*s", found > 1 ? ", " : "", (int)len, v[i]);
-	}
-	fo_status st = fo_fail(FO_EARG, "'%s' holds no traces but logs of pipeline schedules", path);
-	st = fo_hint(st, "give one of them: %s%s", below.data, found > SHOWN ? ", ..." : "");
-	fo_str_fini(&below);
-	return st;
-}
-
-static fo_status add_folder(struct files *f, const char *path)
-{
-	struct fo_arena a = { 0 };
-	char **v;
-	size_t n, before = f->n;
-	bool own = false;
-	fo_status st = fo_fs_list(&a, path, MAX_FILES, &v, &n);
-	for (size_t i = 0; st == FO_OK && i < n; i++)
-		own |= ends_with(v[i], ".fot");
-	for (size_t i = 0; st == FO_OK && i < n; i++) {
-		/* A run's folder holds its records as JSON beside the timelines. */
-		if (own ? !ends_with(v[i], ".fot") : !named_like_a_trace(v[i]))
-			continue;
-		if (ends_with(v[i], ".nsys-rep") && exported(v, n, v[i]))
-			continue;
-		const char *slash = strrchr(v[i], '/'), *name = slash ? slash + 1 : v[i];
-		if (strncmp(name, "pp_rank_", 8) == 0 && fo_schedule_is(v[i])) {
-			st = refuse_schedules(path, v + i, n - i);
-			break;
-		}
-		add(f, v[i], true);
-	}
-	fo_arena_fini(&a);
-	if (st == FO_OK && f->n == before) {
-		st = fo_fail(FO_EARG, "no traces in '%s'", path);
-		st = fo_hint(st, "looked for names that end in .json, .json.gz, .json.zst, .sqlite, .db or .fot");
-	}
-	return st;
-}
-
-static fo_status add_path(struct files *f, const char *path)
+static fo_status add_path(struct files *f, struct fo_trace_set *s, const char *path)
 {
 	if (fo_fs_is_dir(path))
-		return add_folder(f, path);
+		return add_folder(f, s, path);
 	if (fo_fs_exists(path) || !strpbrk(path, "*?[")) {
-		add(f, path, false);
+		add(f, path, false, -1, -1);
 		return FO_OK;
 	}
 	glob_t g = { 0 };
@@ -141,7 +83,7 @@ static fo_status add_path(struct files *f, const char *path)
 	else if (g.gl_pathc > MAX_FILES)
 		st = fo_fail(FO_EARG, "'%s' matches %zu files, at most %d are read", path, g.gl_pathc, MAX_FILES);
 	for (size_t i = 0; st == FO_OK && i < g.gl_pathc; i++)
-		st = fo_fs_is_dir(g.gl_pathv[i]) ? add_folder(f, g.gl_pathv[i]) : (add(f, g.gl_pathv[i], false), FO_OK);
+		st = fo_fs_is_dir(g.gl_pathv[i]) ? add_folder(f, s, g.gl_pathv[i]) : (add(f, g.gl_pathv[i], false, -1, -1), FO_OK);
 	globfree(&g);
 	return st;
 }
@@ -185,8 +127,13 @@ static fo_status refuse_twice(const struct files *f)
 static void *read_some(void *arg)
 {
 	struct files *f = arg;
-	for (size_t i; (i = atomic_fetch_add(&f->next, 1)) < f->n;)
-		fo_err_save(&f->v[i].err, fo_trace_open(&f->v[i].trace, f->v[i].path));
+	for (size_t i; (i = atomic_fetch_add(&f->next, 1)) < f->n;) {
+		struct file *file = &f->v[i];
+		if (!file->wanted || file->read)
+			continue;
+		fo_err_save(&file->err, fo_trace_open(&file->trace, file->path));
+		file->read = true;
+	}
 	return NULL;
 }
 
@@ -200,6 +147,7 @@ static void read_all(struct files *f)
 		want = f->n;
 	pthread_t thread[MAX_THREADS];
 	size_t started = 0;
+	f->next = 0;
 	/* One fewer: this thread reads too, and reads all where none could be started. */
 	while (started + 1 < want && pthread_create(&thread[started], NULL, read_some, f) == 0)
 		started++;
@@ -213,14 +161,104 @@ static bool holds_nothing(const struct fo_trace *t)
 	return !t->gpu_count && !t->op_count && !t->launch_count;
 }
 
-static void skip(struct fo_trace_set *s, struct file *file, const char *why)
+static void forget(struct file *file)
 {
-	struct fo_str text = { 0 };
-	fo_str_printf(&text, "'%s' is no trace: %s", file->path, why);
-	s->skipped = fo_xrealloc(s->skipped, (size_t)(s->skips + 1) * sizeof *s->skipped);
-	s->skipped[s->skips++] = text.data;
 	fo_trace_free(file->trace);
 	file->trace = NULL;
+	file->read = file->wanted = false;
+}
+
+/* ---- several recordings ---- */
+
+/* What is wrong with a file, as what goes on behind its path; NULL: nothing. */
+static const char *fault(const struct file *file)
+{
+	if (file->err.st != FO_OK)
+		return "cannot be read";
+	return holds_nothing(file->trace) ? "holds nothing of a GPU or a host" : file->trace->defect.truncated ? "ends inside its events" : NULL;
+}
+
+static bool is_of(const struct file *file, size_t folder, int recording)
+{
+	return file->folder == (int)folder && file->recording == recording;
+}
+
+/* Reads one recording. The first file that is not whole; NULL: all are. */
+static const struct file *try_recording(struct files *f, size_t folder, int recording)
+{
+	const struct file *bad = NULL;
+	for (size_t i = 0; i < f->n; i++)
+		f->v[i].wanted |= is_of(&f->v[i], folder, recording);
+	read_all(f);
+	for (size_t i = 0; i < f->n && !bad; i++)
+		if (is_of(&f->v[i], folder, recording) && fault(&f->v[i]))
+			bad = &f->v[i];
+	return bad;
+}
+
+/* The newest recording that is whole; where none is, the newest in which nobody is missing, else the newest. The others are told. */
+static void choose_recording(struct fo_trace_set *s, struct files *f, size_t folder)
+{
+	const struct fo_folder *d = &f->folder[folder];
+	char **why = fo_xmalloc((size_t)d->recordings * sizeof *why + 1);
+	int most = 0, chosen = -1;
+	for (int r = 0; r < d->recordings; r++)
+		most = d->recording[r].files > most ? d->recording[r].files : most;
+	for (int r = 0; r < d->recordings && chosen < 0; r++) {
+		struct fo_str text = { 0 };
+		const struct file *bad = d->recording[r].complete ? try_recording(f, folder, r) : NULL;
+		if (d->recording[r].complete && !bad) {
+			chosen = r;
+			break;
+		}
+		if (bad)
+			fo_str_printf(&text, "is not whole: '%s' %s", bad->path, fault(bad));
+		why[r] = text.data;
+		for (size_t i = 0; i < f->n; i++)
+			if (is_of(&f->v[i], folder, r))
+				forget(&f->v[i]);
+	}
+	if (chosen < 0) {
+		chosen = 0;
+		try_recording(f, folder, chosen);
+	}
+	for (int r = 0; r < d->recordings; r++) {
+		const struct fo_recording *x = &d->recording[r];
+		struct fo_str text = { 0 };
+		if (r != chosen && !x->complete)
+			fo_str_printf(&text, "is another recording, of fewer workers");
+		else if (r != chosen)
+			fo_str_puts(&text, why[r] ? why[r] : "is an earlier recording");
+		if (r != chosen)
+			fo_trace_set_leave(s, FO_LEFT_EARLIER, x->label, x->files, text.data);
+		fo_str_fini(&text);
+		free(why[r]);
+	}
+	free(why);
+	free(s->taken);
+	s->taken = fo_xstrdup(d->recording[chosen].label);
+}
+
+static void read_files(struct fo_trace_set *s, struct files *f)
+{
+	read_all(f);
+	for (size_t i = 0; i < f->folders; i++)
+		if (f->folder[i].recordings)
+			choose_recording(s, f, i);
+}
+
+/* ---- what is kept ---- */
+
+static void skip(struct fo_trace_set *s, struct file *file, enum fo_left_kind kind, const char *why)
+{
+	char shown[300], subject[sizeof shown + 4];
+	struct stat st;
+	/* Errors begin with the path, which the list has already. */
+	size_t n = (size_t)snprintf(subject, sizeof subject, "'%s' ", fo_str_visible(shown, sizeof shown, file->path));
+	if (strncmp(why, subject, n) == 0)
+		why += n;
+	fo_trace_set_leave(s, kind, file->path, 1, stat(file->path, &st) == 0 && st.st_size == 0 ? "is empty" : why);
+	forget(file);
 }
 
 /* Keeps what was read; what lies in a folder without being a trace is told and left out, unless nothing else is there. */
@@ -228,16 +266,18 @@ static fo_status keep(struct fo_trace_set *s, struct files *f)
 {
 	size_t good = 0;
 	for (size_t i = 0; i < f->n; i++)
-		good += f->v[i].err.st == FO_OK && !holds_nothing(f->v[i].trace);
+		good += f->v[i].read && f->v[i].err.st == FO_OK && !holds_nothing(f->v[i].trace);
 	for (size_t i = 0; i < f->n; i++) {
 		struct file *file = &f->v[i];
+		if (!file->read)
+			continue;
 		bool failed = file->err.st != FO_OK;
-		if (file->listed && good && file->err.st == FO_EFORMAT)
-			skip(s, file, file->err.text);
+		if (file->listed && good && (file->err.st == FO_EFORMAT || file->err.st == FO_EIO))
+			skip(s, file, FO_LEFT_FOREIGN, file->err.text);
 		else if (failed)
 			return fo_err_raise(&file->err);
 		else if (file->listed && good && holds_nothing(file->trace))
-			skip(s, file, "nothing of a GPU or a host in it");
+			skip(s, file, FO_LEFT_NOTHING, "holds nothing of a GPU or a host");
 	}
 	size_t count = 0;
 	for (size_t i = 0; i < f->n; i++)
@@ -370,19 +410,22 @@ fo_status fo_trace_set_open(struct fo_trace_set *s, const char *const *path, int
 	struct files f = { 0 };
 	fo_status st = n > 0 ? FO_OK : fo_fail(FO_EARG, "no trace given");
 	for (int i = 0; st == FO_OK && i < n; i++)
-		st = add_path(&f, path[i]);
+		st = add_path(&f, s, path[i]);
 	if (st == FO_OK && f.n > MAX_FILES)
 		st = fo_fail(FO_EARG, "%zu files, at most %d are read", f.n, MAX_FILES);
 	if (st == FO_OK)
 		st = refuse_twice(&f);
 	if (st == FO_OK) {
-		read_all(&f);
+		read_files(s, &f);
 		st = keep(s, &f);
 	}
 	for (size_t i = 0; i < f.n; i++) {
 		fo_trace_free(f.v[i].trace);
 		free(f.v[i].path);
 	}
+	for (size_t i = 0; i < f.folders; i++)
+		fo_folder_fini(&f.folder[i]);
+	free(f.folder);
 	free(f.v);
 	if (st == FO_OK)
 		st = find_ranks(s);
@@ -401,9 +444,12 @@ void fo_trace_set_fini(struct fo_trace_set *s)
 {
 	for (int i = 0; i < s->count; i++)
 		fo_trace_free(s->rank[i]);
-	for (int i = 0; i < s->skips; i++)
-		free(s->skipped[i]);
-	free(s->skipped);
+	for (int i = 0; i < s->lefts; i++) {
+		free(s->left[i].path);
+		free(s->left[i].why);
+	}
+	free(s->left);
+	free(s->taken);
 	free(s->rank);
 	free(s->offset_ns);
 	free(s->match);

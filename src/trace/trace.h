@@ -156,6 +156,7 @@ enum fo_rank_origin { FO_RANK_RECORDED, FO_RANK_FILE_NAME, FO_RANK_ORDER }; /* o
 struct fo_trace_defects {
 	int64_t events;              /* read in all */
 	int64_t unlinked;            /* GPU operations without a launch record */
+	int64_t unanswered;          /* launches of kernels without a kernel, between those that have one */
 	int64_t shared_correlations; /* GPU operations that share one */
 	int64_t zero_duration, negative_duration, clipped, out_of_order;
 	int64_t malformed;           /* events that could not be read and were left out */
@@ -210,6 +211,23 @@ struct fo_match {
 	int32_t parts; /* >= 2, each of another device */
 };
 
+/* What lay beside the traces that were taken, and why it was left alone. */
+enum fo_left_kind {
+	FO_LEFT_FOREIGN,    /* no trace, or one that cannot be read */
+	FO_LEFT_NOTHING,    /* a trace of nothing */
+	FO_LEFT_EARLIER,    /* another recording of the same ranks */
+	FO_LEFT_RUN,        /* another run of ours */
+	FO_LEFT_SCHEDULE,   /* the log of a pipeline schedule */
+	FO_LEFT_COUNT
+};
+extern const char *const fo_left_name[FO_LEFT_COUNT]; /* "foreign", "nothing", "earlier", "run", "schedule" */
+struct fo_left_out {
+	enum fo_left_kind kind;
+	char *path; /* the first file, or the recording's folder */
+	char *why;  /* goes on behind the path: "is a memory snapshot of PyTorch" */
+	int files;
+};
+
 struct fo_trace_set {
 	struct fo_trace **rank; /* by rank, then path */
 	int64_t *offset_ns;     /* add to a rank's times to be on the clock of rank[0] (measured on collectives, else by origins) */
@@ -218,10 +236,12 @@ struct fo_trace_set {
 	struct fo_match *match; /* in the order of the first part's begin */
 	struct fo_match_part *match_part;
 	int64_t matches, match_parts;
-	char **skipped; /* files of a given folder that hold no trace, as sentences */
-	int skips;
+	struct fo_left_out *left;
+	int lefts;
+	char *taken; /* of several recordings the one that was taken: "profile/iteration_20"; NULL: there is one */
 };
-/* Files, folders (their traces) and patterns that the shell left alone; read on as many threads as there are processors. A trace
+/* Files, folders (their traces) and patterns that the shell left alone; read on as many threads as there are processors. Of a folder with
+ * several recordings (iterations, or times in names) the newest is taken in which every rank's file is whole. A trace
  * without a rank takes the number after "rank" or "worker" in its file's or folder's name, and where none has one, its place in the
  * list (FO_RANK_ORDER). A file that is given twice, under one name or two, and two traces of one rank are refused by name (FO_EARG), as
  * is a mixture that cannot be one job: formats, world sizes, or minutes that differ. A single trace keeps what it has, rank -1 too.

@@ -93,6 +93,41 @@ expect 1 '"id": "pipeline-bubble"' diagnose "$tmp/pp/pp_rank_0.json" --json -
 expect 1 '"stages": 2' diagnose "$tmp/pp/pp_rank_0.json" "$tmp/pp/pp_rank_1.json" --json -
 expect 2 "are not one pipeline schedule's log" diagnose "$tmp/pp" "$tmp/job"
 expect 2 "not with '--html'" diagnose "$tmp/pp" --html "$tmp/page.html"
+# A log of a schedule beside traces hides none of them, and is named.
+cp -r "$tmp/pp" "$tmp/job/pp"
+rm "$tmp/job/again.json"
+expect 1 "2 of 2 kernels matched" diagnose "$tmp/job"
+narrow
+expect 1 "is the log of a pipeline schedule: give it alone" diagnose "$tmp/job" --json -
+rm -r "$tmp/job/pp"
+# Of several iterations the newest whole one; a cut rank, a lost one and what is no trace are named in text, JSON and page.
+mkdir -p "$tmp/titan/iteration_10" "$tmp/titan/iteration_20" "$tmp/titan/iteration_30"
+for n in 10 20; do
+	rank 0 0 >"$tmp/titan/iteration_$n/rank0_trace.json"
+	rank 1 200 >"$tmp/titan/iteration_$n/rank1_trace.json"
+done
+rank 0 0 >"$tmp/titan/iteration_30/rank0_trace.json"
+expect 1 "Traces:      of several recordings" diagnose "$tmp/titan" --brief
+narrow
+expect 1 "titan/iteration_20' was taken (2 files)" diagnose "$tmp/titan" --json -
+expect 1 "is another recording, of fewer workers" diagnose "$tmp/titan" --json -
+expect 1 '"kind": "earlier"' diagnose "$tmp/titan" --json -
+printf 'memory' >"$tmp/job/snapshot.pickle"
+head -c 700 "$tmp/job/rank1.json" >"$tmp/job/cut"
+mv "$tmp/job/cut" "$tmp/job/rank1.json"
+expect 1 "rank 1 ('$tmp/job/rank1.json') is cut" diagnose "$tmp/job" --json -
+expect 1 "snapshot.pickle' is a pickle of Python" diagnose "$tmp/job" --json -
+expect 1 "Traces:      rank 1 (" diagnose "$tmp/job" --html "$tmp/found.html"
+grep -q "rank1.json&#39;) is cut" "$tmp/found.html" || { echo "FAILED: the page does not say that a rank is cut"; failed=1; }
+rm "$tmp/job/rank1.json"
+expect 1 "rank 0 alone, of the job's 2" diagnose "$tmp/job"
+narrow
+# What is no trace: exit code 2, its name, and the way on.
+printf '[2026-01-31 12:00:00] step 5 loss 10.5\n' >"$tmp/train.log"
+expect 2 "is a training log" diagnose "$tmp/train.log"
+expect 2 "flatout mfu takes" diagnose "$tmp/train.log"
+printf '[]' >"$tmp/nothing.json"
+expect 2 "nothing in its 0 events is of that profiler" diagnose "$tmp/nothing.json"
 mkdir "$tmp/both"
 cp -r "$tmp/pp" "$tmp/both"
 expect 2 "holds no traces but logs of pipeline schedules" diagnose "$tmp/both"

@@ -194,7 +194,7 @@ static void test_folders(void **state)
 	open_set(&s, 1, (const char *[]){ in_dir("job") });
 	assert_int_equal(s.count, 12);
 	assert_int_equal(s.rank[11]->rank, 11);
-	assert_int_equal(s.skips, 2);
+	assert_int_equal(s.lefts, 2);
 	fo_trace_set_fini(&s);
 	open_set(&s, 1, (const char *[]){ in_dir("job/rank*.json") });
 	assert_int_equal(s.count, 6);

@@ -1,0 +1,198 @@
+/* What was given, what of it was taken, and what is missing of the job: a few sentences for every output. */
+#include "diagnose/diagnose.h"
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { SHOWN = 4 }; /* of a kind in a sentence; JSON has all */
+
+/* A launch in a hundred without its kernel is no accident of the recording's ends. */
+#define THIN 0.01
+
+struct lines {
+	struct fo_arena *a;
+	const char **v;
+	size_t n, cap;
+};
+
+static void say(struct lines *l, const char *text)
+{
+	fo_array_room(&l->v, &l->cap, l->n, sizeof *l->v);
+	l->v[l->n++] = text;
+}
+
+static int ascending(const void *a, const void *b)
+{
+	int x = *(const int *)a, y = *(const int *)b;
+	return (x > y) - (x < y);
+}
+
+/* "0, 3, 5 to 7" */
+static const char *list(struct fo_arena *a, const int *v, int n)
+{
+	const char *text = "";
+	int said = 0;
+	for (int i = 0, to; i < n; i = to + 1) {
+		for (to = i; to + 1 < n && v[to + 1] == v[to] + 1;)
+			to++;
+		if (said++ == 2 * SHOWN)
+			return fo_arena_printf(a, "%s, ...", text);
+		text = to > i + 1 ? fo_arena_printf(a, "%s%s%d to %d", text, i ? ", " : "", v[i], v[to]) : fo_arena_printf(a, "%s%s%d", text, i ? ", " : "", v[i]);
+		to = to > i + 1 ? to : i;
+	}
+	return text;
+}
+
+/* How many ranks the job has: as recorded, else as many as the highest number says; 0: nobody knows. */
+static int world_of(const struct fo_diagnosis *d, bool *recorded)
+{
+	int world = 0, highest = -1;
+	bool order = false;
+	for (int i = 0; i < d->ranks; i++) {
+		const struct fo_trace *t = d->rank[i].trace;
+		world = t->world_size > world ? t->world_size : world;
+		highest = d->rank[i].rank > highest ? d->rank[i].rank : highest;
+		order |= t->rank_from == FO_RANK_ORDER;
+	}
+	*recorded = world > 0;
+	return world > 0 ? world : d->ranks > 1 && !order ? highest + 1 : 0;
+}
+
+int fo_found_missing(const struct fo_diagnosis *d, struct fo_arena *a, int **missing)
+{
+	bool recorded;
+	int world = world_of(d, &recorded), n = 0, at = 0;
+	enum { MOST = 1 << 20 }; /* no job has more; a file may say anything */
+	*missing = NULL;
+	if (world <= d->ranks || world > MOST)
+		return 0;
+	int *present = fo_arena_alloc(a, (size_t)(d->ranks + 1) * sizeof *present);
+	*missing = fo_arena_alloc(a, (size_t)world * sizeof **missing);
+	for (int i = 0; i < d->ranks; i++)
+		present[i] = d->rank[i].rank;
+	qsort(present, (size_t)d->ranks, sizeof *present, ascending);
+	for (int r = 0; r < world; r++) {
+		while (at < d->ranks && present[at] < r)
+			at++;
+		if (at == d->ranks || present[at] != r)
+			(*missing)[n++] = r;
+	}
+	return n;
+}
+
+static const char *files(struct fo_arena *a, int n) { return n == 1 ? "" : fo_arena_printf(a, " (%d files)", n); }
+
+static void say_ranks(struct lines *l, const struct fo_diagnosis *d)
+{
+	bool recorded;
+	int world = world_of(d, &recorded), *missing, n = fo_found_missing(d, l->a, &missing);
+	if (!n || (d->ranks == 1 && d->rank[0].rank < 0))
+		return;
+	if (d->ranks == 1)
+		say(l, fo_arena_printf(l->a, "rank %d alone, of the job's %d: what the others did, and who waited for whom, is not known", d->rank[0].rank, world));
+	else if (!recorded)
+		say(l, fo_arena_printf(l->a, "%d ranks, by their names up to %d: there is no trace of rank %s", d->ranks, world - 1, list(l->a, missing, n)));
+	else if (2 * d->ranks > world)
+		say(l, fo_arena_printf(l->a, "%d of the job's %d ranks: there is no trace of rank %s", d->ranks, world, list(l->a, missing, n)));
+	else {
+		int *given = fo_arena_alloc(l->a, (size_t)d->ranks * sizeof *given);
+		for (int i = 0; i < d->ranks; i++)
+			given[i] = d->rank[i].rank;
+		qsort(given, (size_t)d->ranks, sizeof *given, ascending);
+		say(l, fo_arena_printf(l->a, "a sample, %d of the job's %d ranks (%s): what the others did is not known", d->ranks, world, list(l->a, given, d->ranks)));
+	}
+}
+
+static const char *whose(struct fo_arena *a, const struct fo_diagnosis *d, int i)
+{
+	return d->rank[i].rank >= 0 && d->ranks > 1 ? fo_arena_printf(a, "rank %d ('%s')", d->rank[i].rank, d->rank[i].trace->path) :
+						      fo_arena_printf(a, "'%s'", d->rank[i].trace->path);
+}
+
+bool fo_found_thin(const struct fo_trace *t)
+{
+	return t->gpu_count > 0 && (double)t->defect.unanswered > THIN * (double)t->launch_count;
+}
+
+/* What is wrong with a rank's file alone. */
+static void say_faults(struct lines *l, const struct fo_diagnosis *d)
+{
+	int cut = 0, thin = 0, idle = 0;
+	for (int i = 0; i < d->ranks; i++) {
+		const struct fo_trace *t = d->rank[i].trace;
+		if (t->defect.truncated && cut++ < SHOWN)
+			say(l, fo_arena_printf(l->a, "%s is cut: the file ends inside its events, after %lld of them", whose(l->a, d, i), (long long)t->defect.events));
+		if (!t->gpu_count && d->ranks > 1 && idle++ < SHOWN)
+			say(l, fo_arena_printf(l->a, "%s holds no GPU work", whose(l->a, d, i)));
+		if (fo_found_thin(t) && thin++ < SHOWN)
+			say(l, fo_arena_printf(l->a, "%s is thinned: %lld of %lld launches have no operation in it, whose time counts as idle", whose(l->a, d, i),
+					       (long long)t->defect.unanswered, (long long)t->launch_count));
+	}
+	if (cut > SHOWN)
+		say(l, fo_arena_printf(l->a, "%d more are cut: --json names them", cut - SHOWN));
+	if (idle > SHOWN)
+		say(l, fo_arena_printf(l->a, "%d more hold no GPU work: --json names them", idle - SHOWN));
+	if (thin > SHOWN)
+		say(l, fo_arena_printf(l->a, "%d more are thinned: --json names them", thin - SHOWN));
+}
+
+int fo_found_of(const struct fo_diagnosis *d, struct fo_arena *a, const char ***line)
+{
+	struct lines l = { .a = a };
+	const struct fo_trace_set *s = d->set;
+	int shown = 0, more = 0;
+	if (s->taken)
+		say(&l, fo_arena_printf(a, "of several recordings '%s' was taken%s", s->taken, files(a, d->ranks)));
+	say_ranks(&l, d);
+	say_faults(&l, d);
+	for (int i = 0; i < s->lefts; i++) {
+		const struct fo_left_out *x = &s->left[i];
+		if (shown++ < SHOWN)
+			say(&l, fo_arena_printf(a, "left out: '%s'%s %s", x->path,
+						x->files > 1 ? fo_arena_printf(a, x->kind == FO_LEFT_EARLIER ? " (%d files)" : " and %d more there:", x->files - (x->kind != FO_LEFT_EARLIER)) : "",
+						x->why));
+		else
+			more += x->files;
+	}
+	if (more)
+		say(&l, fo_arena_printf(a, "left out: %d more files, which --json names", more));
+	*line = fo_arena_alloc(a, (l.n + 1) * sizeof **line);
+	for (size_t i = 0; i < l.n; i++)
+		(*line)[i] = l.v[i];
+	free(l.v);
+	return (int)l.n;
+}
+
+void fo_found_json(struct fo_json *j, const struct fo_diagnosis *d)
+{
+	struct fo_arena a = { 0 };
+	const char **line;
+	int *missing, n = fo_found_missing(d, &a, &missing), lines = fo_found_of(d, &a, &line);
+	fo_json_object(j, "found");
+	fo_json_text(j, "taken", d->set->taken);
+	fo_json_array(j, "missing_ranks");
+	for (int i = 0; i < n; i++)
+		fo_json_int(j, NULL, missing[i]);
+	fo_json_close(j);
+	fo_json_array(j, "left_out");
+	for (int i = 0; i < d->set->lefts; i++) {
+		const struct fo_left_out *x = &d->set->left[i];
+		fo_json_object(j, NULL);
+		fo_json_text(j, "kind", fo_left_name[x->kind]);
+		fo_json_text(j, "path", x->path);
+		fo_json_int(j, "files", x->files);
+		fo_json_text(j, "why", x->why);
+		fo_json_close(j);
+	}
+	fo_json_close(j);
+	fo_json_array(j, "remarks");
+	for (int i = 0; i < lines; i++)
+		fo_json_text(j, NULL, line[i]);
+	fo_json_close(j);
+	fo_json_close(j);
+	fo_arena_fini(&a);
+}

@@ -1,0 +1,355 @@
+#include "trace/folder.h"
+
+#include "trace/foreign.h"
+#include "trace/schedule.h"
+
+#include "base/fs.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+enum { MAX_FILES = 65536 }; /* more is no folder of traces but somebody's disk */
+
+static bool ends_with(const char *s, const char *end)
+{
+	size_t n = strlen(s), m = strlen(end);
+	return n >= m && strcasecmp(s + n - m, end) == 0;
+}
+
+static const char *name_of(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	return slash ? slash + 1 : path;
+}
+
+/* How much of the path is its folder, without the slash. */
+static size_t folder_length(const char *path)
+{
+	const char *name = name_of(path);
+	return name > path ? (size_t)(name - path) - 1 : 0;
+}
+
+static bool named_like_a_trace(const char *path)
+{
+	static const char *const known[] = { ".json", ".json.gz", ".json.zst", ".sqlite", ".sqlite3", ".db", ".fot", ".nsys-rep" };
+	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+		if (ends_with(path, known[i]))
+			return true;
+	return false;
+}
+
+/* A report whose export lies beside it is that export. */
+static bool exported(char *const *v, size_t n, const char *report)
+{
+	size_t stem = strlen(report) - strlen(".nsys-rep");
+	for (size_t i = 0; i < n; i++)
+		if (strncmp(v[i], report, stem) == 0 && strcasecmp(v[i] + stem, ".sqlite") == 0)
+			return true;
+	return false;
+}
+
+void fo_trace_set_leave(struct fo_trace_set *s, enum fo_left_kind kind, const char *path, int files, const char *why)
+{
+	enum { NEAR = 64 }; /* entries looked back: a folder may hold thousands of files, each with a reason of its own */
+	size_t n = folder_length(path);
+	for (int i = s->lefts - 1; i >= 0 && i >= s->lefts - NEAR && kind != FO_LEFT_EARLIER; i--) {
+		struct fo_left_out *l = &s->left[i];
+		if (l->kind != kind || strcmp(l->why, why) != 0 || folder_length(l->path) != n || strncmp(l->path, path, n) != 0)
+			continue;
+		l->files += files;
+		return;
+	}
+	s->left = fo_xrealloc(s->left, (size_t)(s->lefts + 1) * sizeof *s->left);
+	s->left[s->lefts++] = (struct fo_left_out){ kind, fo_xstrdup(path), fo_xstrdup(why), files };
+}
+
+/* ---- several recordings ---- */
+
+/* Where a file's path says which recording it is of. */
+struct numbered {
+	char *slot;      /* the path without the number: the same for one worker in all recordings */
+	int64_t number;  /* of the iteration, or the time in the name; -1 none */
+	bool iteration;
+	size_t label;    /* bytes of the path that name the recording; 0: the file's name does */
+	size_t file;
+};
+
+static int64_t number_at(const char *p, size_t *digits)
+{
+	int64_t v = 0;
+	for (*digits = 0; isdigit((unsigned char)p[*digits]); ++*digits)
+		v = v < INT64_MAX / 10 - 9 ? v * 10 + (p[*digits] - '0') : v;
+	return v;
+}
+
+/* "iteration_20", "iter20", "step-12", "global_step=5": where the digits are. */
+static const char *iteration_in(const char *p, size_t *digits, int64_t *number)
+{
+	static const char *const word[] = { "iteration", "iter", "global_step", "step" };
+	for (const char *begin = p; *p; p++)
+		for (size_t i = 0; i < sizeof word / sizeof *word; i++) {
+			size_t n = strlen(word[i]);
+			if (strncasecmp(p, word[i], n) != 0 || (p > begin && isalpha((unsigned char)p[-1])))
+				continue;
+			const char *at = p + n + (p[n] && strchr("_-=", p[n]) ? 1 : 0);
+			*number = number_at(at, digits);
+			if (*digits)
+				return at;
+		}
+	return NULL;
+}
+
+/* "worker0.1694128201545.pt.trace.json": the time at which it was written, ten digits or more. */
+static const char *time_in(const char *name, size_t *digits, int64_t *number)
+{
+	for (const char *p = name; *p; p += *digits ? *digits : 1) {
+		*number = number_at(p, digits);
+		if (*digits >= 10)
+			return p;
+	}
+	return NULL;
+}
+
+static struct numbered look_at(const char *folder, const char *path, size_t file)
+{
+	struct numbered x = { .number = -1, .file = file };
+	size_t skip = strlen(folder), n_iteration = 0, n_time = 0;
+	int64_t number, time;
+	const char *below = strncmp(path, folder, skip) == 0 ? path + skip : path;
+	const char *iteration = iteration_in(below, &n_iteration, &number), *at = time_in(name_of(path), &n_time, &time);
+	if (iteration) {
+		x.number = number;
+		x.iteration = true;
+		const char *slash = strchr(iteration, '/');
+		x.label = slash ? (size_t)(slash - path) : 0;
+	} else if (at) {
+		x.number = time;
+	}
+	struct fo_str slot = { 0 };
+	for (const char *p = path; *p;) {
+		bool masked = p == iteration || p == at;
+		fo_str_append(&slot, masked ? "#" : p, 1);
+		p += p == iteration ? n_iteration : p == at ? n_time : 1;
+	}
+	x.slot = slot.data;
+	return x;
+}
+
+static int by_slot(const void *a, const void *b)
+{
+	const struct numbered *x = a, *y = b;
+	int order = strcmp(x->slot, y->slot);
+	return order ? order : (x->number > y->number) - (x->number < y->number);
+}
+
+static int newest_first(const void *a, const void *b)
+{
+	const struct fo_recording *x = a, *y = b;
+	if (x->complete != y->complete)
+		return x->complete ? -1 : 1;
+	return (x->number < y->number) - (x->number > y->number);
+}
+
+static int recording_for(struct fo_folder *f, const struct numbered *x, int64_t number)
+{
+	for (int i = 0; i < f->recordings; i++)
+		if (f->recording[i].number == number)
+			return i;
+	struct fo_str label = { 0 };
+	if (x->label)
+		fo_str_append(&label, f->file[x->file], x->label);
+	else if (x->iteration)
+		fo_str_printf(&label, "%s, iteration %lld", f->path, (long long)number);
+	else
+		fo_str_printf(&label, "%s, recording %lld of each worker", f->path, (long long)number + 1);
+	f->recording = fo_xrealloc(f->recording, (size_t)(f->recordings + 1) * sizeof *f->recording);
+	f->recording[f->recordings] = (struct fo_recording){ .label = label.data, .number = number };
+	return f->recordings++;
+}
+
+/* Recordings in their order; recording_of[] follows. */
+static void sort_recordings(struct fo_folder *f, int slots)
+{
+	struct fo_recording *old = fo_xmalloc((size_t)f->recordings * sizeof *old + 1);
+	for (int i = 0; i < f->recordings; i++)
+		f->recording[i].complete = f->recording[i].files == slots;
+	memcpy(old, f->recording, (size_t)f->recordings * sizeof *old);
+	qsort(f->recording, (size_t)f->recordings, sizeof *f->recording, newest_first);
+	for (size_t i = 0; i < f->files; i++)
+		for (int k = 0; f->recording_of[i] >= 0 && k < f->recordings; k++)
+			if (f->recording[k].number == old[f->recording_of[i]].number) {
+				f->recording_of[i] = k;
+				break;
+			}
+	free(old);
+}
+
+/* Where one worker has several files that differ in an iteration's number, or in the time alone, each number is a recording. */
+static void find_recordings(struct fo_folder *f)
+{
+	struct numbered *v = fo_xmalloc((f->files + 1) * sizeof *v);
+	bool several = false, iterations = false;
+	int slots = 0;
+	for (size_t i = 0; i < f->files; i++) {
+		v[i] = look_at(f->path, f->file[i], i);
+		iterations |= v[i].iteration;
+	}
+	qsort(v, f->files, sizeof *v, by_slot);
+	for (size_t i = 1; i < f->files; i++)
+		several |= v[i].number >= 0 && v[i].iteration == iterations && strcmp(v[i].slot, v[i - 1].slot) == 0 && v[i].number != v[i - 1].number;
+	int64_t within = 0;
+	for (size_t i = 0; several && i < f->files; i++) {
+		bool first = !i || strcmp(v[i].slot, v[i - 1].slot) != 0;
+		within = first ? 0 : within + 1;
+		if (v[i].number < 0 || v[i].iteration != iterations)
+			continue;
+		slots += first;
+		int at = recording_for(f, &v[i], iterations ? v[i].number : within);
+		f->recording_of[v[i].file] = at;
+		f->recording[at].files++;
+	}
+	for (size_t i = 0; i < f->files; i++)
+		free(v[i].slot);
+	free(v);
+	sort_recordings(f, slots);
+}
+
+/* ---- listing ---- */
+
+static void take(struct fo_folder *f, const char *path)
+{
+	f->file = fo_xrealloc(f->file, (f->files + 1) * sizeof *f->file);
+	f->recording_of = fo_xrealloc(f->recording_of, (f->files + 1) * sizeof *f->recording_of);
+	f->recording_of[f->files] = -1;
+	f->file[f->files++] = fo_xstrdup(path);
+}
+
+/* A run of ours leaves its timeline in its folder. Runs below it (a ladder's rungs) are runs of their own. */
+static fo_status take_run(struct fo_folder *f, struct fo_trace_set *s, char *const *v, size_t n)
+{
+	enum { SHOWN = 4 }; /* a hint is one line */
+	struct fo_str own = { 0 }, some = { 0 };
+	size_t runs = 0, last = 0;
+	fo_str_printf(&own, "%s%stimeline.fot", f->path, ends_with(f->path, "/") ? "" : "/");
+	bool here = fo_fs_exists(own.data);
+	for (size_t i = 0; i < n; i++) {
+		if (!ends_with(v[i], ".fot"))
+			continue;
+		last = i;
+		if (runs++ < SHOWN)
+			fo_str_printf(&some, "%s%.*s", runs > 1 ? ", " : "", (int)folder_length(v[i]), v[i]);
+	}
+	fo_status st = FO_OK;
+	if (here || runs == 1) {
+		take(f, here ? own.data : v[last]);
+	} else {
+		st = fo_fail(FO_EARG, "'%s' holds %zu runs, which are not ranks of one job", f->path, runs);
+		st = fo_hint(st, "give one of them: %s%s", some.data, runs > SHOWN ? ", ..." : "");
+	}
+	for (size_t i = 0; here && i < n; i++)
+		if (ends_with(v[i], ".fot") && strcmp(v[i], own.data) != 0)
+			fo_trace_set_leave(s, FO_LEFT_RUN, v[i], 1, "is of another run, in a folder below: give that folder by name");
+	fo_str_fini(&own);
+	fo_str_fini(&some);
+	return st;
+}
+
+/* v[0]: the first file of such a log; names every folder of one, for one of them is to be given. */
+static fo_status refuse_schedules(const char *path, char *const *v, size_t n)
+{
+	enum { SHOWN = 4 }; /* a hint is one line */
+	struct fo_str below = { 0 };
+	const char *last = NULL;
+	size_t last_n = 0, found = 0;
+	for (size_t i = 0; i < n; i++) {
+		size_t len = folder_length(v[i]);
+		if (!len || strncmp(name_of(v[i]), "pp_rank_", 8) != 0 || (last && len == last_n && strncmp(v[i], last, len) == 0))
+			continue;
+		last = v[i];
+		last_n = len;
+		if (found++ < SHOWN)
+			fo_str_printf(&below, "%s%.*s", found > 1 ? ", " : "", (int)len, v[i]);
+	}
+	fo_status st = fo_fail(FO_EARG, "'%s' holds no traces but logs of pipeline schedules", path);
+	st = fo_hint(st, "give one of them: %s%s", below.data, found > SHOWN ? ", ..." : "");
+	fo_str_fini(&below);
+	return st;
+}
+
+/* The settings beside a Primus log are part of it. */
+static bool of_schedule(const char *path)
+{
+	if (strncmp(name_of(path), "pp_rank_", 8) == 0)
+		return fo_schedule_is(path);
+	if (strcmp(name_of(path), "config.json") != 0)
+		return false;
+	struct fo_str beside = { 0 };
+	fo_str_printf(&beside, "%.*s/pp_rank_0.json", (int)folder_length(path), path);
+	bool yes = fo_schedule_is(beside.data);
+	fo_str_fini(&beside);
+	return yes;
+}
+
+static fo_status take_traces(struct fo_folder *f, struct fo_trace_set *s, char *const *v, size_t n)
+{
+	size_t schedules = 0;
+	for (size_t i = 0; i < n; i++) {
+		const struct fo_foreign *other = named_like_a_trace(v[i]) ? NULL : fo_foreign_by_name(v[i]);
+		if (other) {
+			struct fo_str why = { 0 };
+			fo_str_printf(&why, "is %s, by its name", other->what);
+			fo_trace_set_leave(s, FO_LEFT_FOREIGN, v[i], 1, why.data);
+			fo_str_fini(&why);
+		} else if (!named_like_a_trace(v[i]) || (ends_with(v[i], ".nsys-rep") && exported(v, n, v[i]))) {
+			continue;
+		} else if (of_schedule(v[i])) {
+			schedules++;
+			fo_trace_set_leave(s, FO_LEFT_SCHEDULE, v[i], 1, "is the log of a pipeline schedule: give it alone");
+		} else {
+			take(f, v[i]);
+		}
+	}
+	return !f->files && schedules ? refuse_schedules(f->path, v, n) : FO_OK;
+}
+
+fo_status fo_folder_list(struct fo_folder *f, const char *path, struct fo_trace_set *s)
+{
+	struct fo_arena a = { 0 };
+	char **v;
+	size_t n;
+	bool own = false;
+	*f = (struct fo_folder){ .path = fo_xstrdup(path) };
+	fo_status st = fo_fs_list(&a, path, MAX_FILES, &v, &n);
+	for (size_t i = 0; st == FO_OK && i < n; i++)
+		own |= ends_with(v[i], ".fot");
+	/* A run's folder holds its records as JSON beside the timelines. */
+	if (st == FO_OK)
+		st = own ? take_run(f, s, v, n) : take_traces(f, s, v, n);
+	fo_arena_fini(&a);
+	if (st == FO_OK && !f->files) {
+		st = fo_fail(FO_EARG, "no traces in '%s'", path);
+		const struct fo_left_out *l = s->lefts ? &s->left[s->lefts - 1] : NULL;
+		st = l ? fo_hint(st, "'%s' %s", l->path, l->why) :
+			 fo_hint(st, "looked for names that end in .json, .json.gz, .json.zst, .sqlite, .db or .fot");
+	}
+	if (st == FO_OK)
+		find_recordings(f);
+	return st;
+}
+
+void fo_folder_fini(struct fo_folder *f)
+{
+	for (size_t i = 0; i < f->files; i++)
+		free(f->file[i]);
+	for (int i = 0; i < f->recordings; i++)
+		free(f->recording[i].label);
+	free(f->file);
+	free(f->recording_of);
+	free(f->recording);
+	free(f->path);
+	*f = (struct fo_folder){ 0 };
+}

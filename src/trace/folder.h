@@ -1,0 +1,31 @@
+/* Which files of a folder are traces of one recording, and what else lies there. Names and first bytes decide; nothing is read. */
+#ifndef FO_TRACE_FOLDER_H
+#define FO_TRACE_FOLDER_H
+
+#include "trace/trace.h"
+
+/* One of several times that the job was recorded: an iteration's folder, or one file of each worker. */
+struct fo_recording {
+	char *label; /* "profile/iteration_20" */
+	int64_t number;
+	int files;
+	bool complete; /* with a file of everyone that any recording has one of */
+};
+
+struct fo_folder {
+	char *path;
+	char **file;
+	int *recording_of; /* in recording[]; -1: of none in particular */
+	size_t files;
+	struct fo_recording *recording; /* complete ones first, then the newest first; none: the job was recorded once */
+	int recordings;
+};
+
+/* What is left out already is told to `s`. FO_EARG: no trace in it, or several runs of our own. Freed with fo_folder_fini, also then. */
+FO_CHECKED fo_status fo_folder_list(struct fo_folder *f, const char *path, struct fo_trace_set *s);
+void fo_folder_fini(struct fo_folder *f);
+
+/* Adds to what was left out; one more file where an entry says the same of another file of that folder. */
+void fo_trace_set_leave(struct fo_trace_set *s, enum fo_left_kind kind, const char *path, int files, const char *why);
+
+#endif
