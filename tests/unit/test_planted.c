@@ -15,6 +15,8 @@
 #include "support/hand_trace.h"
 #include "support/made_trace.h"
 
+#include "report/diagnose_html.h"
+
 static const char path[] = "planted.json";
 static const char softmax_name[] = "void softmax_warp_forward<float, float, float, 10, true, false>(float*, float const*, int)"; /* log, says a flag */
 static const char gemm_name[] = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_nn";
@@ -184,6 +186,41 @@ static void test_gathered_experts(void **state)
 	made_close(&v);
 }
 
+/* The driver holds the thread inside an operator: the time is the call's, not the operator's. */
+static void test_driver(void **state)
+{
+	(void)state;
+	struct made m;
+	struct made_diagnosis v;
+	struct fo_gap g;
+	struct fo_str words = { 0 };
+	begin(&m);
+	made_op(&m, "aten::mm", 100, 108);
+	made_kernel(&m, gemm_name, 102, 110, 210);
+	made_op(&m, "aten::mul", 110, 3160);
+	m.args = "\"correlation\": 900";
+	made_call(&m, "cudaLaunchKernel", 120, 3060); /* its kernel is not in the trace: another device's */
+	made_kernel(&m, mul_name, 3140, 3150, 3300);
+	made_op(&m, "aten::add", 3161, 3169);
+	made_kernel(&m, mul_name, 3163, 3300, 3400);
+	diagnose(&m, &v);
+	fo_gap_worst(&g, &v.d.rank[0], fo_shown_device(&v.d, 0), FO_GAP_IDLE);
+	assert_true(g.dids >= 1);
+	assert_string_equal(fo_trace_text(trace_of(&v), g.did[0].name), "cudaLaunchKernel");
+	assert_true(g.did[0].call);
+	fo_gap_words(&g, &words);
+	assert_non_null(strstr(words.data, "'cudaLaunchKernel', a call of the driver, for"));
+	for (int i = 0; i < g.dids; i++)
+		if (strcmp(fo_trace_text(trace_of(&v), g.did[i].name), "aten::mul") == 0)
+			assert_true(g.did[i].ns < 200000);
+	const struct fo_finding *f = hand_finding(&v.d, "host-launch");
+	assert_non_null(f);
+	assert_non_null(strstr(f->why, "calls of the driver"));
+	assert_non_null(strstr(f->evidence[0].name, "driver in cudaLaunchKernel"));
+	fo_str_fini(&words);
+	made_close(&v);
+}
+
 int main(void)
 {
 	char data[512];
@@ -193,6 +230,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_softmax_of_attention), cmocka_unit_test(test_other_softmaxes), cmocka_unit_test(test_softmax_by_order),
 		cmocka_unit_test(test_attention_alone),	     cmocka_unit_test(test_types),	     cmocka_unit_test(test_gathered_experts),
+		cmocka_unit_test(test_driver),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
