@@ -15,8 +15,15 @@
 struct need {
 	double product_flop, attention_flop, causal_flop; /* causal_flop: all of it by the causal rule; NaN */
 	double coverage;
+	double attention_coverage; /* of the time of attention alone */
 	const char *rule;
 };
+
+/* A tenth unknown is a tenth of MFU unknown: more than the bridge's rows are worth. */
+#define SHAPES_LEAST 0.9
+
+/* 1 %: rounding of times to the profiler's ticks. */
+#define OVER 1.01
 
 static void missing(struct fo_bridge *b, const char *text)
 {
@@ -68,9 +75,9 @@ static void find_dtype(struct fo_diagnosis *d, const struct fo_subject *s)
 	const struct fo_trace *t = s->t;
 	for (int64_t i = 0; d->products == 0 && i < t->gpu_count; i++) {
 		const struct fo_gpu_op *o = &t->gpu[i];
-		if (o->device != s->id || o->class_by_name > FO_K_CONV)
+		if (o->device != s->id || (o->class > FO_K_CONV && o->class_by_name > FO_K_CONV))
 			continue;
-		const char *dtype = fo_dtype_of_kernel(fo_trace_text(t, o->name));
+		const char *dtype = fo_dtype_of_gpu(t, o);
 		int k = 0;
 		while (k < n && strcmp(seen[k].name, dtype) != 0)
 			k++;
@@ -150,7 +157,7 @@ static fo_status need_of_model(const struct fo_diagnosis *d, struct need *out)
 		causal += f.component[i].forward_causal + (d->forward_only ? 0 : f.component[i].backward_causal);
 	}
 	*out = (struct need){ .product_flop = tokens * (all - scores), .attention_flop = tokens * scores,
-			      .causal_flop = tokens * causal, .coverage = 1, .rule = "mfu" };
+			      .causal_flop = tokens * causal, .coverage = 1, .attention_coverage = 1, .rule = "mfu" };
 	return FO_OK;
 }
 
@@ -158,7 +165,7 @@ static fo_status need_of_model(const struct fo_diagnosis *d, struct need *out)
 static void need_of_shapes(const struct fo_subject *s, struct need *out)
 {
 	const struct fo_trace *t = s->t;
-	int64_t first, last, known_ns = 0, all_ns = 0;
+	int64_t first, last, known_ns = 0, all_ns = 0, known_attention_ns = 0, attention_ns = 0;
 	uint8_t *counted = t->op_count ? fo_xmalloc((size_t)t->op_count / 8 + 1) : NULL;
 	*out = (struct need){ .causal_flop = NAN, .rule = "shapes" };
 	fo_subject_ops(t, s->id, s->begin_ns, s->end_ns, &first, &last);
@@ -169,10 +176,13 @@ static void need_of_shapes(const struct fo_subject *s, struct need *out)
 		double flop;
 		if (o->class > FO_K_CONV || o->begin_ns < s->begin_ns)
 			continue;
+		bool attention = o->class == FO_K_ATTENTION_FORWARD || o->class == FO_K_ATTENTION_BACKWARD;
 		all_ns += o->end_ns - o->begin_ns;
+		attention_ns += attention ? o->end_ns - o->begin_ns : 0;
 		if (o->class == FO_K_CONV || !fo_call_of_op(t, o->op, &where, &shape, &flop))
 			continue;
 		known_ns += o->end_ns - o->begin_ns;
+		known_attention_ns += attention ? o->end_ns - o->begin_ns : 0;
 		if (counted[where / 8] >> (where % 8) & 1)
 			continue;
 		counted[where / 8] |= (uint8_t)(1 << (where % 8));
@@ -184,6 +194,7 @@ static void need_of_shapes(const struct fo_subject *s, struct need *out)
 	out->product_flop /= (double)s->steps;
 	out->attention_flop /= (double)s->steps;
 	out->coverage = all_ns ? (double)known_ns / (double)all_ns : 0;
+	out->attention_coverage = attention_ns ? (double)known_attention_ns / (double)attention_ns : 0;
 }
 
 /* ---- rows ---- */
@@ -235,10 +246,12 @@ static void fill_attention(struct fo_diagnosis *d, const struct fo_subject *s, c
 {
 	struct kernels k = kernels_of(s);
 	struct fo_attention_rate *a = &d->attention;
-	if (k.attention <= 0 || need->attention_flop <= 0)
+	if (k.attention <= 0 || need->attention_flop <= 0 || need->attention_coverage < SHAPES_LEAST)
 		return;
 	a->efficiency = need->attention_flop / d->bridge.peak_flop_s / (k.attention / 1e9);
 	a->flop = need->attention_flop * (double)a->time_ns / k.attention;
+	if (a->efficiency > 2 * OVER) /* twice the peak is possible under a causal mask, more is not: the device or the type is wrong */
+		a->efficiency = NAN;
 }
 
 static void compute_rows(struct fo_bridge *b, const struct fo_subject *s, const struct need *need, double money)
@@ -305,8 +318,6 @@ static void fill_utilisation(struct fo_diagnosis *d, const struct fo_subject *s)
 
 /* ---- all of it ---- */
 
-/* 1 %: rounding of times to the profiler's ticks. */
-#define OVER 1.01
 
 /* What cannot be: a rate above the peak. Shapes and times are the trace's own, so it is the peak (device, precision), or, with a model,
  * the tokens that are wrong. */
@@ -359,15 +370,16 @@ static fo_status find_need(struct fo_diagnosis *d, const struct fo_subject *s, s
 			return FO_OK;
 	}
 	need_of_shapes(s, need);
-	if (d->with.model && (need->product_flop == 0 || need->coverage < 0.9))
+	double flop = need->product_flop + need->attention_flop; /* a trace may hold attention alone */
+	if (d->with.model && (flop == 0 || need->coverage < SHAPES_LEAST))
 		missing(b, "the trace shows no steps, so tokens per step say nothing of its span: record steps (profiler.step())");
 	else if (d->with.model)
 		snprintf(b->note, sizeof(b->note), "%s, so --tokens-per-step says nothing of this span: FLOP are of the recorded shapes",
 			 d->with.ledger.whole_trace || d->with.ledger.exclude_unlinked ? "the whole trace is no single step" :
 										      "the trace shows no steps");
-	else if (need->product_flop == 0)
+	else if (flop == 0)
 		missing(b, "what the step computes is not known: --model M --seq S --tokens-per-step N, or record_shapes=True");
-	else if (need->coverage < 0.9) /* a tenth unknown is a tenth of MFU unknown: more than the bridge's rows are worth */
+	else if (need->coverage < SHAPES_LEAST)
 		missing(b, "shapes are recorded for less than 90 % of the time of products, attention and convolutions");
 	return FO_OK;
 }
@@ -402,11 +414,14 @@ static fo_status bridge(struct fo_diagnosis *d, const struct fo_subject *s, cons
 	b->step_s = (double)s->l.span_ns / 1e9;
 	b->flop_per_step = need.product_flop + need.attention_flop;
 	snprintf(b->rule, sizeof(b->rule), "%s", need.rule);
-	if (!b->why_not[0] && !isnan(b->peak_flop_s))
+	fill_attention(d, s, &need); /* its own shapes suffice, whatever else is missing */
+	if (!b->why_not[0] && !isnan(b->peak_flop_s)) {
 		doubt(d, s, &need, v);
+		if (b->why_not[0]) /* of a wrong peak every rate is wrong */
+			d->attention.efficiency = NAN;
+	}
 	if (b->why_not[0] || isnan(b->peak_flop_s))
 		return FO_OK;
-	fill_attention(d, s, &need);
 	b->mfu = b->flop_per_step / (b->step_s * b->peak_flop_s);
 	b->mfu_causal = need.causal_flop / (b->step_s * b->peak_flop_s);
 	b->known = true;

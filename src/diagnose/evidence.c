@@ -234,6 +234,23 @@ int32_t fo_idle_gap_operator(const struct fo_subject *s, const struct fo_idle_ga
 	return -1;
 }
 
+int64_t fo_idle_gap_call(const struct fo_subject *s, const struct fo_idle_gap *g)
+{
+	const struct fo_trace *t = s->t;
+	if (g->op < 0 || t->gpu[g->op].launch < 0)
+		return -1;
+	int64_t own = t->gpu[g->op].launch;
+	/* Its own call, or one before it on the thread: launches of a thread do not nest, so the last few suffice. */
+	enum { BACK = 64 };
+	for (int64_t i = own; i >= 0 && i > own - BACK && t->launch[i].thread == t->launch[own].thread; i--) {
+		const struct fo_launch *l = &t->launch[i];
+		int64_t from = l->begin_ns > g->begin_ns ? l->begin_ns : g->begin_ns, to = l->end_ns < g->end_ns ? l->end_ns : g->end_ns;
+		if (10 * (to - from) >= 7 * (g->end_ns - g->begin_ns))
+			return i;
+	}
+	return -1;
+}
+
 void fo_evidence_gaps(struct fo_finding *f, const struct fo_subject *s, const struct fo_idle_gap *gap, int64_t gaps, unsigned causes,
 		      int64_t least, int64_t most)
 {
@@ -246,7 +263,11 @@ void fo_evidence_gaps(struct fo_finding *f, const struct fo_subject *s, const st
 			continue;
 		char name[160];
 		int32_t op = fo_idle_gap_operator(s, &gap[i]);
-		if (op >= 0)
+		int64_t call = fo_idle_gap_call(s, &gap[i]);
+		if (call >= 0)
+			snprintf(name, sizeof(name), "idle, driver in %s, before %s", fo_trace_text(s->t, s->t->launch[call].name),
+				 fo_trace_text(s->t, s->t->gpu[gap[i].op].name));
+		else if (op >= 0)
 			snprintf(name, sizeof(name), "idle, host in %s, before %s", fo_trace_text(s->t, s->t->op[op].name),
 				 fo_trace_text(s->t, s->t->gpu[gap[i].op].name));
 		else if (gap[i].op >= 0)

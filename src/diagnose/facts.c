@@ -1,4 +1,4 @@
-#include "diagnose/findings_int.h"
+#include "diagnose/products_int.h"
 
 #include "base/mem.h"
 
@@ -21,7 +21,7 @@ static bool has_any(const char *text, const char *const *part)
 /* What the libraries write into the names of kernels that use matrix units: instruction shapes of mma (884, 1688, 16816), Hopper's and
  * Blackwell's generated products. The PyTorch profiler's old plug-in went by a list like it. */
 static const char *const matrix_units[] = { "884", "1688", "16816", "hmma", "imma", "gmma", "tensorop", "nvjet", "xmma_gemm",
-					    "xmma_implicit_gemm", "tcgen05", "mfma", "bf16", "fp16", "f16", "half", "e4m3", NULL };
+					    "xmma_implicit_gemm", "tcgen05", "mfma", "bf16", "fp16", "f16", "float16", "half", "e4m3", NULL };
 static const char *const single[] = { "sgemm", "scudnn", "simt", "<float", "_f32f32_f32f32", "sgemv", NULL };
 
 /* Tensile's names (AMD): "Cijk_Ailk_Bjlk_SB_MT64x64...": behind the two operands' layouts stand the types, S for single. */
@@ -149,9 +149,16 @@ static bool in_norm_operator(const struct fo_trace *t, const struct fo_gpu_op *g
 
 static bool is_product(uint8_t class) { return class == FO_K_GEMM || class == FO_K_CONV; }
 
+/* The recorded operand decides, then the kernel's name; what neither tells is not said to be in 32 bit. */
+static bool computes_single(const struct fo_trace *t, const struct fo_gpu_op *o, bool by_name)
+{
+	const char *dtype = fo_dtype_of_gpu(t, o);
+	return dtype[0] ? strcmp(dtype, "fp32") == 0 : by_name;
+}
+
 static void scan_gpu(struct fo_facts *f, const struct fo_trace *t, int16_t device, struct names *n, bool *single_name)
 {
-	int64_t single_ns = 0, softmax_ns = 0, attention_ns = 0, written_norm_ns = 0, norm_ns = 0, pageable_ns = 0, upload_ns = 0;
+	int64_t single_ns = 0, softmax_ns = 0, scores_ns = 0, attention_ns = 0, written_norm_ns = 0, norm_ns = 0, pageable_ns = 0, upload_ns = 0;
 	for (int64_t i = 0; i < t->gpu_count; i++) {
 		const struct fo_gpu_op *o = &t->gpu[i];
 		int64_t dur = o->end_ns - o->begin_ns;
@@ -168,6 +175,7 @@ static void scan_gpu(struct fo_facts *f, const struct fo_trace *t, int16_t devic
 			continue;
 		f->moe |= o->class == FO_K_MOE;
 		softmax_ns += o->class == FO_K_SOFTMAX ? dur : 0;
+		scores_ns += o->class == FO_K_SOFTMAX && (o->flags & FO_GPU_SCORES) ? dur : 0;
 		attention_ns += o->class == FO_K_ATTENTION_FORWARD || o->class == FO_K_ATTENTION_BACKWARD ? dur : 0;
 		if (o->kind == FO_GPU_MEMCPY && o->copy == FO_COPY_H2D) {
 			upload_ns += dur;
@@ -180,14 +188,15 @@ static void scan_gpu(struct fo_facts *f, const struct fo_trace *t, int16_t devic
 		}
 		if (is_product(o->class_by_name)) {
 			f->product_ns += dur;
-			single_ns += o->name >= 0 && single_name[o->name] ? dur : 0;
+			single_ns += computes_single(t, o, o->name >= 0 && single_name[o->name]) ? dur : 0;
 		}
 	}
 	f->norm_written_share = norm_ns ? (double)written_norm_ns / (double)norm_ns : 0;
 	f->norm_written_out = f->norm_written_share > 0.5; /* a few scalings beside a fused norm are not a norm written out */
 	/* Of the copies that a loader feeds; where most are pinned already, what is left is not the loader's. */
 	f->pageable = pageable_ns > 0 && 2 * pageable_ns > upload_ns;
-	f->attention_written_out = softmax_ns > 0 && attention_ns == 0;
+	/* Fused kernels beside it (another model, the first layers) take nothing from what is written out. */
+	f->attention_written_out = scores_ns > attention_ns;
 	f->fp32_product_share = f->product_ns ? (double)single_ns / (double)f->product_ns : 0;
 }
 

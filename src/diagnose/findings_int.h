@@ -45,6 +45,8 @@ void fo_evidence_recomputed(struct fo_finding *f, const struct fo_subject *s);
 void fo_evidence_host(struct fo_finding *f, const struct fo_subject *s, enum fo_host_kind kind);
 /* The operator, module or annotation that the thread which ended a gap was in for most of it, innermost; -1. */
 int32_t fo_idle_gap_operator(const struct fo_subject *s, const struct fo_idle_gap *g);
+/* The call that launches (in t->launch) in which that thread was for most of the gap: the driver did not return; -1. */
+int64_t fo_idle_gap_call(const struct fo_subject *s, const struct fo_idle_gap *g);
 /* Gaps of which at least half has one of these causes (bits 1 << fo_idle_cause), those of a length between `least` and `most` ns. */
 void fo_evidence_gaps(struct fo_finding *f, const struct fo_subject *s, const struct fo_idle_gap *gap, int64_t gaps, unsigned causes,
 		      int64_t least, int64_t most);

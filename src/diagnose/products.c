@@ -2,6 +2,8 @@
 #include "diagnose/products_int.h"
 
 #include "base/mem.h"
+#include "trace/dtypes.h"
+#include "trace/shapes.h"
 
 #include <ctype.h>
 #include <limits.h>
@@ -11,41 +13,7 @@
 
 /* ---- shapes ---- */
 
-enum { DIMS = 5, ARGS = 8 };
-struct shapes {
-	int64_t dim[ARGS][DIMS];
-	int rank[ARGS], n; /* rank 0: not a tensor, or a scalar */
-};
-
-/* "[[4096, 4096], [], [4096, 11008]]"; false for anything else. Quotes and blanks are passed over. Dimensions are capped so that the
- * product of five stays far below 2^1023; FLOP are doubles. */
-static bool parse(struct shapes *s, const char *p)
-{
-	int depth = 0;
-	s->n = 0;
-	for (; *p; p++) {
-		if (*p == '[') {
-			if (++depth == 2 && s->n < ARGS)
-				s->rank[s->n] = 0;
-			if (depth > 3)
-				return false;
-		} else if (*p == ']') {
-			if (depth == 2 && s->n < ARGS)
-				s->n++;
-			if (--depth < 0)
-				return false;
-		} else if (isdigit((unsigned char)*p)) {
-			char *end;
-			long long v = strtoll(p, &end, 10);
-			p = end - 1;
-			if (depth == 2 && s->n < ARGS && s->rank[s->n] < DIMS)
-				s->dim[s->n][s->rank[s->n]++] = v < ((int64_t)1 << 40) ? v : (int64_t)1 << 40;
-		}
-	}
-	return depth == 0 && s->n > 0;
-}
-
-static int64_t leading(const struct shapes *s, int arg, int keep)
+static int64_t leading(const struct fo_shapes *s, int arg, int keep)
 {
 	double n = 1; /* as a double first: shapes come from a file and may overflow */
 	for (int i = 0; i < s->rank[arg] - keep; i++)
@@ -53,7 +21,7 @@ static int64_t leading(const struct shapes *s, int arg, int keep)
 	return n < 1e15 ? (int64_t)n : (int64_t)1e15;
 }
 
-static int64_t last(const struct shapes *s, int arg, int back) { return s->dim[arg][s->rank[arg] - back]; }
+static int64_t last(const struct fo_shapes *s, int arg, int back) { return fo_shapes_last(s, arg, back); }
 
 /* Which operators are products, and which of their arguments are a and b. */
 static const struct {
@@ -66,55 +34,58 @@ static const struct {
 	{ "aten::_grouped_mm", 0, 1, false }, { "aten::_scaled_grouped_mm", 0, 1, false },
 };
 
-static bool product_of(const char *name, const struct shapes *s, struct fo_product_shape *out)
+static int product_operator(const char *name)
 {
-	for (size_t i = 0; i < sizeof(operator) / sizeof(*operator); i++) {
-		int a = operator[i].a, b = operator[i].b;
-		if (strcmp(name, operator[i].name) != 0)
-			continue;
-		if (s->n <= b || s->rank[a] < 2 || s->rank[b] < 2)
-			return false;
-		bool grouped = strstr(name, "grouped") != NULL; /* rows of a are dealt to the groups of b: each is used once */
-		bool batched = s->rank[a] >= 3 && s->rank[b] >= 3 && !grouped;
-		out->batch = batched ? leading(s, a, 2) : 1;
-		out->m = batched ? last(s, a, 2) : leading(s, a, 1);
-		out->k = last(s, a, 1);
-		out->n = operator[i].b_by_row ? last(s, b, 2) : last(s, b, 1);
-		return last(s, b, operator[i].b_by_row ? 1 : 2) == out->k;
-	}
+	for (size_t i = 0; i < sizeof(operator) / sizeof(*operator); i++)
+		if (strcmp(name, operator[i].name) == 0)
+			return (int)i;
+	return -1;
+}
+
+static bool product_of(int which, const struct fo_shapes *s, struct fo_product_shape *out)
+{
+	int a = operator[which].a, b = operator[which].b;
+	if (s->n <= b || s->rank[a] < 2 || s->rank[b] < 2)
+		return false;
+	bool grouped = strstr(operator[which].name, "grouped") != NULL; /* rows of a are dealt to the groups of b: each is used once */
+	bool batched = s->rank[a] >= 3 && s->rank[b] >= 3 && !grouped;
+	out->batch = batched ? leading(s, a, 2) : 1;
+	out->m = batched ? last(s, a, 2) : leading(s, a, 1);
+	out->k = last(s, a, 1);
+	out->n = operator[which].b_by_row ? last(s, b, 2) : last(s, b, 1);
+	return last(s, b, operator[which].b_by_row ? 1 : 2) == out->k;
+}
+
+static bool is_attention(const char *name)
+{
+	static const char *const part[] = { "scaled_dot_product_", "_flash_attention_forward", "_flash_attention_backward", "_flash_attn_",
+					    "FlashAttnFunc", "_efficient_attention_", NULL };
+	for (int i = 0; part[i]; i++)
+		if (strstr(name, part[i]))
+			return true;
 	return false;
 }
 
-/* Attention: queries (batch, heads, queries, dim), keys (batch, kv heads, keys, dim), values. Both products over all pairs, so that a
- * causal mask counts in full, as the rule mfu has it; backward counts twice the forward. */
-static double attention_of(const char *name, const struct shapes *s)
+/* Queries (batch, heads, queries, dim), keys (batch, kv heads, keys, dim), values; heads behind the sequence in the libraries' own
+ * operators; (batch, queries, dim) where there is one head. Both products over all pairs, so that a causal mask counts in full, as the
+ * rule mfu has it; backward counts twice the forward. */
+static double attention_of(const char *name, const struct fo_shapes *s)
 {
-	bool sdpa = strstr(name, "_scaled_dot_product_") != NULL, backward = strstr(name, "backward") != NULL;
-	bool flash = strstr(name, "_flash_attention_forward") != NULL || strstr(name, "_flash_attention_backward") != NULL ||
-		     strstr(name, "_flash_attn_") != NULL || strstr(name, "FlashAttnFunc") != NULL;
-	int q = backward && s->n > 3 ? 1 : 0;
-	if ((!sdpa && !flash) || s->n < q + 3 || s->rank[q] != 4 || s->rank[q + 1] != 4 || s->rank[q + 2] != 4)
+	bool heads_first = strstr(name, "scaled_dot_product_") != NULL, backward = strstr(name, "ackward") != NULL;
+	int q = backward && s->n > 3 ? 1 : 0, rank = q < s->n ? s->rank[q] : 0;
+	if (s->n < q + 3 || (rank != 4 && rank != 3) || s->rank[q + 1] != rank || s->rank[q + 2] != rank)
 		return 0;
 	const int64_t *a = s->dim[q], *b = s->dim[q + 1], *c = s->dim[q + 2];
-	double heads = (double)(sdpa ? a[1] : a[2]), queries = (double)(sdpa ? a[2] : a[1]), keys = (double)(sdpa ? b[2] : b[1]);
-	return (backward ? 2.0 : 1.0) * 2 * (double)a[0] * heads * queries * keys * (double)(a[3] + c[3]);
+	double pairs = (double)a[1] * (double)b[1];
+	if (rank == 4)
+		pairs = heads_first ? (double)a[1] * (double)a[2] * (double)b[2] : (double)a[2] * (double)a[1] * (double)b[1];
+	return (backward ? 2.0 : 1.0) * 2 * (double)a[0] * pairs * (double)(a[rank - 1] + c[rank - 1]);
 }
 
-/* The first type that a text of types names. */
-static void type_of(const char *types, char dtype[12])
+/* The type of the operand that a product, convolution or attention multiplies first. */
+static void type_of(const struct fo_trace *t, const struct fo_host_op *o, int arg, char dtype[12])
 {
-	static const struct {
-		const char *part, *dtype;
-	} known[] = { { "Float8", "fp8" }, { "BFloat16", "bf16" }, { "Half", "fp16" }, { "double", "fp64" }, { "float", "fp32" } };
-	size_t best = (size_t)-1;
-	dtype[0] = '\0';
-	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++) {
-		const char *at = strstr(types, known[i].part);
-		if (at && (size_t)(at - types) < best) {
-			best = (size_t)(at - types);
-			snprintf(dtype, 12, "%s", known[i].dtype);
-		}
-	}
+	snprintf(dtype, 12, "%s", o->types < 0 ? "" : fo_dtype_of_arg(fo_trace_text(t, o->types), arg));
 }
 
 /* Tensile's names (AMD): behind the two operands' layouts stand the types, "Cijk_Alik_Bljk_BBS_BH", "Cijk_Ailk_Bljk_S_B_Bias",
@@ -170,29 +141,61 @@ const char *fo_dtype_of_kernel(const char *name)
 	return "";
 }
 
-/* ---- calls ---- */
-
 bool fo_call_of_op(const struct fo_trace *t, int32_t op, int32_t *where, struct fo_product_shape *shape, double *flop)
 {
-	struct shapes s;
+	struct fo_shapes s;
 	for (int depth = 0; op >= 0 && depth < 64; op = t->op[op].parent, depth++) {
 		const struct fo_host_op *o = &t->op[op];
-		if (o->shapes < 0 || !parse(&s, fo_trace_text(t, o->shapes)))
-			continue;
 		const char *name = fo_trace_text(t, o->name);
+		int which = product_operator(name);
+		if (o->shapes < 0 || (which < 0 && !is_attention(name)) || !fo_shapes_parse(&s, fo_trace_text(t, o->shapes)))
+			continue;
 		*where = op;
 		*shape = (struct fo_product_shape){ 0 };
-		if (product_of(name, &s, shape)) {
+		if (which >= 0 && product_of(which, &s, shape)) {
 			*flop = 2 * (double)shape->batch * (double)shape->m * (double)shape->n * (double)shape->k;
-			type_of(o->types >= 0 ? fo_trace_text(t, o->types) : "", shape->dtype);
+			type_of(t, o, operator[which].a, shape->dtype);
 			return *flop > 0;
 		}
-		*flop = attention_of(name, &s);
-		if (*flop > 0)
+		*flop = which < 0 ? attention_of(name, &s) : 0;
+		if (*flop > 0) {
+			type_of(t, o, 0, shape->dtype);
 			return true;
+		}
 	}
 	return false;
 }
+
+/* ---- types ---- */
+
+/* Of the operator that launched g, or of the innermost product, convolution or attention around it. */
+static const char *recorded_type(const struct fo_trace *t, const struct fo_gpu_op *g)
+{
+	int32_t op = g->flags & FO_GPU_GRAPH ? -1 : g->op;
+	for (int depth = 0; op >= 0 && depth < 64; op = t->op[op].parent, depth++) {
+		const struct fo_host_op *o = &t->op[op];
+		const char *name = fo_trace_text(t, o->name);
+		int which = product_operator(name);
+		if (o->types >= 0 && (which >= 0 || is_attention(name) || strstr(name, "conv")))
+			return fo_dtype_of_arg(fo_trace_text(t, o->types), which >= 0 ? operator[which].a : 0);
+	}
+	return "";
+}
+
+/* What was recorded of the operand decides. Single operands may run on TF32 or 16 bit units: then the kernel's name tells which. */
+static const char *type_beside(const char *recorded, const char *kernel)
+{
+	const char *by_name = fo_dtype_of_kernel(kernel);
+	bool units = by_name[0] && strcmp(by_name, "fp64") != 0;
+	return !recorded[0] || (strcmp(recorded, "fp32") == 0 && units) ? by_name : recorded;
+}
+
+const char *fo_dtype_of_gpu(const struct fo_trace *t, const struct fo_gpu_op *g)
+{
+	return type_beside(recorded_type(t, g), fo_trace_text(t, g->name));
+}
+
+/* ---- calls ---- */
 
 struct call {
 	struct fo_product_shape shape;
@@ -240,13 +243,11 @@ static int64_t under(const struct fo_intervals *comm, int64_t begin, int64_t end
 	return ns;
 }
 
-/* Single operands may run on TF32 or 16 bit units: the kernel's name tells, the operands' type does not. */
 static void type_of_call(const struct fo_trace *t, struct call *c)
 {
-	const char *by_name = fo_dtype_of_kernel(fo_trace_text(t, c->kernel));
-	bool units = by_name[0] && strcmp(by_name, "fp64") != 0;
-	if (!c->shape.dtype[0] || (strcmp(c->shape.dtype, "fp32") == 0 && units))
-		snprintf(c->shape.dtype, sizeof(c->shape.dtype), "%s", by_name);
+	char dtype[12];
+	snprintf(dtype, sizeof(dtype), "%s", type_beside(c->shape.dtype, fo_trace_text(t, c->kernel)));
+	snprintf(c->shape.dtype, sizeof(c->shape.dtype), "%s", dtype);
 }
 
 static int64_t collect(const struct fo_subject *s, struct call **out)

@@ -10,8 +10,11 @@ struct fo_product_shape {
 };
 
 /* The innermost product or attention with recorded shapes at or above a host operator: *where is its index, *flop what it needs, *shape
- * that of a product (m = 0: attention). Formulas: product 2 batch m n k; attention 4 batch heads queries keys dim, twice that backward. */
+ * that of a product (m = 0: attention, of which it has the type alone). Formulas: product 2 batch m n k; attention 4 batch heads queries keys dim, twice that backward. */
 bool fo_call_of_op(const struct fo_trace *t, int32_t op, int32_t *where, struct fo_product_shape *shape, double *flop);
+/* The type that a product's, convolution's or attention's kernel computes in: what was recorded of the operand, else what the kernel's
+ * name says; "" unknown. */
+const char *fo_dtype_of_gpu(const struct fo_trace *t, const struct fo_gpu_op *g);
 /* "bf16", ... as a kernel's name says it; "". */
 const char *fo_dtype_of_kernel(const char *name);
 /* FLOP/s: the published dense peak, or the best product that anyone measured where the catalogue has one; NaN. */

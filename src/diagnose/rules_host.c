@@ -78,7 +78,7 @@ static int32_t long_operator(const struct fo_rule_context *c, int64_t idle, int6
 	int n = 0, best = -1;
 	for (int64_t i = 0; i < c->gaps; i++) {
 		int64_t length = c->gap[i].end_ns - c->gap[i].begin_ns;
-		int32_t op = length > FO_GAP_SHORT_NS ? fo_idle_gap_operator(c->s, &c->gap[i]) : -1;
+		int32_t op = length > FO_GAP_SHORT_NS && fo_idle_gap_call(c->s, &c->gap[i]) < 0 ? fo_idle_gap_operator(c->s, &c->gap[i]) : -1;
 		if (op < 0)
 			continue;
 		int k = 0;
@@ -96,6 +96,24 @@ static int32_t long_operator(const struct fo_rule_context *c, int64_t idle, int6
 	}
 	*ns = best >= 0 ? seen[best].ns : 0;
 	return best >= 0 && 4 * seen[best].ns > idle ? seen[best].op : -1;
+}
+
+/* Of the idling, what lies in gaps that one call of the driver fills, and the call that fills most. */
+static int64_t in_driver(const struct fo_rule_context *c, const char **name)
+{
+	int64_t sum = 0, longest = 0;
+	for (int64_t i = 0; i < c->gaps; i++) {
+		const struct fo_idle_gap *g = &c->gap[i];
+		/* A launch takes a few us; the driver that holds a thread for a hundred waits for something. */
+		int64_t length = g->end_ns - g->begin_ns, call = length > 100000 ? fo_idle_gap_call(c->s, g) : -1;
+		if (call < 0)
+			continue;
+		sum += g->idle_ns[FO_IDLE_HOST_LAUNCH_BOUND] + g->idle_ns[FO_IDLE_LAUNCH_LATENCY] + g->idle_ns[FO_IDLE_HOST_OTHER];
+		if (length > longest)
+			*name = fo_trace_text(c->s->t, c->s->t->launch[call].name);
+		longest = length > longest ? length : longest;
+	}
+	return sum / c->s->steps;
 }
 
 /* What the launching thread did while the GPU waited, as far as the trace has it: by the greatest part. */
@@ -121,14 +139,22 @@ static bool launch_bound(const struct fo_rule_context *c, struct fo_finding *f)
 		return false;
 	f->serious = serious(c, idle);
 	int32_t op = long_operator(c, idle, &inside);
+	const char *call = "";
+	int64_t driver = in_driver(c, &call);
+	bool driven = op < 0 && 4 * driver > idle;
 	/* At best graphs replay the step without a launch per kernel; at worst a compiler merges every other one of what it can merge. One
 	 * long operator on the processor neither of them touches. */
-	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = idle, .least = op >= 0 ? 0 : fo_fusable(c) / 2, .most = 1 }, f);
+	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = idle, .least = op >= 0 || driven ? 0 : fo_fusable(c) / 2, .most = 1 }, f);
 	snprintf(f->title, sizeof(f->title), "the host launches too slowly: the GPU idles %.1f %% of the step for it", 100 * fo_share(c, idle));
 	if (op >= 0)
 		snprintf(f->why, sizeof(f->why), "%s of it lie inside '%s', which runs on the processor. Move that work to the GPU, to another "
 			 "thread, or out of the step. The rest lies between %lld operations of %s on average.",
 			 fo_ns_text(a, inside), fo_str_visible(name, sizeof(name), fo_trace_text(c->s->t, c->s->t->op[op].name)),
+			 (long long)l->ops, fo_ns_text(b, median_kernel(l)));
+	else if (driven)
+		snprintf(f->why, sizeof(f->why), "%s of it lie inside '%s', calls of the driver that took long to return. The driver was busy: it "
+			 "loaded kernels for the first time, its queue was full, or another thread or process held it. The rest lies between "
+			 "%lld operations of %s on average.", fo_ns_text(a, driver), fo_str_visible(name, sizeof(name), call),
 			 (long long)l->ops, fo_ns_text(b, median_kernel(l)));
 	else
 		snprintf(f->why, sizeof(f->why), "%s The step has %lld operations in %s of GPU work, %s each on average. Fewer or larger "

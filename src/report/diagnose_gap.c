@@ -69,52 +69,75 @@ static int64_t overlap(int64_t a, int64_t b, int64_t from, int64_t to)
 	return hi > lo ? hi - lo : 0;
 }
 
-/* Own time, without what lies inside, by name. */
+/* What the thread did, by name. */
+struct doings {
+	struct doing {
+		int32_t name;
+		bool call;
+		int64_t ns;
+	} *v;
+	size_t n, cap;
+};
+
+static void did(struct doings *d, struct fo_gap *g, int32_t name, bool call, int64_t own)
+{
+	size_t k = 0;
+	if (own <= 0)
+		return;
+	g->did_ns += own;
+	while (k < d->n && d->v[k].name != name)
+		k++;
+	if (k == d->n) {
+		fo_array_room(&d->v, &d->cap, d->n, sizeof *d->v);
+		d->v[d->n++] = (struct doing){ name, call, 0 };
+	}
+	d->v[k].ns += own;
+}
+
+static void keep_longest(struct fo_gap *g, struct doings *d)
+{
+	for (; g->dids < FO_GAP_DID; g->dids++) {
+		size_t best = d->n;
+		for (size_t k = 0; k < d->n; k++)
+			if (d->v[k].ns > 0 && (best == d->n || d->v[k].ns > d->v[best].ns))
+				best = k;
+		if (best == d->n)
+			break;
+		g->did[g->dids].name = d->v[best].name;
+		g->did[g->dids].call = d->v[best].call;
+		g->did[g->dids].ns = d->v[best].ns;
+		d->v[best].ns = 0;
+	}
+}
+
+/* Own time, without the operators and calls that lie inside: a launch that does not return is the driver's doing, not the operator's. */
 static void what_thread_did(struct fo_gap *g, int32_t thread, int64_t from, int64_t to)
 {
 	const struct fo_trace *t = g->trace;
-	struct {
-		int32_t name;
-		int64_t ns;
-	} *sum = NULL;
-	size_t n = 0, cap = 0, k;
+	struct doings all = { 0 };
 	int64_t *inside = fo_xmalloc((size_t)(t->op_count + 1) * sizeof *inside);
 	for (int64_t i = 0; i < t->op_count; i++)
 		if (t->op[i].thread == thread && t->op[i].parent >= 0 && t->op[i].parent < t->op_count)
 			inside[t->op[i].parent] += overlap(t->op[i].begin_ns, t->op[i].end_ns, from, to);
+	for (int64_t i = 0; i < t->launch_count; i++) {
+		const struct fo_launch *l = &t->launch[i];
+		int64_t ns = l->thread == thread ? overlap(l->begin_ns, l->end_ns, from, to) : 0;
+		if (l->op >= 0 && l->op < t->op_count)
+			inside[l->op] += ns;
+		did(&all, g, l->name, true, ns);
+	}
 	for (int64_t i = 0; i < t->op_count; i++) {
 		const struct fo_host_op *o = &t->op[i];
 		/* Frames and annotations say where, not what. */
-		if (o->thread != thread || o->kind == FO_HOST_MODULE || o->kind == FO_HOST_NOTE)
-			continue;
-		int64_t own = overlap(o->begin_ns, o->end_ns, from, to) - inside[i];
-		if (own <= 0)
-			continue;
-		g->did_ns += own;
-		for (k = 0; k < n && sum[k].name != o->name; k++)
-			;
-		if (k == n) {
-			fo_array_room(&sum, &cap, n, sizeof *sum);
-			sum[n].name = o->name;
-			sum[n++].ns = 0;
-		}
-		sum[k].ns += own;
+		if (o->thread == thread && o->kind != FO_HOST_MODULE && o->kind != FO_HOST_NOTE)
+			did(&all, g, o->name, o->kind == FO_HOST_SYNC || o->kind == FO_HOST_CALL,
+			    overlap(o->begin_ns, o->end_ns, from, to) - inside[i]);
 	}
-	for (; g->dids < FO_GAP_DID; g->dids++) {
-		size_t best = n;
-		for (k = 0; k < n; k++)
-			if (sum[k].ns > 0 && (best == n || sum[k].ns > sum[best].ns))
-				best = k;
-		if (best == n)
-			break;
-		g->did[g->dids].name = sum[best].name;
-		g->did[g->dids].ns = sum[best].ns;
-		sum[best].ns = 0;
-	}
+	keep_longest(g, &all);
 	g->meanwhile_ns = to - from;
 	g->did_ns = g->did_ns < g->meanwhile_ns ? g->did_ns : g->meanwhile_ns;
 	free(inside);
-	free(sum);
+	free(all.v);
 }
 
 void fo_gap_worst(struct fo_gap *g, const struct fo_rank_ledger *r, const struct fo_device_ledger *d, enum fo_gap_kind kind)
@@ -194,6 +217,12 @@ void fo_gap_words(const struct fo_gap *g, struct fo_str *out)
 			      name);
 		return;
 	}
+	int64_t calling = overlap(l->begin_ns, l->end_ns, g->begin_ns, g->end_ns);
+	if (2 * calling > g->end_ns - g->begin_ns) {
+		fo_str_printf(out, "What ended it, '%s', was launched %s after its begin by '%.80s', a call of the driver that took %s of it to return.",
+			      name, seconds(a, l->begin_ns - g->begin_ns), fo_trace_text(t, l->name), seconds(b, calling));
+		return;
+	}
 	if (g->end_ns - l->begin_ns > l->begin_ns - g->begin_ns) {
 		fo_str_printf(out, "What ended it, '%s', was launched %s after its begin, but began only %s later: it waited on the GPU, for %s.", name,
 			      seconds(a, l->begin_ns - g->begin_ns), seconds(b, g->end_ns - l->begin_ns), waits_for);
@@ -202,8 +231,8 @@ void fo_gap_words(const struct fo_gap *g, struct fo_str *out)
 	fo_str_printf(out, "What ended it, '%s', was launched only %s after the gap began, by %s", name,
 		      seconds(a, l->begin_ns - g->begin_ns), thread_name(t, l->thread, thread, sizeof thread));
 	for (int i = 0; i < g->dids && i < 2; i++)
-		fo_str_printf(out, "%s'%.80s' for %s", i ? " and in " : ", which until then was in ", fo_trace_text(t, g->did[i].name),
-			      seconds(b, g->did[i].ns));
+		fo_str_printf(out, "%s'%.80s'%s for %s", i ? " and in " : ", which until then was in ", fo_trace_text(t, g->did[i].name),
+			      g->did[i].call ? ", a call of the driver," : "", seconds(b, g->did[i].ns));
 	if (g->meanwhile_ns - g->did_ns > g->meanwhile_ns / 10)
 		fo_str_printf(out, "%s for %s of it nothing is recorded of that thread (Python, another program, a lock)", g->dids ? ";" : ":",
 			      seconds(b, g->meanwhile_ns - g->did_ns));

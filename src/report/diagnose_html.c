@@ -407,7 +407,7 @@ static void gap_table(struct page *p, const struct fo_gap *g)
 	char name[160];
 	fo_draw_table_shaped(&t, p->out, FO_DRAW_SLIM, NULL, "lrr", head);
 	for (int i = 0; i < g->dids; i++) {
-		snprintf(name, sizeof name, "%s", fo_trace_text(g->trace, g->did[i].name));
+		snprintf(name, sizeof name, "%.120s%s", fo_trace_text(g->trace, g->did[i].name), g->did[i].call ? " (a call of the driver)" : "");
 		fo_draw_table_row(&t, (const char *const[]){ name, time_text(p, g->did[i].ns), share(p, g->did[i].ns, g->meanwhile_ns) });
 	}
 	fo_draw_table_row(&t, (const char *const[]){ "nothing that is recorded", time_text(p, g->meanwhile_ns - g->did_ns),

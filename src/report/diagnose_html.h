@@ -27,6 +27,7 @@ struct fo_gap {
 	 * the rest is what the trace does not show. */
 	struct {
 		int32_t name; /* text */
+		bool call;    /* of the runtime or driver, which did not return */
 		int64_t ns;
 	} did[FO_GAP_DID];
 	int dids;

@@ -272,6 +272,12 @@ static void note_forwards(struct work *w)
 
 /* ---- handing down ---- */
 
+/* What prepares operands for attention or a convolution, or adds a bias to the result, is neither: there a kernel's own class stays. */
+static bool keeps_clear(uint8_t around)
+{
+	return around == FO_K_ATTENTION_FORWARD || around == FO_K_ATTENTION_BACKWARD || around == FO_K_CONV;
+}
+
 static void inherit(struct work *w)
 {
 	struct fo_trace *t = w->t;
@@ -287,8 +293,9 @@ static void inherit(struct work *w)
 		}
 		if (class == FO_K_ATTENTION_FORWARD && m->backward)
 			class = FO_K_ATTENTION_BACKWARD;
+		bool weak = m->weak && s.class != NO_CLASS && !keeps_clear(s.class);
 		/* A module's own class or none: not that of the module around it. An optimizer's step is its own whatever it calls. */
-		if (s.class != FO_K_OPTIMIZER && (o->kind == FO_HOST_MODULE || m->node || (class != NO_CLASS && !(m->weak && s.class != NO_CLASS))))
+		if (s.class != FO_K_OPTIMIZER && (o->kind == FO_HOST_MODULE || m->node || (class != NO_CLASS && !weak)))
 			s.class = class;
 		if (m->node)
 			s.pass = m->checkpoint ? CHECKPOINT : BACKWARD;
@@ -334,6 +341,8 @@ static uint8_t class_in(uint8_t by_name, uint8_t around)
 {
 	if (around == NO_CLASS || by_name == FO_K_COMMUNICATION || by_name == FO_K_MEMORY)
 		return by_name;
+	if (keeps_clear(around))
+		return by_name == FO_K_OTHER ? around : by_name;
 	if (around == FO_K_OPTIMIZER)
 		return around;
 	if (around == FO_K_LOSS && by_name == FO_K_SOFTMAX)
@@ -342,6 +351,31 @@ static uint8_t class_in(uint8_t by_name, uint8_t around)
 	if (around == FO_K_CAST || around == FO_K_COPY)
 		return by_name == FO_K_CAST || by_name == FO_K_COPY ? around : by_name;
 	return says_little(by_name) ? around : by_name;
+}
+
+static bool is_product(const char *name)
+{
+	static const char *const product[] = { "aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::linear", "aten::matmul", "aten::einsum",
+					       "aten::_scaled_mm", "aten::_grouped_mm", "aten::_scaled_grouped_mm", NULL };
+	for (int i = 0; product[i]; i++)
+		if (strcmp(name, product[i]) == 0)
+			return true;
+	return strncmp(name, "aten::", 6) == 0 && (strstr(name, "convolution") || strncmp(name, "aten::conv", 10) == 0);
+}
+
+/* A copy inside a product or convolution brings an operand into the layout that the library wants. */
+static bool rearranges(struct work *w, const struct fo_gpu_op *g, uint8_t class, uint8_t around)
+{
+	const struct fo_trace *t = w->t;
+	enum { DEEP = 16 };
+	const char *name = fo_trace_text(t, g->name);
+	bool plain = strstr(name, "direct_copy") || strstr(name, "copy_device_to_device"); /* a cast, says the table: it may be either */
+	bool copies = class == FO_K_COPY || (class == FO_K_CAST && around != FO_K_CAST && plain);
+	int32_t op = g->op;
+	for (int depth = 0; copies && op >= 0 && depth < DEEP && t->op[op].kind == FO_HOST_OP; op = t->op[op].parent, depth++)
+		if (is_product(fo_trace_text(t, t->op[op].name)))
+			return true;
+	return false;
 }
 
 static void attribute_gpu(struct work *w)
@@ -358,6 +392,8 @@ static void attribute_gpu(struct work *w)
 			g->flags |= FO_GPU_RECOMPUTED;
 		if (g->kind == FO_GPU_KERNEL && !(g->flags & FO_GPU_GRAPH))
 			g->class = class_in(g->class_by_name, s->class);
+		if (g->kind == FO_GPU_KERNEL && !(g->flags & FO_GPU_GRAPH) && rearranges(w, g, g->class, s->class))
+			g->class = FO_K_LAYOUT;
 	}
 	for (int64_t i = 0; i < t->op_count; i++) {
 		t->op[i].backward = w->state[i].pass != FORWARD;

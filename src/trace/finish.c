@@ -633,6 +633,7 @@ fo_status fo_trace_build_finish(struct fo_trace_build *b, struct fo_trace **out)
 	measure(t);
 	note_what_there_is(t);
 	fo_trace_attribute(t);
+	fo_trace_place(t);
 	*out = t;
 	b->t = NULL;
 	fo_trace_build_drop(b);

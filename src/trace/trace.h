@@ -60,6 +60,8 @@ enum {
 	FO_GPU_SHARED = 1 << 3,     /* others carry the same correlation: which launch is its own is unknown */
 	FO_GPU_PAGEABLE = 1 << 4,   /* copy from or to pageable host memory */
 	FO_GPU_CLIPPED = 1 << 5,    /* its recorded end lay beyond reason and was cut to its successor's begin (a defect) */
+	FO_GPU_SCORES = 1 << 6,     /* the softmax of an attention that is written out */
+	FO_GPU_GATHERED = 1 << 7,   /* fetches experts' weights for each token, for products of one row */
 };
 
 struct fo_gpu_op {
@@ -100,7 +102,7 @@ struct fo_host_op {
 	int64_t begin_ns, end_ns;
 	int32_t name, thread;
 	int32_t parent;   /* the innermost of any kind around it on its thread */
-	int32_t shapes;   /* text as recorded: "[[4096, 4096], [4096, 11008]]"; kept for matrix products, attention, convolutions */
+	int32_t shapes;   /* text as recorded: "[[4096, 4096], [4096, 11008]]"; not kept for lists of tensors */
 	int32_t types;    /* text: element types, as shapes */
 	int32_t external; /* its number, which what it launched may carry; -1 */
 	int64_t sequence; /* of autograd; -1 none. Backward operators carry their forward's */

@@ -67,6 +67,8 @@ void fo_trace_name_devices(struct fo_trace *t);
 
 /* attribute.c: backward and recompute marks, classes by operator or module, on a trace whose arrays are sorted and linked. */
 void fo_trace_attribute(struct fo_trace *t);
+/* context.c: what the kernels beside it say of a softmax or a gather; after fo_trace_attribute. */
+void fo_trace_place(struct fo_trace *t);
 
 /* texts.c: distinct texts by number. */
 struct fo_trace_texts *fo_trace_texts_new(void);

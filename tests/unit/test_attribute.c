@@ -211,9 +211,43 @@ static void test_operators(void **state)
 	run("aten::mul", -1, add_kernel);
 	out();
 	in("autograd::engine::evaluate_function: ScaledDotProductFlashAttentionBackward0", FO_HOST_OP, 3, true);
-	run("aten::fill_", -1, add_kernel);
+	run("aten::fill_", -1, add_kernel); /* a kernel's own clear class stays */
+	run("aten::_flash_attention_backward", -1, "_bwd_kernel");
 	out();
-	classes("loss loss softmax norm cast copy elementwise optimizer optimizer communication norm attention_backward");
+	classes("loss loss softmax norm cast copy elementwise optimizer optimizer communication norm elementwise attention_backward");
+}
+
+/* What prepares operands is no attention, convolution or product, whatever the operator around it is called. */
+static void test_preparing(void **state)
+{
+	(void)state;
+	start();
+	in("myflash::FlashAttnFunc", FO_HOST_OP, -1, false);
+	run("aten::_to_copy", -1, "void at::native::vectorized_elementwise_kernel<8, at::native::bfloat16_copy_kernel_cuda(at::TensorIteratorBase&)>");
+	run("aten::contiguous", -1, copy_kernel);
+	run("aten::mul", -1, add_kernel);
+	launch("_fwd_kernel");
+	out();
+	in("aten::cudnn_convolution", FO_HOST_OP, -1, false);
+	launch(copy_kernel);
+	launch("void cudnn::ops::nchwToNhwcKernel<float, float, float, false, true, (cudnnKernelDataType_t)0>(int)");
+	launch("some_engine");
+	out();
+	run("aten::add_", -1, add_kernel);
+	in("aten::linear", FO_HOST_OP, -1, false);
+	in("aten::to", FO_HOST_OP, -1, false); /* autocast */
+	run("aten::_to_copy", -1, copy_kernel);
+	out();
+	in("aten::reshape", FO_HOST_OP, -1, false);
+	run("aten::clone", -1, copy_kernel);
+	out();
+	in("aten::addmm", FO_HOST_OP, -1, false);
+	launch("void transpose_kernel<float>(float*)");
+	launch("ampere_sgemm_64x32_sliced1x4_tn");
+	out();
+	out();
+	run("aten::clone", -1, copy_kernel);
+	classes("cast copy elementwise attention_forward layout layout conv elementwise cast layout layout gemm copy");
 }
 
 static void node(const char *name, int64_t sequence)
@@ -331,7 +365,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_eager_norm), cmocka_unit_test(test_modules),   cmocka_unit_test(test_operators),
-		cmocka_unit_test(test_passes),	   cmocka_unit_test(test_ambiguous), cmocka_unit_test(test_real),
+		cmocka_unit_test(test_preparing),  cmocka_unit_test(test_passes),	   cmocka_unit_test(test_ambiguous), cmocka_unit_test(test_real),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,236 @@
+/* Traces with one planted thing each, from the file to the findings: classes by what stands beside a kernel, rates from recorded shapes,
+ * types. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "support/hand_trace.h"
+#include "support/made_trace.h"
+
+#include "report/diagnose_html.h"
+
+static const char path[] = "planted.json";
+static const char softmax_name[] = "void softmax_warp_forward<float, float, float, 10, true, false>(float*, float const*, int)"; /* log, says a flag */
+static const char gemm_name[] = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_nn";
+static const char mul_name[] = "void at::native::vectorized_elementwise_kernel<4, at::native::AddFunctor<float>>(int)";
+
+static double at; /* of the next operator, us */
+
+static void begin(struct made *m)
+{
+	made_begin(m);
+	made_device(m, "NVIDIA H100 80GB HBM3", 132, 9, 0, 80);
+	at = 100;
+}
+
+/* An operator that launches one kernel of so many us; shapes NULL: none recorded. */
+static void run(struct made *m, const char *op, const char *kernel, double us, const char *shapes, const char *types)
+{
+	if (shapes)
+		made_shapes(m, shapes, types);
+	made_op(m, op, at, at + 8);
+	made_kernel(m, kernel, at + 2, at + 6, at + 6 + us);
+	at += us + 8;
+}
+
+static void diagnose(struct made *m, struct made_diagnosis *v)
+{
+	made_write(m, path);
+	made_diagnose(v, path, NULL);
+	unlink(path);
+}
+
+static const struct fo_trace *trace_of(const struct made_diagnosis *v) { return v->set.rank[0]; }
+
+static void classes(const struct made_diagnosis *v, const char *expected)
+{
+	char got[400] = "";
+	const struct fo_trace *t = trace_of(v);
+	for (int64_t i = 0; i < t->gpu_count; i++)
+		snprintf(got + strlen(got), sizeof(got) - strlen(got), "%s%s%s", i ? " " : "", fo_kernel_class_name[t->gpu[i].class],
+			 t->gpu[i].flags & FO_GPU_SCORES ? "!" : "");
+	assert_string_equal(got, expected);
+}
+
+#define FLOATS "[\"float\", \"float\"]"
+
+/* The operator says softmax, two batched products stand around it: a template flag does not make it the loss. */
+static void test_softmax_of_attention(void **state)
+{
+	(void)state;
+	struct made m;
+	struct made_diagnosis v;
+	begin(&m);
+	for (int i = 0; i < 4; i++) {
+		run(&m, "aten::bmm", gemm_name, 100, "[[32, 512, 64], [32, 64, 512]]", FLOATS);
+		run(&m, "aten::div", mul_name, 20, NULL, NULL);
+		run(&m, "aten::_softmax", softmax_name, 200, "[[32, 512, 512], [], []]", FLOATS);
+		run(&m, "aten::bmm", gemm_name, 100, "[[32, 512, 512], [32, 512, 64]]", FLOATS);
+	}
+	diagnose(&m, &v);
+	assert_int_equal(trace_of(&v)->gpu[2].class_by_name, FO_K_LOSS);
+	assert_int_equal(trace_of(&v)->gpu[2].class, FO_K_SOFTMAX);
+	assert_true(trace_of(&v)->gpu[2].flags & FO_GPU_SCORES);
+	assert_non_null(hand_finding(&v.d, "attention-eager"));
+	made_close(&v);
+}
+
+/* The loss's stays the loss's; a router's is no attention. */
+static void test_other_softmaxes(void **state)
+{
+	(void)state;
+	static const char plain[] = "void softmax_warp_forward<float, float, float, 7, false, false>(float*, float const*, int)";
+	struct made m;
+	struct made_diagnosis v;
+	begin(&m);
+	run(&m, "aten::mm", gemm_name, 100, "[[512, 64], [64, 512]]", FLOATS);
+	run(&m, "aten::_log_softmax", plain, 50, "[[512, 512], [], []]", FLOATS);
+	run(&m, "aten::nll_loss_forward", "nll_loss_forward_reduce_cuda_kernel_2d", 5, NULL, NULL);
+	run(&m, "aten::mm", gemm_name, 100, "[[512, 64], [64, 8]]", FLOATS);
+	run(&m, "aten::_softmax", plain, 50, "[[512, 8], [], []]", FLOATS);
+	run(&m, "aten::topk", "void at::native::sbtopk::gatherTopK<float>(int)", 5, NULL, NULL);
+	run(&m, "aten::bmm", gemm_name, 100, "[[8, 128, 64], [8, 64, 64]]", FLOATS);
+	made_event(&m, "python_function", "nn.Module: SelfAttention_0", 100, 1, at - 1, 20);
+	run(&m, "aten::_softmax", plain, 50, NULL, NULL);
+	diagnose(&m, &v);
+	classes(&v, "gemm loss loss gemm softmax moe gemm softmax!");
+	made_close(&v);
+}
+
+/* Without operators the order of the kernels tells. */
+static void test_softmax_by_order(void **state)
+{
+	(void)state;
+	static const char plain[] = "void softmax_warp_forward<float, float, float, 7, false, false>(float*, float const*, int)";
+	struct made m;
+	struct made_diagnosis v;
+	begin(&m);
+	const char *const kernel[] = { gemm_name, mul_name, plain, gemm_name, plain, "reduce_kernel", gemm_name };
+	for (int i = 0; i < 7; i++)
+		made_kernel(&m, kernel[i], -1, 100 + 20 * i, 110 + 20 * i);
+	diagnose(&m, &v);
+	classes(&v, "gemm elementwise softmax! gemm softmax reduce gemm");
+	made_close(&v);
+}
+
+/* Nothing but attention, with shapes and type: its rate is known. */
+static void test_attention_alone(void **state)
+{
+	(void)state;
+	struct made m;
+	struct made_diagnosis v;
+	begin(&m);
+	for (int i = 0; i < 8; i++)
+		run(&m, "aten::_scaled_dot_product_flash_attention", "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<128>>(int)", 1000,
+		    "[[4, 16, 4096, 128], [4, 16, 4096, 128], [4, 16, 4096, 128]]", "[\"c10::BFloat16\", \"c10::BFloat16\", \"c10::BFloat16\"]");
+	diagnose(&m, &v);
+	/* 4 x 4 x 16 x 4096^2 x 128 FLOP in 1 ms, of 989 TFLOP/s */
+	double flop = 4.0 * 4 * 16 * 4096 * 4096 * 128;
+	assert_true(fabs(v.d.attention.flop - 8 * flop) < 1e-6 * flop);
+	assert_true(fabs(v.d.attention.efficiency - flop / 1e-3 / 989.4e12) < 0.01);
+	assert_true(v.d.bridge.known);
+	assert_string_equal(v.d.bridge.dtype, "bf16");
+	assert_null(hand_finding(&v.d, "attention-unknown"));
+	made_close(&v);
+}
+
+/* The operand's recorded type decides, however it is spelled and whatever the kernel is called. */
+static void precision_of(const char *types, const char *kernel, const char *dtype, bool finding)
+{
+	struct made m;
+	struct made_diagnosis v;
+	begin(&m);
+	for (int i = 0; i < 8; i++)
+		run(&m, "aten::mm", kernel, 1000, "[[4096, 4096], [4096, 4096]]", types);
+	diagnose(&m, &v);
+	assert_string_equal(v.d.products ? v.d.product[0].dtype : "none", dtype);
+	if ((hand_finding(&v.d, "precision") != NULL) != finding)
+		fail_msg("%s on %s: precision %sexpected", types, kernel, finding ? "" : "not ");
+	made_close(&v);
+}
+
+static void test_types(void **state)
+{
+	(void)state;
+	precision_of("[\"bfloat16\", \"bfloat16\"]", "ampere_sgemm_128x128_nn", "bf16", false);
+	precision_of("[\"c10::BFloat16\", \"c10::BFloat16\"]", "void gemm_kernel<float, float>(float*)", "bf16", false);
+	precision_of("[\"torch.float16\", \"torch.float16\"]", "volta_sgemm_128x64_nn", "fp16", false);
+	precision_of("[\"float\", \"float\"]", "ampere_sgemm_128x128_nn", "fp32", true);
+	precision_of("[\"float\", \"float\"]", "cutlass_80_tensorop_s1688gemm_128x128_16x4_nt_align4", "tf32", false);
+	precision_of("[\"\", \"\"]", "a_gemm_of_somebody", "", false); /* nobody says: no finding */
+}
+
+/* Experts' weights fetched for every token before products of one row: no embedding. */
+static void test_gathered_experts(void **state)
+{
+	(void)state;
+	static const char gather[] = "void at::native::index_elementwise_kernel<128, 4, at::native::gpu_index_kernel<at::native::index_kernel_impl>>";
+	struct made m;
+	struct made_diagnosis v;
+	begin(&m);
+	run(&m, "aten::embedding", "void at::native::(anonymous namespace)::indexSelectLargeIndex<float>(int)", 20, "[[32000, 512], [64]]", FLOATS);
+	run(&m, "aten::mm", gemm_name, 100, "[[64, 512], [512, 512]]", FLOATS);
+	run(&m, "aten::index", gather, 500, "[[8, 512, 1024], []]", FLOATS);
+	run(&m, "aten::bmm", gemm_name, 100, "[[64, 1, 512], [64, 512, 1024]]", FLOATS);
+	diagnose(&m, &v);
+	classes(&v, "embedding gemm moe gemm");
+	assert_true(trace_of(&v)->gpu[2].flags & FO_GPU_GATHERED);
+	made_close(&v);
+}
+
+/* The driver holds the thread inside an operator: the time is the call's, not the operator's. */
+static void test_driver(void **state)
+{
+	(void)state;
+	struct made m;
+	struct made_diagnosis v;
+	struct fo_gap g;
+	struct fo_str words = { 0 };
+	begin(&m);
+	made_op(&m, "aten::mm", 100, 108);
+	made_kernel(&m, gemm_name, 102, 110, 210);
+	made_op(&m, "aten::mul", 110, 3160);
+	m.args = "\"correlation\": 900";
+	made_call(&m, "cudaLaunchKernel", 120, 3060); /* its kernel is not in the trace: another device's */
+	made_kernel(&m, mul_name, 3140, 3150, 3300);
+	made_op(&m, "aten::add", 3161, 3169);
+	made_kernel(&m, mul_name, 3163, 3300, 3400);
+	diagnose(&m, &v);
+	fo_gap_worst(&g, &v.d.rank[0], fo_shown_device(&v.d, 0), FO_GAP_IDLE);
+	assert_true(g.dids >= 1);
+	assert_string_equal(fo_trace_text(trace_of(&v), g.did[0].name), "cudaLaunchKernel");
+	assert_true(g.did[0].call);
+	fo_gap_words(&g, &words);
+	assert_non_null(strstr(words.data, "'cudaLaunchKernel', a call of the driver, for"));
+	for (int i = 0; i < g.dids; i++)
+		if (strcmp(fo_trace_text(trace_of(&v), g.did[i].name), "aten::mul") == 0)
+			assert_true(g.did[i].ns < 200000);
+	const struct fo_finding *f = hand_finding(&v.d, "host-launch");
+	assert_non_null(f);
+	assert_non_null(strstr(f->why, "calls of the driver"));
+	assert_non_null(strstr(f->evidence[0].name, "driver in cudaLaunchKernel"));
+	fo_str_fini(&words);
+	made_close(&v);
+}
+
+int main(void)
+{
+	char data[512];
+	const char *root = getenv("FLATOUT_SOURCE");
+	snprintf(data, sizeof(data), "%s/data", root ? root : ".");
+	setenv("FLATOUT_DATA", data, 1);
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_softmax_of_attention), cmocka_unit_test(test_other_softmaxes), cmocka_unit_test(test_softmax_by_order),
+		cmocka_unit_test(test_attention_alone),	     cmocka_unit_test(test_types),	     cmocka_unit_test(test_gathered_experts),
+		cmocka_unit_test(test_driver),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
