@@ -235,7 +235,7 @@ static void print_settings(FILE *f, const struct fo_finding *x)
 /* Without these events or with these durations no figure is what it says. */
 static bool doubtful(const struct fo_finding *x)
 {
-	return !strcmp(x->id, "lost-events") || !strcmp(x->id, "impossible-durations") || !strcmp(x->id, "profiler-overhead");
+	return !strcmp(x->id, "warm-up") || !strcmp(x->id, "start-left-out") || !strcmp(x->id, "host-lead-in") || !strcmp(x->id, "lost-events") || !strcmp(x->id, "impossible-durations") || !strcmp(x->id, "profiler-overhead");
 }
 
 /* What has to be known of the trace; `doubt`: what makes its figures doubtful, else the rest. */

@@ -28,6 +28,7 @@ const char *const fo_judgement_name[FO_JUDGED_COUNT] = {
 	[FO_JUDGED_SERIOUS] = "serious",
 	[FO_JUDGED_NO_GPU] = "no_gpu_work",
 	[FO_JUDGED_TOO_LITTLE] = "too_little_gpu_work",
+	[FO_JUDGED_WARM_UP] = "warm_up",
 };
 
 /* Share of the step that the estimate saves. */
@@ -255,13 +256,18 @@ fo_status fo_diagnose_findings(struct fo_diagnosis *d)
 	c.other_short_ns /= s.steps;
 	/* What one thread does cannot be shorter than what it does: operators and calls, its data loading, its Python. */
 	c.launch_ns = s.launch_busy_ns > 0 ? s.launch_busy_ns - launch_wait(&s) : 0;
+	c.loader_ns = facts.loader_inline ? s.loader_ns - s.loader_busy_ns : 0;
 	if (c.launch_ns > 0)
-		c.floor_ns = c.launch_ns + s.l.idle_ns[FO_IDLE_HOST_OTHER] +
-			     (facts.loader_inline ? (int64_t)(c.host_data_share * c.host_step_ns) : 0);
+		c.floor_ns = c.launch_ns + s.l.idle_ns[FO_IDLE_HOST_OTHER] + c.loader_ns;
 	fo_too_little_work(&c, d->cannot, sizeof(d->cannot));
 	d->judged = d->cannot[0] ? FO_JUDGED_TOO_LITTLE : FO_JUDGED_HEALTHY;
+	if (fo_diagnosed(d))
+		fo_mostly_warm_up(&c, d->cannot, sizeof(d->cannot));
+	if (fo_diagnosed(d) && d->cannot[0])
+		d->judged = FO_JUDGED_WARM_UP;
 	c.no_training_step = fo_no_training_step(&c);
 	run_rules(d, &c, fo_rules_validity);
+	run_rules(d, &c, fo_rules_window);
 	if (fo_diagnosed(d)) {
 		run_rules(d, &c, fo_rules_host);
 		run_rules(d, &c, fo_rules_comm);

@@ -102,6 +102,8 @@ static void device(struct fo_json *j, const struct fo_trace *t, const struct fo_
 	fo_json_int(j, "excluded_ops", d->excluded_ops);
 	fo_json_int(j, "dropped_steps", d->dropped_steps);
 	fo_json_int(j, "empty_steps", d->empty_steps + d->unseen_steps);
+	fo_json_int(j, "lead_ns", d->lead_ns);
+	fo_json_int(j, "start_ns", d->start_ns);
 	known(j, "median_step", fo_device_ledger_median(d), -1);
 	fo_json_array(j, "steps");
 	for (int64_t i = 0; i < d->steps; i++)
