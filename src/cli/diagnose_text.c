@@ -92,8 +92,8 @@ void fo_cli_diagnose_answer(FILE *f, const struct fo_diagnosis *d)
 			   gain(&a, second));
 	const char *rule = strcmp(d->bridge.rule, "shapes") ? "rule mfu" : "FLOP counted from recorded shapes";
 	if (d->bridge.known)
-		fo_cli_put(f, "MFU:         ", "             ", "%s (%s%s%s)%s", percent(&a, d->bridge.mfu), rule, *d->bridge.dtype ? ", " : "",
-			   d->bridge.dtype, losses(&a, &d->bridge));
+		fo_cli_put(f, "MFU:         ", "             ", "%s (%s%s%s%s%s)%s", percent(&a, d->bridge.mfu), rule, *d->bridge.dtype ? ", " : "",
+			   d->bridge.dtype, *d->bridge.note ? "; " : "", seen(text, d->bridge.note), losses(&a, &d->bridge));
 	else
 		fo_cli_put(f, "MFU:         ", "             ", "not known: %s",
 			   *d->bridge.why_not ? seen(text, d->bridge.why_not) : "give --model, --seq and --tokens-per-step");

@@ -198,6 +198,7 @@ struct fo_bridge_row {
 struct fo_bridge {
 	bool known;
 	double mfu, mfu_causal, peak_flop_s, step_s, flop_per_step; /* flop of one device's share; mfu_causal NaN: not told */
+	double steps; /* in the window: 1, but where it has none of its own and their number was given */
 	double measured_flop_s; /* the best product that the catalogue's source measured in that precision; NaN */
 	double coverage; /* of the products' and attention's time, the share whose shapes are known; 1 with a model given */
 	int devices;     /* that share the step */
@@ -303,6 +304,7 @@ struct fo_diagnose_options {
 	struct fo_ledger_options ledger;
 	const char *model;      /* preset or config.json; NULL */
 	int64_t seq, tokens_per_step; /* 0: not given; tokens of the whole job's step */
+	double steps, step_s;   /* of a window without marked steps: how many it covers, or how long one lasts; 0: not given */
 	const char *device;     /* of the catalogue; NULL: the trace's own */
 	const char *dtype;      /* NULL: from kernels and shapes */
 	double price_per_hour;  /* US dollars for one device; NaN */

@@ -80,6 +80,7 @@ static void bridge(struct fo_json *j, const struct fo_bridge *b)
 	fo_json_real(j, "peak_flop_s", b->peak_flop_s);
 	fo_json_text(j, "peak_source", b->peak_source[0] ? b->peak_source : NULL);
 	fo_json_real(j, "coverage", b->coverage);
+	fo_json_real(j, "steps_in_window", b->steps);
 	fo_json_text(j, "note", b->note[0] ? b->note : NULL);
 	fo_json_array(j, "rows");
 	for (int i = 0; i < b->rows; i++) {

@@ -187,6 +187,8 @@ static void options(struct fo_json *j, const struct fo_diagnose_options *o)
 	fo_json_text(j, "model", o->model);
 	known(j, "seq", o->seq, 0);
 	known(j, "tokens_per_step", o->tokens_per_step, 0);
+	fo_json_real(j, "steps", o->steps > 0 ? o->steps : NAN);
+	fo_json_real(j, "step_seconds", o->step_s > 0 ? o->step_s : NAN);
 	fo_json_text(j, "device", o->device);
 	fo_json_text(j, "dtype", o->dtype);
 	fo_json_real(j, "price_per_hour", o->price_per_hour > 0 ? o->price_per_hour : NAN);

@@ -144,7 +144,7 @@ static const char *mfu_note(struct page *p)
 {
 	const struct fo_bridge *b = &p->d->bridge;
 	const char *causal = isfinite(b->mfu_causal) ? TEXT("; causal %s", number(p, b->mfu_causal, FO_DRAW_SHARE)) : "";
-	return TEXT("rule %s%s%s%s", b->rule, *b->dtype ? ", " : "", b->dtype, causal);
+	return TEXT("rule %s%s%s%s%s%s", b->rule, *b->dtype ? ", " : "", b->dtype, causal, *b->note ? "; " : "", b->note);
 }
 
 static const char *why_no_mfu(const struct fo_diagnosis *d)
