@@ -257,7 +257,7 @@ static void print_notes(FILE *f, const struct fo_diagnosis *d, bool doubt, bool 
 void fo_cli_diagnose_findings(FILE *f, const struct fo_diagnosis *d, bool brief)
 {
 	struct fo_arena a = { 0 };
-	char text[SHOWN], lead[16];
+	char text[SHOWN], lead[16], window[160];
 	int number = 0;
 	print_notes(f, d, true, brief);
 	for (int64_t i = 0; i < d->findings; i++) {
@@ -265,8 +265,10 @@ void fo_cli_diagnose_findings(FILE *f, const struct fo_diagnosis *d, bool brief)
 		const char *role = x->is_bottleneck ? " [bottleneck]" : x->is_runner_up ? " [runner-up]" : "";
 		if (x->kind == FO_FIND_VALIDITY)
 			continue;
-		if (!number)
-			fprintf(f, "\nFindings\n");
+		if (!number) {
+			fprintf(f, "\nFindings\n\n");
+			fo_cli_put(f, "  ", "  ", "Shares and gains are of %s.", fo_window_words(window, d));
+		}
 		if (!number || !brief)
 			fprintf(f, "\n");
 		snprintf(lead, sizeof lead, "%3d. ", ++number);

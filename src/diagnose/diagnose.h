@@ -370,6 +370,9 @@ struct fo_shown_step {
 void fo_shown_step_of(const struct fo_device_ledger *v, struct fo_shown_step *out);
 /* "median step (12)", its number, "mean of 5 steps", "step 3" where there is only one, "whole trace". Returns buf. */
 char *fo_shown_step_words(char buf[48], const struct fo_device_ledger *v);
+/* What findings, bridge and utilisation speak of: "step 7 as the host has it, 391 ms", "the median step (5), 176 ms", "the whole trace from
+ * the first GPU operation to the last, 124 ms"; "" without GPU work. Returns buf. */
+char *fo_window_words(char buf[160], const struct fo_diagnosis *d);
 /* Of ranks[rank] the device with the longest step once waiting for others is taken off, among those that hold at least a tenth of the
  * operations of the fullest; NULL: none has any. */
 const struct fo_device_ledger *fo_shown_device(const struct fo_diagnosis *d, int rank);

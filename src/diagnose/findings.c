@@ -67,12 +67,25 @@ static void put(struct fo_diagnosis *d, const struct fo_finding *f)
 	d->finding[d->findings++] = *f;
 }
 
+/* Titles speak of the step; where none is marked, of the trace. */
+static void name_window(struct fo_finding *f)
+{
+	static const char from[] = "of the step", to[] = "of the trace";
+	size_t n = strlen(f->title), more = sizeof(to) - sizeof(from);
+	for (char *p = f->title; (p = strstr(p, from)) != NULL && n + more < sizeof(f->title); n += more) {
+		memmove(p + sizeof(to) - 1, p + sizeof(from) - 1, strlen(p + sizeof(from) - 1) + 1);
+		memcpy(p, to, sizeof(to) - 1);
+	}
+}
+
 static void run_rules(struct fo_diagnosis *d, const struct fo_rule_context *c, const struct fo_rule_row *row)
 {
 	for (; row->id; row++) {
 		struct fo_finding f = { .id = row->id, .kind = row->kind, .dollars = NAN };
 		if (!row->holds(c, &f) || f.evidences == 0)
 			continue;
+		if (c->s->device->from == FO_WINDOW_WHOLE)
+			name_window(&f);
 		if (row->kind == FO_FIND_VALIDITY) {
 			f.serious = false;
 			fo_gain_none(&f);

@@ -66,6 +66,28 @@ char *fo_shown_step_words(char buf[48], const struct fo_device_ledger *v)
 	return buf;
 }
 
+char *fo_window_words(char buf[160], const struct fo_diagnosis *d)
+{
+	const struct fo_device_ledger *v = fo_shown_device(d, d->worst);
+	struct fo_shown_step s;
+	char step[48], ns[24];
+	buf[0] = '\0';
+	if (!v)
+		return buf;
+	fo_shown_step_of(v, &s);
+	fo_ns_text(ns, s.l.span_ns);
+	fo_shown_step_words(step, v);
+	if (v->from == FO_WINDOW_WHOLE)
+		snprintf(buf, 160, "the whole trace %s, %s", v->lead_ns ? "from the host's first work to the last GPU operation"
+							     : v->start_ns ? "behind a start that is left out"
+									   : "from the first GPU operation to the last", ns);
+	else if (v->from == FO_WINDOW_HOST_STEP)
+		snprintf(buf, 160, "%s as the host has it, %s", step, ns);
+	else
+		snprintf(buf, 160, "%s%s, %s", s.steps == 1 && v->steps == 1 ? "" : "the ", step, ns);
+	return buf;
+}
+
 const struct fo_device_ledger *fo_shown_device(const struct fo_diagnosis *d, int rank)
 {
 	if (rank < 0 || rank >= d->ranks)

@@ -83,6 +83,9 @@ expect 1 "A kernel was resident for 40.0 % of the time" diagnose "$tmp/trace.jso
 expect 1 "The host's step, mean of 3" diagnose "$tmp/trace.json"
 expect 1 "median step (3)" diagnose "$tmp/trace.json"
 expect 1 "sm90_xmma_gemm_bf16bf16_bf16f3...  matrix products       1   20.0 %  0.200" diagnose "$tmp/trace.json"
+expect 1 "Shares and gains are of the median step (3), 1.00 ms." diagnose "$tmp/trace.json"
+expect 1 "Shares and gains are of the whole trace from the first GPU operation to the" diagnose "$tmp/trace.json" --whole-trace
+expect 1 '"words": "the median step (3), 1.00 ms"' diagnose "$tmp/trace.json" --json -
 expect 1 "The whole trace, as one step." diagnose "$tmp/trace.json" --whole-trace
 expect 1 "1 GPU operations without a launch record are left out" diagnose "$tmp/trace.json" --exclude-unlinked
 narrow

@@ -93,11 +93,16 @@ static void test_one_step(void **state)
 	assert_int_equal(device()->from, FO_WINDOW_HOST_STEP);
 	assert_int_equal(ledger()->span_ns, 391000000);
 	assert_int_equal(device()->median.number, 7);
+	char words[160];
+	assert_string_equal(fo_window_words(words, &v.d), "step 7 as the host has it, 391 ms");
+	assert_non_null(strstr(bottleneck()->title, "of the step"));
 	check_preprocessing();
 	/* No step is marked: what the host did before its first launch is recorded all the same. */
 	preprocessing(false);
 	assert_int_equal(device()->from, FO_WINDOW_WHOLE);
 	assert_non_null(finding("host-lead-in"));
+	assert_non_null(strstr(fo_window_words(words, &v.d), "the whole trace from the host's first work"));
+	assert_non_null(strstr(bottleneck()->title, "of the trace"));
 	assert_true(llabs(device()->lead_ns - 267120000) < 1000000);
 	check_preprocessing();
 }
