@@ -12,7 +12,7 @@
 struct diagnose {
 	const char *json, *html, *model, *device, *dtype;
 	int64_t seq, tokens_per_step;
-	double price;
+	double steps, step_seconds, price;
 	bool whole_trace, exclude_unlinked, brief;
 };
 
@@ -24,6 +24,9 @@ static const struct fo_opt rows[] = {
 	FO_OPT_INT(struct diagnose, seq, "diagnose.seq", "S", NULL, 1, 1 << 30, "tokens", "sequence length (with --model)"),
 	FO_OPT_INT(struct diagnose, tokens_per_step, "diagnose.tokens-per-step", "N", NULL, 1, INT64_C(1) << 50, "tokens",
 		   "tokens of one step of the whole job (with --model)"),
+	FO_OPT_REAL(struct diagnose, steps, "diagnose.steps", "N", NULL, 1e-6, 1e12, "", "of a trace that shows no steps: how many it covers, for MFU"),
+	FO_OPT_REAL(struct diagnose, step_seconds, "diagnose.step-seconds", "T", NULL, 1e-9, 1e9, "s",
+		    "the same by the time of one step, as the trainer logs it"),
 	FO_OPT_TEXT(struct diagnose, device, "diagnose.device", "D", NULL,
 		    "accelerator: 'flatout devices' lists them; without it by the trace's own name"),
 	FO_OPT_TEXT(struct diagnose, dtype, "diagnose.dtype", "TYPE", NULL,
@@ -105,9 +108,12 @@ static fo_status run(int argc, char **argv)
 		FO_TRY_OR(st, fo_cli_diagnose_schedule(argv[1], in.json, &serious), done);
 		goto done;
 	}
+	if (in.steps > 0 && in.step_seconds > 0)
+		FO_TRY_OR(st, fo_fail(FO_EARG, "--steps and --step-seconds say the same: give one of them"), done);
 	struct fo_diagnose_options with = {
 		.ledger = { .whole_trace = in.whole_trace, .exclude_unlinked = in.exclude_unlinked },
-		.model = in.model, .seq = in.seq, .tokens_per_step = in.tokens_per_step, .device = in.device, .dtype = in.dtype,
+		.model = in.model, .seq = in.seq, .tokens_per_step = in.tokens_per_step, .steps = in.steps,
+		.step_s = in.step_seconds, .device = in.device, .dtype = in.dtype,
 		.price_per_hour = in.price > 0 ? in.price : NAN,
 	};
 	FO_TRY_OR(st, fo_trace_set_open(&set, (const char *const *)argv + 1, argc - 1), done);
@@ -129,7 +135,7 @@ done:
 const struct fo_command fo_cmd_diagnose = {
 	.name = "diagnose",
 	.group = "diagnose",
-	.usage = "flatout diagnose TRACE... [--model M --seq S --tokens-per-step N] [--device D] [--dtype TYPE] [--price USD] "
+	.usage = "flatout diagnose TRACE... [--model M --seq S --tokens-per-step N [--steps N|--step-seconds T]] [--device D] [--dtype TYPE] [--price USD] "
 		 "[--json PATH|-] [--html PATH] [--brief] [--whole-trace] [--exclude-unlinked]",
 	.summary = "where the time of a profiler's trace went, and what would help",
 	.text = "Reads what PyTorch's profiler (.json, .json.gz, .json.zst) or Nsight Systems (its\n"
@@ -151,8 +157,9 @@ const struct fo_command fo_cmd_diagnose = {
 		"      --tokens-per-step 524288 --price 2.50 --html report.html\n"
 		"  flatout diagnose trace.json --whole-trace --json -\n"
 		"\n"
-		"Exit status: 0; 1 for a serious finding; 2 for wrong arguments or what is no trace;\n"
-		"3 for what cannot be read or written.",
+		"Exit status: 0; 1 for a serious finding, or a trace that cannot be diagnosed; 2 for\n"
+		"wrong arguments (an MFU above 100 % among them) or what is no trace; 3 for what\n"
+		"cannot be read or written.",
 	.opts = rows,
 	.run = run,
 };

@@ -8,6 +8,7 @@
 static const char *const format_name[] = { [FO_TRACE_KINETO] = "Kineto", [FO_TRACE_NSYS] = "Nsight Systems", [FO_TRACE_OWN] = "Flatout" };
 static const char *const steps_from[FO_WINDOW_ORIGIN_COUNT] = {
 	[FO_WINDOW_LAUNCHED_STEPS] = "what was launched in each of the host's steps",
+	[FO_WINDOW_HOST_STEP] = "on the host from its begin to its end, or to that of the last operation that it launched",
 	[FO_WINDOW_GPU_STEPS] = "by the steps' annotations on the GPU",
 	[FO_WINDOW_NVTX] = "what was launched in each annotated iteration",
 	[FO_WINDOW_OPTIMIZER] = "by the optimizer's kernels, which recur",
@@ -70,8 +71,9 @@ static const char *device_name(struct fo_arena *a, const struct fo_trace *t, con
 static void print_steps(FILE *f, const struct fo_device_ledger *d, const struct fo_ledger_options *o)
 {
 	if (d->from == FO_WINDOW_WHOLE) {
-		fo_cli_put(f, "  ", "  ", "The whole trace, as one step%s.",
-			   o->whole_trace || o->exclude_unlinked ? "" : ": it does not show two that follow each other");
+		fo_cli_put(f, "  ", "  ", "The whole trace, as one step%s%s.",
+			   o->whole_trace || o->exclude_unlinked ? "" : ": it does not show two that follow each other",
+			   d->lead_ns ? "; from the host's first recorded work on" : d->start_ns ? "; without a start at the front" : "");
 		return;
 	}
 	long long first = d->step[0].number, last = d->step[d->steps - 1].number;

@@ -92,8 +92,8 @@ void fo_cli_diagnose_answer(FILE *f, const struct fo_diagnosis *d)
 			   gain(&a, second));
 	const char *rule = strcmp(d->bridge.rule, "shapes") ? "rule mfu" : "FLOP counted from recorded shapes";
 	if (d->bridge.known)
-		fo_cli_put(f, "MFU:         ", "             ", "%s (%s%s%s)%s", percent(&a, d->bridge.mfu), rule, *d->bridge.dtype ? ", " : "",
-			   d->bridge.dtype, losses(&a, &d->bridge));
+		fo_cli_put(f, "MFU:         ", "             ", "%s (%s%s%s%s%s)%s", percent(&a, d->bridge.mfu), rule, *d->bridge.dtype ? ", " : "",
+			   d->bridge.dtype, *d->bridge.note ? "; " : "", seen(text, d->bridge.note), losses(&a, &d->bridge));
 	else
 		fo_cli_put(f, "MFU:         ", "             ", "not known: %s",
 			   *d->bridge.why_not ? seen(text, d->bridge.why_not) : "give --model, --seq and --tokens-per-step");
@@ -246,7 +246,7 @@ static void print_settings(FILE *f, const struct fo_finding *x)
 /* Without these events or with these durations no figure is what it says. */
 static bool doubtful(const struct fo_finding *x)
 {
-	return !strcmp(x->id, "lost-events") || !strcmp(x->id, "impossible-durations") || !strcmp(x->id, "profiler-overhead");
+	return !strcmp(x->id, "warm-up") || !strcmp(x->id, "start-left-out") || !strcmp(x->id, "host-lead-in") || !strcmp(x->id, "lost-events") || !strcmp(x->id, "impossible-durations") || !strcmp(x->id, "profiler-overhead");
 }
 
 /* What has to be known of the trace; `doubt`: what makes its figures doubtful, else the rest. */
@@ -268,7 +268,7 @@ static void print_notes(FILE *f, const struct fo_diagnosis *d, bool doubt, bool 
 void fo_cli_diagnose_findings(FILE *f, const struct fo_diagnosis *d, bool brief)
 {
 	struct fo_arena a = { 0 };
-	char text[SHOWN], lead[16];
+	char text[SHOWN], lead[16], window[160];
 	int number = 0;
 	print_notes(f, d, true, brief);
 	for (int64_t i = 0; i < d->findings; i++) {
@@ -276,8 +276,10 @@ void fo_cli_diagnose_findings(FILE *f, const struct fo_diagnosis *d, bool brief)
 		const char *role = x->is_bottleneck ? " [bottleneck]" : x->is_runner_up ? " [runner-up]" : "";
 		if (x->kind == FO_FIND_VALIDITY)
 			continue;
-		if (!number)
-			fprintf(f, "\nFindings\n");
+		if (!number) {
+			fprintf(f, "\nFindings\n\n");
+			fo_cli_put(f, "  ", "  ", "Shares and gains are of %s.", fo_window_words(window, d));
+		}
 		if (!number || !brief)
 			fprintf(f, "\n");
 		snprintf(lead, sizeof lead, "%3d. ", ++number);

@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What the step needs, for one device. */
+/* What the window needs, for one device. */
 struct need {
-	double product_flop, attention_flop, causal_flop; /* causal_flop: all of it by the causal rule; NaN */
+	double product_flop, attention_flop, causal_flop; /* of the window; causal_flop: all of it by the causal rule; NaN */
 	double coverage;
 	double attention_coverage; /* of the time of attention alone */
 	const char *rule;
@@ -290,6 +290,9 @@ static void fill_rows(struct fo_diagnosis *d, const struct fo_subject *s, const 
 		add_row(b, (double)l->idle_ns[c] / T, money, "idle: %s", fo_idle_words[c]);
 }
 
+/* 1 %: rounding of times to the profiler's ticks. */
+#define OVER 1.01
+
 /* ---- utilisation ---- */
 
 static void fill_utilisation(struct fo_diagnosis *d, const struct fo_subject *s)
@@ -317,7 +320,6 @@ static void fill_utilisation(struct fo_diagnosis *d, const struct fo_subject *s)
 }
 
 /* ---- all of it ---- */
-
 
 /* What cannot be: a rate above the peak. Shapes and times are the trace's own, so it is the peak (device, precision), or, with a model,
  * the tokens that are wrong. */
@@ -349,39 +351,83 @@ static void doubt(struct fo_diagnosis *d, const struct fo_subject *s, const stru
 	struct kernels k = kernels_of(s);
 	double peak = b->peak_flop_s;
 	doubt_products(d, v);
-	doubt_share(b, "what the step needs", b->flop_per_step / peak, (double)s->l.comp_ns / 1e9, d->with.model != NULL);
+	doubt_share(b, "what the window needs", (need->product_flop + need->attention_flop) / peak, (double)s->l.comp_ns / 1e9, d->with.model != NULL);
 	if (k.attention > 0) {
-		doubt_share(b, "what the step's products need", need->product_flop / peak, k.products / 1e9, d->with.model != NULL);
+		doubt_share(b, "what the window's products need", need->product_flop / peak, k.products / 1e9, d->with.model != NULL);
 		/* Counted in full, computed by half: a causal mask. */
 		doubt_share(b, "half of what attention needs", need->attention_flop / 2 / peak, k.attention / 1e9, d->with.model != NULL);
 	} else {
-		doubt_share(b, "what products and attention need", b->flop_per_step / peak, k.products / 1e9, d->with.model != NULL);
+		doubt_share(b, "what products and attention need", (need->product_flop + need->attention_flop) / peak, k.products / 1e9, d->with.model != NULL);
 	}
 }
 
-/* Tokens per step say nothing of a span that is no step; recorded shapes do. */
+/* How many steps a window without marked ones covers, by what was given; 0: not told. */
+static double steps_given(struct fo_diagnosis *d, const struct fo_subject *s)
+{
+	struct fo_bridge *b = &d->bridge;
+	double span = (double)s->l.span_ns / 1e9, n = d->with.steps > 0 ? d->with.steps : d->with.step_s > 0 ? span / d->with.step_s : 0;
+	if (n > 0 && n < 1) { /* then it is no step whose parts could be told */
+		char text[200];
+		snprintf(text, sizeof(text), "a step of %.4g s is longer than the %.4g s that the trace shows: 'flatout mfu' has MFU by a step's time",
+			 d->with.step_s, span);
+		missing(b, text);
+	}
+	return n;
+}
+
+/* Tokens per step say nothing of a span that is no step, unless somebody says how many it covers; recorded shapes do. */
 static fo_status find_need(struct fo_diagnosis *d, const struct fo_subject *s, struct need *need)
 {
 	struct fo_bridge *b = &d->bridge;
-	bool no_step = s->device->from == FO_WINDOW_WHOLE;
+	bool no_step = s->device->from == FO_WINDOW_WHOLE, given = d->with.steps > 0 || d->with.step_s > 0;
+	b->steps = 1;
 	if (d->with.model) {
 		FO_TRY(need_of_model(d, need));
-		if (!no_step)
+		double n = no_step ? steps_given(d, s) : 1;
+		if (n > 0) {
+			b->steps = n;
+			need->product_flop *= n;
+			need->attention_flop *= n;
+			need->causal_flop *= n;
+			if (no_step)
+				snprintf(b->note, sizeof(b->note), "the window is taken as %.4g step%s, as given", n, n == 1 ? "" : "s");
+			else if (given)
+				snprintf(b->note, sizeof(b->note), "the trace shows its own steps: %s is not used",
+					 d->with.steps > 0 ? "--steps" : "--step-seconds");
 			return FO_OK;
+		}
 	}
 	need_of_shapes(s, need);
 	double flop = need->product_flop + need->attention_flop; /* a trace may hold attention alone */
 	if (d->with.model && (flop == 0 || need->coverage < SHAPES_LEAST))
-		missing(b, "the trace shows no steps, so tokens per step say nothing of its span: record steps (profiler.step())");
+		missing(b, "the trace shows no steps, so tokens per step say nothing of its span: --steps N (how many it covers) or --step-seconds S, "
+			   "or record steps (profiler.step())");
 	else if (d->with.model)
-		snprintf(b->note, sizeof(b->note), "%s, so --tokens-per-step says nothing of this span: FLOP are of the recorded shapes",
-			 d->with.ledger.whole_trace || d->with.ledger.exclude_unlinked ? "the whole trace is no single step" :
-										      "the trace shows no steps");
+		snprintf(b->note, sizeof(b->note), "%s, so --tokens-per-step says nothing of this span without --steps or --step-seconds: FLOP are of "
+			 "the recorded shapes", d->with.ledger.whole_trace || d->with.ledger.exclude_unlinked ? "the whole trace is no single step" :
+														  "the trace shows no steps");
 	else if (flop == 0)
 		missing(b, "what the step computes is not known: --model M --seq S --tokens-per-step N, or record_shapes=True");
 	else if (need->coverage < SHAPES_LEAST)
 		missing(b, "shapes are recorded for less than 90 % of the time of products, attention and convolutions");
 	return FO_OK;
+}
+
+/* More than the peak can do in the whole window, from figures that were given: no part of the answer would be right. */
+static fo_status refuse(const struct fo_diagnosis *d, const struct fo_subject *s, const struct need *need)
+{
+	const struct fo_bridge *b = &d->bridge;
+	double span = (double)s->l.span_ns / 1e9, mfu = (need->product_flop + need->attention_flop) / (span * b->peak_flop_s);
+	char steps[80] = "", text[160];
+	if (!d->with.model || !(mfu > OVER))
+		return FO_OK;
+	if (b->steps != 1)
+		snprintf(steps, sizeof(steps), "%s, ", d->with.steps > 0 ? "--steps" : "--step-seconds");
+	snprintf(text, sizeof(text), "--tokens-per-step %lld is of the whole job, here %d device%s", (long long)d->with.tokens_per_step, b->devices,
+		 b->devices == 1 ? "" : "s");
+	return fo_hint(fo_fail(FO_EARG, "an MFU of %.4g %% cannot be: at the %s peak of %s the step would take %.4g ms, and it takes %.4g ms; doubt "
+				       "%s--tokens-per-step, --model, --device or --dtype", 100 * mfu, b->dtype, b->device,
+			       1e3 * mfu * span / b->steps, 1e3 * span / b->steps, steps), "%s", text);
 }
 
 static void greatest_losses(struct fo_bridge *b)
@@ -411,11 +457,12 @@ static fo_status bridge(struct fo_diagnosis *d, const struct fo_subject *s, cons
 	FO_TRY(find_peak(d, v));
 	FO_TRY(find_need(d, s, &need));
 	b->coverage = need.coverage;
-	b->step_s = (double)s->l.span_ns / 1e9;
-	b->flop_per_step = need.product_flop + need.attention_flop;
+	b->step_s = (double)s->l.span_ns / 1e9 / b->steps;
+	b->flop_per_step = (need.product_flop + need.attention_flop) / b->steps;
 	snprintf(b->rule, sizeof(b->rule), "%s", need.rule);
 	fill_attention(d, s, &need); /* its own shapes suffice, whatever else is missing */
 	if (!b->why_not[0] && !isnan(b->peak_flop_s)) {
+		FO_TRY(refuse(d, s, &need));
 		doubt(d, s, &need, v);
 		if (b->why_not[0]) /* of a wrong peak every rate is wrong */
 			d->attention.efficiency = NAN;
@@ -423,7 +470,7 @@ static fo_status bridge(struct fo_diagnosis *d, const struct fo_subject *s, cons
 	if (b->why_not[0] || isnan(b->peak_flop_s))
 		return FO_OK;
 	b->mfu = b->flop_per_step / (b->step_s * b->peak_flop_s);
-	b->mfu_causal = need.causal_flop / (b->step_s * b->peak_flop_s);
+	b->mfu_causal = need.causal_flop / (b->step_s * b->steps * b->peak_flop_s);
 	b->known = true;
 	fill_rows(d, s, &need);
 	greatest_losses(b);

@@ -41,9 +41,10 @@ enum fo_idle_cause {
 	FO_IDLE_HOST_LAUNCH_BOUND, /* ... it was busy with operators and launches all the time */
 	FO_IDLE_HOST_OTHER,        /* ... Python, garbage collection, logging, checkpoints: nothing that the trace shows */
 	FO_IDLE_LAUNCH_LATENCY,    /* from the launch to the begin */
+	FO_IDLE_LONG_CALL,         /* ... more than a millisecond inside one launching or loading call: code is loaded or compiled */
 	FO_IDLE_KERNEL_GAP,        /* launched before the gap, at most 10 us of it */
 	FO_IDLE_DEPENDENCY,        /* launched before the gap, longer: another stream, an event, a queue */
-	FO_IDLE_UNKNOWN,           /* no launch record, or one shared by several */
+	FO_IDLE_UNKNOWN,           /* no launch record */
 	FO_IDLE_COUNT
 };
 extern const char *const fo_idle_name[FO_IDLE_COUNT]; /* "host_data", ... */
@@ -82,6 +83,8 @@ struct fo_step_ledger {
 	int64_t host_begin_ns, host_end_ns; /* the host's step of that number; -1: not in the trace */
 	int64_t launch_busy_ns; /* the launching threads' time inside operators and calls that do not wait: the floor of the step when
 				 * everything else is free; -1 unknown */
+	int64_t loader_ns;      /* the data loader's time beside them, and of both the time in which the other went on too */
+	int64_t loader_busy_ns;
 };
 
 /* A step as the host sees it, from its begin (or the end of the one before, if its GPU work lasted longer) to the end of its last GPU
@@ -105,6 +108,7 @@ struct fo_host_step {
 
 enum fo_window_origin {
 	FO_WINDOW_LAUNCHED_STEPS, /* the host's steps, by the GPU operations that were launched in them */
+	FO_WINDOW_HOST_STEP,      /* the only marked step, as the host has it: to its end, or that of the last operation launched in it */
 	FO_WINDOW_GPU_STEPS,      /* the GPU's copy of their annotation */
 	FO_WINDOW_NVTX,           /* recurring annotations of iterations */
 	FO_WINDOW_OPTIMIZER,      /* from the end of one optimizer update to the end of the next */
@@ -128,6 +132,10 @@ struct fo_device_ledger {
 	int64_t dropped_steps;      /* at the end, of which the trace does not show where they end */
 	int64_t empty_steps;        /* in `step`, that hold no operation */
 	int64_t unseen_steps;       /* that launched nothing and are not in `step`: the device was still busy with those before */
+	/* Of FO_WINDOW_WHOLE, which has the GPU's operations but for these two (window_start.c): */
+	int64_t lead_ns;            /* in front of the first operation: the host's recorded work */
+	int64_t start_ns;           /* left out at the front: a gap in which the profiler or the job started */
+	int64_t start_ops;          /* operations that lie before that gap */
 };
 
 struct fo_rank_ledger {
@@ -190,6 +198,7 @@ struct fo_bridge_row {
 struct fo_bridge {
 	bool known;
 	double mfu, mfu_causal, peak_flop_s, step_s, flop_per_step; /* flop of one device's share; mfu_causal NaN: not told */
+	double steps; /* in the window: 1, but where it has none of its own and their number was given */
 	double measured_flop_s; /* the best product that the catalogue's source measured in that precision; NaN */
 	double coverage; /* of the products' and attention's time, the share whose shapes are known; 1 with a model given */
 	int devices;     /* that share the step */
@@ -295,6 +304,7 @@ struct fo_diagnose_options {
 	struct fo_ledger_options ledger;
 	const char *model;      /* preset or config.json; NULL */
 	int64_t seq, tokens_per_step; /* 0: not given; tokens of the whole job's step */
+	double steps, step_s;   /* of a window without marked steps: how many it covers, or how long one lasts; 0: not given */
 	const char *device;     /* of the catalogue; NULL: the trace's own */
 	const char *dtype;      /* NULL: from kernels and shapes */
 	double price_per_hour;  /* US dollars for one device; NaN */
@@ -306,9 +316,11 @@ enum fo_judgement {
 	FO_JUDGED_SERIOUS,    /* diagnosed, something is: exit code 1 */
 	FO_JUDGED_NO_GPU,     /* nothing to diagnose: no GPU work; exit code 1 too, for nothing was found to be healthy */
 	FO_JUDGED_TOO_LITTLE, /* the same: GPU work, but too little for a verdict */
+	FO_JUDGED_WARM_UP,    /* the same: what is recorded is a start */
 	FO_JUDGED_COUNT
 };
-extern const char *const fo_judgement_name[FO_JUDGED_COUNT]; /* "healthy", "serious", "no_gpu_work", "too_little_gpu_work" */
+extern const char *const fo_judgement_name[FO_JUDGED_COUNT]; /* "healthy", "serious", "no_gpu_work", "too_little_gpu_work",
+									  * "warm_up" */
 
 struct fo_diagnosis {
 	struct fo_diagnose_options with;
@@ -353,11 +365,14 @@ struct fo_shown_step {
 	struct fo_ledger l;       /* of one step; its parts sum to span_ns, which is end - begin only for the median */
 	int64_t steps;            /* 1 but for the mean */
 	int64_t begin_ns, end_ns; /* where its events are: the median step, or all of them */
-	int64_t launch_busy_ns;   /* of a step; -1 unknown */
+	int64_t launch_busy_ns, loader_ns, loader_busy_ns; /* of a step; launch_busy_ns -1 unknown */
 };
 void fo_shown_step_of(const struct fo_device_ledger *v, struct fo_shown_step *out);
 /* "median step (12)", its number, "mean of 5 steps", "step 3" where there is only one, "whole trace". Returns buf. */
 char *fo_shown_step_words(char buf[48], const struct fo_device_ledger *v);
+/* What findings, bridge and utilisation speak of: "step 7 as the host has it, 391 ms", "the median step (5), 176 ms", "the whole trace from
+ * the first GPU operation to the last, 124 ms"; "" without GPU work. Returns buf. */
+char *fo_window_words(char buf[160], const struct fo_diagnosis *d);
 /* Of ranks[rank] the device with the longest step once waiting for others is taken off, among those that hold at least a tenth of the
  * operations of the fullest; NULL: none has any. */
 const struct fo_device_ledger *fo_shown_device(const struct fo_diagnosis *d, int rank);

@@ -38,7 +38,8 @@ static void add_gap(const struct fo_subject *s, const struct fo_idle *h, struct 
 {
 	fo_array_room(v, cap, (size_t)*n, sizeof(**v));
 	struct fo_idle_gap g = { .begin_ns = begin, .end_ns = end, .op = op };
-	fo_idle_divide(h, op >= 0 ? &s->t->gpu[op] : NULL, begin, end, begin, end, g.idle_ns);
+	const struct fo_gpu_op *first = op >= 0 ? &s->t->gpu[op] : NULL; /* behind `end` where the window ends inside the gap */
+	fo_idle_divide(h, s->id, first, begin, first && first->begin_ns > end ? first->begin_ns : end, begin, end, g.idle_ns);
 	(*v)[(*n)++] = g;
 }
 
@@ -200,8 +201,47 @@ void fo_evidence_named(struct fo_finding *f, const struct fo_subject *s, const c
 static bool fills_gap(const struct fo_host_op *o, int64_t begin, int64_t end)
 {
 	int64_t from = o->begin_ns > begin ? o->begin_ns : begin, to = o->end_ns < end ? o->end_ns : end;
-	return (o->kind == FO_HOST_OP || o->kind == FO_HOST_SYNC || o->kind == FO_HOST_DATA || o->kind == FO_HOST_CALL) &&
+	/* An annotation that goes on is of the step or a pass, and says nothing of the gap. */
+	bool note = o->kind == FO_HOST_NOTE && o->begin_ns >= begin && o->end_ns <= end;
+	return (note || o->kind == FO_HOST_OP || o->kind == FO_HOST_SYNC || o->kind == FO_HOST_DATA || o->kind == FO_HOST_CALL) &&
 	       10 * (to - from) >= 7 * (end - begin);
+}
+
+/* Many calls of one operator that fill a gap together: of op[first..last), which began in it, the longest; -1: none do. */
+static int32_t repeated_operator(const struct fo_trace *t, int64_t first, int64_t last, int64_t begin, int64_t end)
+{
+	enum { NAMES = 32 /* what is not among the first of them does not fill the gap alone */ };
+	struct {
+		int64_t ns, longest;
+		int32_t name, op;
+	} seen[NAMES];
+	int n = 0;
+	int64_t covered = begin;
+	for (int64_t i = first; i < last; i++) {
+		const struct fo_host_op *o = &t->op[i];
+		int64_t to = o->end_ns < end ? o->end_ns : end, ns = to - o->begin_ns;
+		if (o->kind != FO_HOST_OP || o->begin_ns < covered || to <= o->begin_ns)
+			continue;
+		covered = to;
+		int k = 0;
+		while (k < n && seen[k].name != o->name)
+			k++;
+		if (k == NAMES)
+			continue;
+		if (k == n) {
+			seen[n].ns = seen[n].longest = 0;
+			seen[n++].name = o->name;
+		}
+		seen[k].ns += ns;
+		if (ns > seen[k].longest) {
+			seen[k].longest = ns;
+			seen[k].op = (int32_t)i;
+		}
+	}
+	for (int k = 0; k < n; k++)
+		if (10 * seen[k].ns >= 7 * (end - begin))
+			return seen[k].op;
+	return -1;
 }
 
 /* What a thread has on top of its stack: operators nest, so of those that cover most of the gap the one that began last is innermost. */
@@ -227,11 +267,12 @@ int32_t fo_idle_gap_operator(const struct fo_subject *s, const struct fo_idle_ga
 	for (i = low - 1; i >= 0 && t->op[i].thread == l->thread && t->op[i].begin_ns > g->begin_ns; i--)
 		if (fills_gap(&t->op[i], g->begin_ns, until))
 			return (int32_t)i;
+	int64_t first = i + 1;
 	enum { DEPTH = 1000 }; /* Python's own limit of nested calls */
 	for (int depth = 0; i >= 0 && t->op[i].thread == l->thread && depth < DEPTH; depth++, i = t->op[i].parent)
 		if (fills_gap(&t->op[i], g->begin_ns, until))
 			return (int32_t)i;
-	return -1;
+	return repeated_operator(t, first, low, g->begin_ns, until);
 }
 
 int64_t fo_idle_gap_call(const struct fo_subject *s, const struct fo_idle_gap *g)

@@ -259,7 +259,7 @@ enum fo_culprit_cause fo_culprit_cause(const struct fo_diagnosis *d)
 	} known[] = {
 		{ "host_data", FO_CULPRIT_LOADS },   { "host_sync", FO_CULPRIT_WAITS },      { "host_launch_bound", FO_CULPRIT_LAUNCHES },
 		{ "host_other", FO_CULPRIT_HOST },   { "launch_latency", FO_CULPRIT_LAUNCHES }, { "kernel_gap", FO_CULPRIT_MOVES },
-		{ "dependency", FO_CULPRIT_MOVES },  { "unknown", FO_CULPRIT_MOVES },	       { "exposed_mem", FO_CULPRIT_MOVES },
+		{ "long_call", FO_CULPRIT_HOST },    { "dependency", FO_CULPRIT_MOVES },  { "unknown", FO_CULPRIT_MOVES },	       { "exposed_mem", FO_CULPRIT_MOVES },
 		{ "exposed_transfer", FO_CULPRIT_MOVES },
 	};
 	if (x->at < 0 || x->at >= d->waits || !x->row)

@@ -28,6 +28,7 @@ const char *const fo_judgement_name[FO_JUDGED_COUNT] = {
 	[FO_JUDGED_SERIOUS] = "serious",
 	[FO_JUDGED_NO_GPU] = "no_gpu_work",
 	[FO_JUDGED_TOO_LITTLE] = "too_little_gpu_work",
+	[FO_JUDGED_WARM_UP] = "warm_up",
 };
 
 /* Share of the step that the estimate saves. */
@@ -66,12 +67,25 @@ static void put(struct fo_diagnosis *d, const struct fo_finding *f)
 	d->finding[d->findings++] = *f;
 }
 
+/* Titles speak of the step; where none is marked, of the trace. */
+static void name_window(struct fo_finding *f)
+{
+	static const char from[] = "of the step", to[] = "of the trace";
+	size_t n = strlen(f->title), more = sizeof(to) - sizeof(from);
+	for (char *p = f->title; (p = strstr(p, from)) != NULL && n + more < sizeof(f->title); n += more) {
+		memmove(p + sizeof(to) - 1, p + sizeof(from) - 1, strlen(p + sizeof(from) - 1) + 1);
+		memcpy(p, to, sizeof(to) - 1);
+	}
+}
+
 static void run_rules(struct fo_diagnosis *d, const struct fo_rule_context *c, const struct fo_rule_row *row)
 {
 	for (; row->id; row++) {
 		struct fo_finding f = { .id = row->id, .kind = row->kind, .dollars = NAN };
 		if (!row->holds(c, &f) || f.evidences == 0)
 			continue;
+		if (c->s->device->from == FO_WINDOW_WHOLE)
+			name_window(&f);
 		if (row->kind == FO_FIND_VALIDITY) {
 			f.serious = false;
 			fo_gain_none(&f);
@@ -255,13 +269,18 @@ fo_status fo_diagnose_findings(struct fo_diagnosis *d)
 	c.other_short_ns /= s.steps;
 	/* What one thread does cannot be shorter than what it does: operators and calls, its data loading, its Python. */
 	c.launch_ns = s.launch_busy_ns > 0 ? s.launch_busy_ns - launch_wait(&s) : 0;
+	c.loader_ns = facts.loader_inline ? s.loader_ns - s.loader_busy_ns : 0;
 	if (c.launch_ns > 0)
-		c.floor_ns = c.launch_ns + s.l.idle_ns[FO_IDLE_HOST_OTHER] +
-			     (facts.loader_inline ? (int64_t)(c.host_data_share * c.host_step_ns) : 0);
+		c.floor_ns = c.launch_ns + s.l.idle_ns[FO_IDLE_HOST_OTHER] + c.loader_ns;
 	fo_too_little_work(&c, d->cannot, sizeof(d->cannot));
 	d->judged = d->cannot[0] ? FO_JUDGED_TOO_LITTLE : FO_JUDGED_HEALTHY;
+	if (fo_diagnosed(d))
+		fo_mostly_warm_up(&c, d->cannot, sizeof(d->cannot));
+	if (fo_diagnosed(d) && d->cannot[0])
+		d->judged = FO_JUDGED_WARM_UP;
 	c.no_training_step = fo_no_training_step(&c);
 	run_rules(d, &c, fo_rules_validity);
+	run_rules(d, &c, fo_rules_window);
 	if (fo_diagnosed(d)) {
 		run_rules(d, &c, fo_rules_host);
 		run_rules(d, &c, fo_rules_comm);

@@ -17,7 +17,7 @@ struct fo_subject {
 	struct fo_ledger l;         /* of one step; its parts sum to span_ns, which is end - begin only for the median */
 	int64_t begin_ns, end_ns;   /* where its events are: the median step, or all of them */
 	int64_t steps;              /* in it: 1 but for the mean */
-	int64_t launch_busy_ns;     /* of a step; -1 unknown */
+	int64_t launch_busy_ns, loader_ns, loader_busy_ns; /* of a step; launch_busy_ns -1 unknown */
 };
 /* fo_shown_device of the slowest rank and its fo_shown_step. false: no device with GPU operations. */
 bool fo_subject_of(const struct fo_diagnosis *d, struct fo_subject *out);
@@ -151,6 +151,7 @@ struct fo_rule_context {
 	double host_step_ns;    /* their mean length; 0 unknown */
 	int64_t floor_ns;       /* the launching thread's own work in a step, its data loading and Python included; 0 unknown */
 	int64_t launch_ns;      /* of it: inside operators and calls */
+	int64_t loader_ns;      /* of it: in the data loader beside operators; 0 where that has processes of its own */
 	bool no_training_step;  /* the window is something else: what a step would gain is not to be had from it */
 	int64_t other_short_ns; /* idle[HOST_OTHER] in gaps that are not longer than FO_GAP_SHORT_NS: Python between operators */
 };
@@ -177,9 +178,13 @@ struct fo_rule_row {
 	enum fo_finding_kind kind;
 	fo_rule *holds;
 };
-extern const struct fo_rule_row fo_rules_validity[], fo_rules_host[], fo_rules_gpu[], fo_rules_comm[],
+extern const struct fo_rule_row fo_rules_validity[], fo_rules_window[], fo_rules_host[], fo_rules_gpu[], fo_rules_comm[],
 	fo_rules_compute[]; /* end with id NULL */
 
+/* One window stands for all: what happens once cannot be told from what every step does. */
+bool fo_one_window(const struct fo_rule_context *c);
+/* Where that window is a warm-up for the greater part: says so in out, "" otherwise. */
+void fo_mostly_warm_up(const struct fo_rule_context *c, char *out, size_t size);
 /* Too little GPU work for any verdict: says why in out, "" otherwise. */
 void fo_too_little_work(const struct fo_rule_context *c, char *out, size_t size);
 /* The whole trace without marked steps, nearly all of it copies to the device and idling: weights being loaded. */

@@ -80,6 +80,7 @@ static void bridge(struct fo_json *j, const struct fo_bridge *b)
 	fo_json_real(j, "peak_flop_s", b->peak_flop_s);
 	fo_json_text(j, "peak_source", b->peak_source[0] ? b->peak_source : NULL);
 	fo_json_real(j, "coverage", b->coverage);
+	fo_json_real(j, "steps_in_window", b->steps);
 	fo_json_text(j, "note", b->note[0] ? b->note : NULL);
 	fo_json_array(j, "rows");
 	for (int i = 0; i < b->rows; i++) {
@@ -136,8 +137,29 @@ static void kernels(struct fo_json *j, const struct fo_diagnosis *d)
 	fo_kernels_fini(&k);
 }
 
+/* null without GPU work. */
+static void window(struct fo_json *j, const struct fo_diagnosis *d)
+{
+	const struct fo_device_ledger *v = fo_shown_device(d, d->worst);
+	struct fo_shown_step s;
+	char words[160];
+	if (!v) {
+		fo_json_raw(j, "window", "null");
+		return;
+	}
+	fo_shown_step_of(v, &s);
+	fo_json_object(j, "window");
+	fo_json_text(j, "words", fo_window_words(words, d));
+	fo_json_text(j, "from", fo_window_origin_name[v->from]);
+	fo_json_int(j, "begin_ns", s.begin_ns);
+	fo_json_int(j, "end_ns", s.end_ns);
+	fo_json_int(j, "span_ns", s.l.span_ns);
+	fo_json_close(j);
+}
+
 void fo_diagnosis_findings_json(struct fo_json *j, const struct fo_diagnosis *d)
 {
+	window(j, d);
 	fo_json_array(j, "findings");
 	for (int64_t i = 0; i < d->findings; i++)
 		finding(j, &d->finding[i]);

@@ -12,6 +12,7 @@ const char *const fo_idle_name[FO_IDLE_COUNT] = {
 	[FO_IDLE_HOST_LAUNCH_BOUND] = "host_launch_bound",
 	[FO_IDLE_HOST_OTHER] = "host_other",
 	[FO_IDLE_LAUNCH_LATENCY] = "launch_latency",
+	[FO_IDLE_LONG_CALL] = "long_call",
 	[FO_IDLE_KERNEL_GAP] = "kernel_gap",
 	[FO_IDLE_DEPENDENCY] = "dependency",
 	[FO_IDLE_UNKNOWN] = "unknown",
@@ -35,6 +36,12 @@ static bool waits(const char *name)
 	       ends_with(name, "hipMemcpy") || ends_with(name, "hipMemcpyWithStream") || ends_with(name, "cudaFree");
 }
 
+/* Calls that load code onto the device: cuModuleLoadData, cuLibraryLoadData, hipModuleLoad, cuLinkComplete. */
+static bool loads(const char *name)
+{
+	return strstr(name, "ModuleLoad") || strstr(name, "LibraryLoad") || strstr(name, "cuLink");
+}
+
 static void collect(struct fo_idle *h, bool recorded)
 {
 	const struct fo_trace *t = h->t;
@@ -42,6 +49,8 @@ static void collect(struct fo_idle *h, bool recorded)
 		const struct fo_host_op *o = &t->op[i];
 		if (o->kind == FO_HOST_DATA && (!recorded || strstr(fo_trace_text(t, o->name), "DataLoader")))
 			fo_intervals_add(&h->data, o->begin_ns, o->end_ns);
+		else if (o->kind == FO_HOST_CALL && !recorded && loads(fo_trace_text(t, o->name)))
+			fo_intervals_add(&h->load[o->thread], o->begin_ns, o->end_ns);
 		else if (o->kind == FO_HOST_SYNC && (!recorded || waits(fo_trace_text(t, o->name))))
 			fo_intervals_add(&h->sync[o->thread], o->begin_ns, o->end_ns);
 		if (o->kind == FO_HOST_OP || o->kind == FO_HOST_CALL || o->kind == FO_HOST_SYNC)
@@ -51,18 +60,36 @@ static void collect(struct fo_idle *h, bool recorded)
 		const struct fo_launch *l = &t->launch[i];
 		if (recorded ? waits(fo_trace_text(t, l->name)) : l->blocking)
 			fo_intervals_add(&h->sync[l->thread], l->begin_ns, l->end_ns);
+		else if (!recorded && l->end_ns - l->begin_ns > FO_LAUNCH_LATENCY_NS)
+			fo_intervals_add(&h->load[l->thread], l->begin_ns, l->end_ns);
 		fo_intervals_add(&h->busy[l->thread], l->begin_ns, l->end_ns);
 	}
+	int64_t *latest = fo_xmalloc((size_t)(t->device_count + 1) * sizeof *latest);
+	for (int64_t i = 0; i < t->device_count; i++)
+		h->last_thread[i] = -1;
+	for (int64_t i = 0; i < t->gpu_count; i++) {
+		const struct fo_gpu_op *g = &t->gpu[i];
+		if (g->launch < 0 || g->device < 0 || g->device >= t->device_count)
+			continue;
+		if (h->last_thread[g->device] < 0 || t->launch[g->launch].begin_ns > latest[g->device]) {
+			latest[g->device] = t->launch[g->launch].begin_ns;
+			h->last_thread[g->device] = t->launch[g->launch].thread;
+		}
+	}
+	free(latest);
 }
 
 void fo_idle_init(struct fo_idle *h, const struct fo_trace *t, bool recorded)
 {
 	size_t n = (size_t)t->thread_count + 1; /* + 1: none is empty */
-	*h = (struct fo_idle){ .t = t, .recorded = recorded, .sync = fo_xmalloc(n * sizeof *h->sync), .busy = fo_xmalloc(n * sizeof *h->busy) };
+	*h = (struct fo_idle){ .t = t, .recorded = recorded, .sync = fo_xmalloc(n * sizeof *h->sync), .busy = fo_xmalloc(n * sizeof *h->busy),
+			       .load = fo_xmalloc(n * sizeof *h->load),
+			       .last_thread = fo_xmalloc((size_t)(t->device_count + 1) * sizeof *h->last_thread) };
 	collect(h, recorded);
 	fo_intervals_unite(&h->data);
 	for (int64_t i = 0; i < t->thread_count; i++) {
 		fo_intervals_unite(&h->sync[i]);
+		fo_intervals_unite(&h->load[i]);
 		fo_intervals_unite(&h->busy[i]);
 		fo_intervals_close(&h->busy[i], HOLE_NS);
 	}
@@ -73,10 +100,13 @@ void fo_idle_fini(struct fo_idle *h)
 	for (int64_t i = 0; h->t && i < h->t->thread_count; i++) {
 		fo_intervals_fini(&h->sync[i]);
 		fo_intervals_fini(&h->busy[i]);
+		fo_intervals_fini(&h->load[i]);
 	}
 	fo_intervals_fini(&h->data);
 	free(h->sync);
 	free(h->busy);
+	free(h->load);
+	free(h->last_thread);
 	*h = (struct fo_idle){ 0 };
 }
 
@@ -102,13 +132,15 @@ static bool cursor_inside(struct cursor *c, int64_t at, int64_t *until)
 /* [from, to) before the launch on thread `thread`. */
 static void divide_host(const struct fo_idle *h, int32_t thread, int64_t from, int64_t to, int64_t idle_ns[FO_IDLE_COUNT])
 {
-	struct cursor data = cursor_at(&h->data, from), sync = cursor_at(&h->sync[thread], from), busy = cursor_at(&h->busy[thread], from);
+	struct cursor data = cursor_at(&h->data, from), sync = cursor_at(&h->sync[thread], from), load = cursor_at(&h->load[thread], from),
+		      busy = cursor_at(&h->busy[thread], from);
 	while (from < to) {
 		int64_t until = to;
 		bool in_data = cursor_inside(&data, from, &until), in_sync = cursor_inside(&sync, from, &until),
-		     in_busy = cursor_inside(&busy, from, &until) && h->t->defect.has_host_ops;
+		     in_load = cursor_inside(&load, from, &until), in_busy = cursor_inside(&busy, from, &until) && h->t->defect.has_host_ops;
 		enum fo_idle_cause cause = in_data   ? FO_IDLE_HOST_DATA
 					   : in_sync ? FO_IDLE_HOST_SYNC
+					   : in_load ? FO_IDLE_LONG_CALL
 					   : in_busy ? FO_IDLE_HOST_LAUNCH_BOUND
 						     : FO_IDLE_HOST_OTHER;
 		idle_ns[cause] += until - from;
@@ -119,27 +151,43 @@ static void divide_host(const struct fo_idle *h, int32_t thread, int64_t from, i
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t greatest(int64_t a, int64_t b) { return a > b ? a : b; }
 
-void fo_idle_divide(const struct fo_idle *h, const struct fo_gpu_op *first, int64_t begin, int64_t end, int64_t from, int64_t to,
+/* [from, to) between the begin of a call and that of the operation which it launched. */
+static void divide_launch(const struct fo_idle *h, const struct fo_launch *l, int64_t from, int64_t to, int64_t end, int64_t idle_ns[FO_IDLE_COUNT])
+{
+	/* The references' definition has one cause for all of it. */
+	bool lasts = !h->recorded && l->end_ns - l->begin_ns > FO_LAUNCH_LATENCY_NS;
+	int64_t left = lasts ? least(l->end_ns, end) : l->begin_ns; /* when the call was left, or might have been */
+	if (lasts && from < left)
+		idle_ns[l->blocking ? FO_IDLE_HOST_SYNC : FO_IDLE_LONG_CALL] += least(to, left) - from;
+	if (to > left)
+		idle_ns[h->recorded || end - left <= FO_LAUNCH_LATENCY_NS ? FO_IDLE_LAUNCH_LATENCY : FO_IDLE_DEPENDENCY] += to - greatest(from, left);
+}
+
+void fo_idle_divide(const struct fo_idle *h, int16_t device, const struct fo_gpu_op *first, int64_t begin, int64_t end, int64_t from, int64_t to,
 		    int64_t idle_ns[FO_IDLE_COUNT])
 {
 	const struct fo_launch *l = first && first->launch >= 0 ? &h->t->launch[first->launch] : NULL;
-	if (!l || l->graph || (first->flags & FO_GPU_GRAPH)) {
+	int32_t last = device >= 0 && device < h->t->device_count ? h->last_thread[device] : -1;
+	if (!first && last >= 0) {
+		divide_host(h, last, from, to, idle_ns);
+	} else if (!l) {
 		idle_ns[FO_IDLE_UNKNOWN] += to - from;
-	} else if (l->begin_ns <= begin) {
+	} else if (l->begin_ns <= begin) { /* a whole graph's, too: the host was not late */
 		idle_ns[end - begin <= FO_KERNEL_GAP_NS ? FO_IDLE_KERNEL_GAP : FO_IDLE_DEPENDENCY] += to - from;
 	} else {
 		int64_t launched = least(l->begin_ns, end); /* clocks of host and device may disagree a little */
 		if (from < launched)
 			divide_host(h, l->thread, from, least(to, launched), idle_ns);
-		bool believable = h->recorded || end - launched <= FO_LAUNCH_LATENCY_NS;
 		if (to > launched)
-			idle_ns[believable ? FO_IDLE_LAUNCH_LATENCY : FO_IDLE_UNKNOWN] += to - greatest(from, launched);
+			divide_launch(h, l, greatest(from, launched), to, end, idle_ns);
 	}
 }
 
-int64_t fo_idle_launch_busy(const struct fo_idle *h, const bool *launches, int64_t begin, int64_t end)
+int64_t fo_idle_launch_busy(const struct fo_idle *h, const bool *launches, int64_t begin, int64_t end, int64_t *loader, int64_t *both)
 {
 	struct fo_intervals all = { 0 }, one = { 0 };
+	*loader = begin < end ? fo_intervals_within(&h->data, begin, end) : 0;
+	*both = 0;
 	if (!h->t->defect.has_host_ops || begin >= end)
 		return -1;
 	/* Threads that launch take turns (forward, backward), so their union is the time of the chain. */
@@ -156,6 +204,8 @@ int64_t fo_idle_launch_busy(const struct fo_idle *h, const bool *launches, int64
 	}
 	fo_intervals_unite(&all);
 	int64_t ns = fo_intervals_length(&all);
+	fo_intervals_intersect(&one, &all, &h->data);
+	*both = fo_intervals_length(&one);
 	fo_intervals_fini(&all);
 	fo_intervals_fini(&one);
 	return ns;

@@ -102,6 +102,8 @@ static void device(struct fo_json *j, const struct fo_trace *t, const struct fo_
 	fo_json_int(j, "excluded_ops", d->excluded_ops);
 	fo_json_int(j, "dropped_steps", d->dropped_steps);
 	fo_json_int(j, "empty_steps", d->empty_steps + d->unseen_steps);
+	fo_json_int(j, "lead_ns", d->lead_ns);
+	fo_json_int(j, "start_ns", d->start_ns);
 	known(j, "median_step", fo_device_ledger_median(d), -1);
 	fo_json_array(j, "steps");
 	for (int64_t i = 0; i < d->steps; i++)
@@ -186,6 +188,8 @@ static void options(struct fo_json *j, const struct fo_diagnose_options *o)
 	fo_json_text(j, "model", o->model);
 	known(j, "seq", o->seq, 0);
 	known(j, "tokens_per_step", o->tokens_per_step, 0);
+	fo_json_real(j, "steps", o->steps > 0 ? o->steps : NAN);
+	fo_json_real(j, "step_seconds", o->step_s > 0 ? o->step_s : NAN);
 	fo_json_text(j, "device", o->device);
 	fo_json_text(j, "dtype", o->dtype);
 	fo_json_real(j, "price_per_hour", o->price_per_hour > 0 ? o->price_per_hour : NAN);

@@ -12,6 +12,7 @@
 
 const char *const fo_window_origin_name[FO_WINDOW_ORIGIN_COUNT] = {
 	[FO_WINDOW_LAUNCHED_STEPS] = "launched_steps",
+	[FO_WINDOW_HOST_STEP] = "host_step",
 	[FO_WINDOW_GPU_STEPS] = "gpu_steps",
 	[FO_WINDOW_NVTX] = "nvtx",
 	[FO_WINDOW_OPTIMIZER] = "optimizer",
@@ -203,7 +204,7 @@ static void pass(struct walk *w, int64_t from, int64_t to, const struct fo_gpu_o
 		if (w->mask)
 			charge(w, l, b - a);
 		else
-			fo_idle_divide(w->idle, first, from, to, a, b, l->idle_ns);
+			fo_idle_divide(w->idle, w->d->device, first, from, to, a, b, l->idle_ns);
 	}
 }
 
@@ -432,6 +433,8 @@ static void divide(struct fo_device_ledger *out, const struct fo_device_ops *d, 
 	fo_windows_find(&w, d, d->kinds != FO_KINDS_BY_NAME);
 	*out = (struct fo_device_ledger){ .device = d->device, .from = w.from, .steps = (int64_t)w.n, .dropped_steps = w.dropped,
 					  .unseen_steps = w.unseen };
+	if (w.from == FO_WINDOW_WHOLE && w.n == 1 && d->kinds == FO_KINDS_BY_NAME)
+		fo_window_start(&w.v[0], d, idle, out);
 	out->step = fo_xmalloc((w.n + 1) * sizeof *out->step);
 	struct walk k = { .d = d, .idle = idle, .step = out->step, .window = w.v, .windows = w.n, .run_begin = INT64_MAX, .run_end = INT64_MAX,
 			  .comm_end = INT64_MIN, .filling = fo_xmalloc((w.n + 1) * sizeof *k.filling) };
@@ -464,9 +467,12 @@ static void one_device(struct fo_device_ledger *out, struct fo_device_ops *d, co
 			launches[d->t->launch[d->op[i].launch].thread] = true;
 	for (int64_t i = 0; i < out->steps; i++) {
 		struct fo_step_ledger *s = &out->step[i];
-		bool known = s->host_end_ns > s->host_begin_ns;
+		/* The host's step says what the thread needs for one, unless it is another length of time than what is divided here: then
+		 * no share of it is one of this. */
+		int64_t host = s->host_end_ns - s->host_begin_ns;
+		bool known = host > 0 && (double)host <= FO_STEP_MATCHES * (double)s->l.span_ns;
 		s->launch_busy_ns = fo_idle_launch_busy(idle, launches, known ? s->host_begin_ns : s->l.begin_ns,
-							known ? s->host_end_ns : s->l.end_ns);
+							known ? s->host_end_ns : s->l.end_ns, &s->loader_ns, &s->loader_busy_ns);
 	}
 	fo_device_ledger_sum(out);
 	free(launches);

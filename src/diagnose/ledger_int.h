@@ -7,9 +7,12 @@
 /* The longest gap behind an operation that was launched before it which is the hardware's own turn-around, and the longest time in
  * which what follows a communication counts as waiting for it (facts: docs/metrics.md, "the ledger"). */
 #define FO_KERNEL_GAP_NS INT64_C(10000)
-/* From a launch on an idle device to the operation pass microseconds, under a profiler some tens; beyond this it waited for something
- * that the trace does not show (a graph's upload, an event, a clock that jumped), and how long for what is unknown. */
+/* From a launch on an idle device to the operation pass microseconds, under a profiler some tens. Beyond this the call itself lasted (the
+ * driver loads or compiles the kernel's code at its first use), or what it launched waited on the device. */
 #define FO_LAUNCH_LATENCY_NS INT64_C(1000000)
+
+/* 3 %: how far a step of the host and one of the GPU may differ by the definition of the latter alone (docs/metrics.md). */
+#define FO_STEP_MATCHES 1.03
 
 /* What counts, and as what. */
 enum fo_kinds {
@@ -55,6 +58,9 @@ struct fo_windows {
 /* `whole`: no steps are looked for. No window at all where no operation lasts. */
 void fo_windows_find(struct fo_windows *w, const struct fo_device_ops *d, bool whole);
 void fo_windows_fini(struct fo_windows *w);
+/* window_start.c: where a window without steps begins. Fills lead_ns, start_ns and start_ops of *out. */
+struct fo_idle;
+void fo_window_start(struct fo_window *v, const struct fo_device_ops *d, const struct fo_idle *idle, struct fo_device_ledger *out);
 
 /* What the host did while a device idled: by thread, unions. */
 struct fo_idle {
@@ -62,14 +68,17 @@ struct fo_idle {
 	bool recorded;                   /* fo_idle_init's */
 	struct fo_intervals data;        /* the data loader's, whichever thread it ran on */
 	struct fo_intervals *sync, *busy; /* by thread: waits for the GPU; operators and calls with short holes closed */
+	struct fo_intervals *load;       /* by thread: calls in which code is loaded; none with `recorded` */
+	int32_t *last_thread;            /* by device: that of its last launch; -1 */
 };
 void fo_idle_init(struct fo_idle *h, const struct fo_trace *t, bool recorded);
-/* Adds the part [from, to) of the gap [begin, end) to the causes; `first` is the operation that ends the gap, NULL: none does. */
-void fo_idle_divide(const struct fo_idle *h, const struct fo_gpu_op *first, int64_t begin, int64_t end, int64_t from, int64_t to,
+/* Adds the part [from, to) of a device's gap [begin, end) to the causes; `first` is the operation that ends the gap. NULL: none does, as
+ * the host had launched nothing more: what its thread of the last launch did is the cause. */
+void fo_idle_divide(const struct fo_idle *h, int16_t device, const struct fo_gpu_op *first, int64_t begin, int64_t end, int64_t from, int64_t to,
 		    int64_t idle_ns[FO_IDLE_COUNT]);
 /* The time in [begin, end) in which one of these threads (by thread: does it launch for the device?) was inside operators or calls that
- * do not wait; -1 where the trace has no host operators. */
-int64_t fo_idle_launch_busy(const struct fo_idle *h, const bool *launches, int64_t begin, int64_t end);
+ * do not wait; -1 where the trace has no host operators. *loader: that of the data loader in it; *both: that of both at once. */
+int64_t fo_idle_launch_busy(const struct fo_idle *h, const bool *launches, int64_t begin, int64_t end, int64_t *loader, int64_t *both);
 void fo_idle_fini(struct fo_idle *h);
 
 /* Fills r->host, r->hosts. */

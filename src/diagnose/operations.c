@@ -63,7 +63,7 @@ static const struct fo_step_ledger *step_at(const struct fo_device_ledger *d, in
 static void explain_gap(struct row *r, const struct fo_idle *idle, int64_t begin)
 {
 	memset(r->idle_ns, 0, sizeof(r->idle_ns));
-	fo_idle_divide(idle, r->g, begin, r->g->begin_ns, begin, r->g->begin_ns, r->idle_ns);
+	fo_idle_divide(idle, r->g->device, r->g, begin, r->g->begin_ns, begin, r->g->begin_ns, r->idle_ns);
 	r->cause = 0;
 	for (int c = 1; c < FO_IDLE_COUNT; c++)
 		if (r->idle_ns[c] > r->idle_ns[r->cause])

@@ -209,9 +209,9 @@ static void add_dependencies(struct fo_intervals *out, const struct fo_trace *t,
 			continue;
 		if (until != INT64_MIN && g->begin_ns > until) {
 			int64_t idle[FO_IDLE_COUNT] = { 0 };
-			fo_idle_divide(&host, g, until, g->begin_ns, until, g->begin_ns, idle);
-			if (idle[FO_IDLE_DEPENDENCY] > 0) /* then it is all of the gap */
-				fo_intervals_add(out, until, g->begin_ns);
+			fo_idle_divide(&host, device, g, until, g->begin_ns, until, g->begin_ns, idle);
+			/* Behind whatever else the gap consists of. */
+			fo_intervals_add(out, g->begin_ns - idle[FO_IDLE_DEPENDENCY], g->begin_ns);
 		}
 		until = g->end_ns > until ? g->end_ns : until;
 	}

@@ -33,7 +33,7 @@ static bool data_loading(const struct fo_rule_context *c, struct fo_finding *f)
 	f->serious = serious(c, idle);
 	/* Workers take the loader's processor time along; where they share cores with the launching thread (two hardware threads of a core
 	 * do at best half each) what it still shows doubles. Its own work stays the floor. */
-	int64_t stays = c->floor_ns - (int64_t)(c->host_data_share * c->host_step_ns);
+	int64_t stays = c->floor_ns - c->loader_ns;
 	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = idle, .least = 1, .most = 1,
 					 .reappear_ns = host_exposed(l), .floor_ns = stays > 0 ? stays : 0 }, f);
 	if (fo_share(c, idle) > FO_SHARE_ADVICE / 5)
@@ -230,8 +230,26 @@ static bool dependency(const struct fo_rule_context *c, struct fo_finding *f)
 	snprintf(f->title, sizeof(f->title), "launched work waits for something else: %.1f %% of the step", 100 * fo_share(c, idle));
 	snprintf(f->why, sizeof(f->why), "The next operation was in the queue before the gap began, and the gap is longer than the hardware needs. It "
 		 "waited for an event, another stream or device, or for memory of the host.%s",
-		 c->s->t->defect.has_gpu_waits ? "" : " The trace does not record which.");
+		 c->facts->graphs ? " Kernels of a replayed graph wait for others of it, and the host was not late."
+		 : c->s->t->defect.has_gpu_waits ? "" : " The trace does not record which.");
 	fo_evidence_gaps(f, c->s, c->gap, c->gaps, 1u << FO_IDLE_DEPENDENCY, 0, INT64_MAX);
+	return true;
+}
+
+/* At the first use of a kernel it is a warm-up, which one recorded step cannot tell from what every step does (rules_window.c). */
+static bool code_loading(const struct fo_rule_context *c, struct fo_finding *f)
+{
+	const struct fo_ledger *l = &c->s->l;
+	int64_t idle = l->idle_ns[FO_IDLE_LONG_CALL];
+	if (fo_one_window(c) || !worth_it(c, idle))
+		return false;
+	f->serious = serious(c, idle);
+	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = idle, .least = FO_GAIN_HALF, .most = 1, .floor_ns = c->launch_ns }, f);
+	snprintf(f->title, sizeof(f->title), "code is loaded or compiled in every step: the GPU idles %.1f %% for it", 100 * fo_share(c, idle));
+	snprintf(f->why, sizeof(f->why), "Calls that launch a kernel or load a module take more than a millisecond each while the GPU has nothing to do. "
+		 "After the first steps no kernel should be new: shapes that change from step to step make a compiler or an algorithm's search "
+		 "begin again.");
+	fo_evidence_gaps(f, c->s, c->gap, c->gaps, 1u << FO_IDLE_LONG_CALL, 0, INT64_MAX);
 	return true;
 }
 
@@ -248,8 +266,7 @@ static bool unknown(const struct fo_rule_context *c, struct fo_finding *f)
 	snprintf(f->title, sizeof(f->title), "the GPU idles %.1f %% of the step, and the trace cannot say why", 100 * fo_share(c, idle));
 	snprintf(f->why, sizeof(f->why), "%s",
 		 !x->has_launches ? "The trace has no launch records, so it does not show whether the host was late."
-		 : c->facts->graphs ? "Kernels of a replayed graph share one launch. Whether the host was late or the graph waited is not recorded."
-				    : "What ended the gaps has no launch record of its own (launched before the profiler started, or shared).");
+				    : "What ended the gaps has no launch record: it was launched before the profiler started, or its record was lost.");
 	fo_evidence_gaps(f, c->s, c->gap, c->gaps, 1u << FO_IDLE_UNKNOWN, 0, INT64_MAX);
 	return true;
 }
@@ -259,6 +276,7 @@ const struct fo_rule_row fo_rules_host[] = {
 	{ "host-launch", FO_FIND_HOST, launch_bound },
 	{ "host-sync", FO_FIND_HOST, synchronised },
 	{ "host-other", FO_FIND_HOST, host_other },
+	{ "code-loading", FO_FIND_HOST, code_loading },
 	{ "kernel-gaps", FO_FIND_IDLE, kernel_gaps },
 	{ "dependency", FO_FIND_IDLE, dependency },
 	{ "idle-unknown", FO_FIND_IDLE, unknown },

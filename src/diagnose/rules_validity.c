@@ -30,6 +30,10 @@ static bool steps(const struct fo_rule_context *c, struct fo_finding *f)
 		snprintf(f->title, sizeof(f->title), "no steps: the whole trace is taken as one");
 		snprintf(f->why, sizeof(f->why), "Nothing in the trace marks steps, so that what happens once (the start, a checkpoint) weighs as "
 			 "much as what happens in each step.");
+	} else if (v->from == FO_WINDOW_HOST_STEP) {
+		snprintf(f->title, sizeof(f->title), "one complete step: too few for a median");
+		snprintf(f->why, sizeof(f->why), "It is taken as the host has it, from its begin to its end or that of the last operation it launched. "
+			 "How far the host runs ahead, and how steps differ, shows only with several in a row: active=5 in the profiler's schedule.");
 	} else if (v->steps < STEPS_ENOUGH) {
 		snprintf(f->title, sizeof(f->title), "%lld complete step%s: too few for a median", (long long)v->steps, v->steps == 1 ? "" : "s");
 		snprintf(f->why, sizeof(f->why), "Steps differ from each other, and a median needs at least three: record more. "
@@ -125,7 +129,8 @@ void fo_too_little_work(const struct fo_rule_context *c, char *out, size_t size)
 	if (all->ops < OPS_ENOUGH && all->busy_ns < WORK_ENOUGH_NS)
 		snprintf(out, size, "too little GPU work to diagnose: %lld operation%s, %s", (long long)all->ops, all->ops == 1 ? "" : "s",
 			 fo_ns_text(a, all->busy_ns));
-	else if ((double)c->s->l.busy_ns < WORK_SHARE_ENOUGH * around && 2 * (double)c->s->l.span_ns < around)
+	else if ((double)c->s->l.busy_ns < WORK_SHARE_ENOUGH * around &&
+		 (2 * (double)c->s->l.span_ns < around || c->s->l.busy_ns < WORK_ENOUGH_NS))
 		snprintf(out, size, "too little GPU work to diagnose: %s in %s of the host's", fo_ns_text(a, c->s->l.busy_ns),
 			 fo_ns_text(b, (int64_t)around));
 }
@@ -148,7 +153,7 @@ static void loader_text(const struct fo_rank_ledger *r, char *out, size_t size)
 static bool too_little(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	char loads[160];
-	if (fo_diagnosed(c->s->d))
+	if (c->s->d->judged != FO_JUDGED_TOO_LITTLE)
 		return false;
 	loader_text(c->s->rank, loads, sizeof(loads));
 	snprintf(f->title, sizeof(f->title), "%s", c->s->d->cannot);
@@ -232,18 +237,27 @@ static bool clipped(const struct fo_rule_context *c, struct fo_finding *f)
 	return true;
 }
 
+/* Of the window that is spoken of; where several of its threads work at once the time counts once. */
 static bool overhead(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const struct fo_trace *t = c->s->t;
-	int64_t all = t->end_ns - t->begin_ns;
-	if (all <= 0 || t->defect.profiler_overhead_ns <= FO_SHARE_ADVICE * (double)all)
+	int64_t window = c->s->end_ns - c->s->begin_ns, begin, end;
+	struct fo_intervals work = { 0 };
+	for (int64_t i = 0; i < t->overhead_count; i++) {
+		begin = t->overhead[i].begin_ns > c->s->begin_ns ? t->overhead[i].begin_ns : c->s->begin_ns;
+		end = t->overhead[i].end_ns < c->s->end_ns ? t->overhead[i].end_ns : c->s->end_ns;
+		fo_intervals_add(&work, begin, end);
+	}
+	fo_intervals_unite(&work);
+	int64_t ns = fo_intervals_length(&work);
+	fo_intervals_fini(&work);
+	if (window <= 0 || (double)ns <= FO_SHARE_ADVICE * (double)window)
 		return false;
-	char a[24];
-	snprintf(f->title, sizeof(f->title), "the profiler's own work takes %.0f %% of the trace",
-		 100 * (double)t->defect.profiler_overhead_ns / (double)all);
-	snprintf(f->why, sizeof(f->why), "%s of \"overhead\" events, over all threads. The run without a profiler is faster, above all where the "
-		 "host is the bottleneck: compare with the step time that the trainer logs.", fo_ns_text(a, t->defect.profiler_overhead_ns));
-	window_event(c, f, "overhead events (sum)");
+	char a[24], b[24];
+	snprintf(f->title, sizeof(f->title), "the profiler's own work goes on for %.0f %% of the window", 100 * (double)ns / (double)window);
+	snprintf(f->why, sizeof(f->why), "%s of %s, on any of its threads (\"overhead\" events). The run without a profiler is faster, above all where "
+		 "the host is the bottleneck: compare with the step time that the trainer logs.", fo_ns_text(a, ns), fo_ns_text(b, window));
+	window_event(c, f, "the window that is spoken of");
 	return true;
 }
 
@@ -251,7 +265,7 @@ static bool overhead(const struct fo_rule_context *c, struct fo_finding *f)
 static bool host_differs(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const struct fo_device_ledger *v = c->s->device;
-	if (c->host_step_ns <= 0 || v->steps < STEPS_ENOUGH || v->from == FO_WINDOW_WHOLE)
+	if (c->host_step_ns <= 0 || v->from == FO_WINDOW_WHOLE || v->from == FO_WINDOW_HOST_STEP)
 		return false;
 	double mean = (double)v->total.span_ns / (double)(v->steps + v->unseen_steps), off = mean / c->host_step_ns - 1;
 	if (fabs(off) <= 0.03)

@@ -31,7 +31,8 @@ void fo_shown_step_of(const struct fo_device_ledger *v, struct fo_shown_step *ou
 {
 	const struct fo_ledger *m = &v->median.l;
 	*out = (struct fo_shown_step){ .l = *m, .steps = 1, .begin_ns = m->begin_ns, .end_ns = m->end_ns,
-				       .launch_busy_ns = v->median.launch_busy_ns };
+				       .launch_busy_ns = v->median.launch_busy_ns, .loader_ns = v->median.loader_ns,
+				       .loader_busy_ns = v->median.loader_busy_ns };
 	if (v->steps < 2 || (double)v->total.span_ns <= FO_STEPS_UNEVEN * (double)v->steps * (double)m->span_ns)
 		return;
 	out->l = v->total;
@@ -39,10 +40,15 @@ void fo_shown_step_of(const struct fo_device_ledger *v, struct fo_shown_step *ou
 	out->begin_ns = v->step[0].l.begin_ns;
 	out->end_ns = v->step[v->steps - 1].l.end_ns;
 	divide(&out->l, v->steps);
-	int64_t busy = 0;
-	for (int64_t i = 0; i < v->steps && busy >= 0; i++)
-		busy = v->step[i].launch_busy_ns < 0 ? -1 : busy + v->step[i].launch_busy_ns;
+	int64_t busy = 0, loader = 0, both = 0;
+	for (int64_t i = 0; i < v->steps; i++) {
+		busy = busy < 0 || v->step[i].launch_busy_ns < 0 ? -1 : busy + v->step[i].launch_busy_ns;
+		loader += v->step[i].loader_ns;
+		both += v->step[i].loader_busy_ns;
+	}
 	out->launch_busy_ns = busy < 0 ? -1 : busy / v->steps;
+	out->loader_ns = loader / v->steps;
+	out->loader_busy_ns = both / v->steps;
 }
 
 char *fo_shown_step_words(char buf[48], const struct fo_device_ledger *v)
@@ -57,6 +63,28 @@ char *fo_shown_step_words(char buf[48], const struct fo_device_ledger *v)
 		snprintf(buf, 48, "median step (%lld)", (long long)v->median.number);
 	else
 		snprintf(buf, 48, "step %lld", (long long)v->median.number);
+	return buf;
+}
+
+char *fo_window_words(char buf[160], const struct fo_diagnosis *d)
+{
+	const struct fo_device_ledger *v = fo_shown_device(d, d->worst);
+	struct fo_shown_step s;
+	char step[48], ns[24];
+	buf[0] = '\0';
+	if (!v)
+		return buf;
+	fo_shown_step_of(v, &s);
+	fo_ns_text(ns, s.l.span_ns);
+	fo_shown_step_words(step, v);
+	if (v->from == FO_WINDOW_WHOLE)
+		snprintf(buf, 160, "the whole trace %s, %s", v->lead_ns ? "from the host's first work to the last GPU operation"
+							     : v->start_ns ? "behind a start that is left out"
+									   : "from the first GPU operation to the last", ns);
+	else if (v->from == FO_WINDOW_HOST_STEP)
+		snprintf(buf, 160, "%s as the host has it, %s", step, ns);
+	else
+		snprintf(buf, 160, "%s%s, %s", s.steps == 1 && v->steps == 1 ? "" : "the ", step, ns);
 	return buf;
 }
 
@@ -94,5 +122,6 @@ void fo_subject_device(struct fo_subject *out, const struct fo_diagnosis *d, con
 	struct fo_shown_step s;
 	fo_shown_step_of(v, &s);
 	*out = (struct fo_subject){ .d = d, .rank = r, .device = v, .t = r->trace, .id = v->device, .l = s.l, .begin_ns = s.begin_ns,
-				    .end_ns = s.end_ns, .steps = s.steps, .launch_busy_ns = s.launch_busy_ns };
+				    .end_ns = s.end_ns, .steps = s.steps, .launch_busy_ns = s.launch_busy_ns, .loader_ns = s.loader_ns,
+				    .loader_busy_ns = s.loader_busy_ns };
 }

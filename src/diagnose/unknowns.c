@@ -47,15 +47,15 @@ static void of_host(struct fo_diagnosis *d, const struct fo_subject *s, const st
 		add(d, "what the host did: no operator is recorded",
 		    nsys(s) ? "nsys profile --trace=cuda,nvtx,osrt, and torch.autograd.profiler.emit_nvtx() for operators"
 			    : "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]");
-	if (s->l.idle_ns[FO_IDLE_UNKNOWN] * 100 > s->l.span_ns && facts->graphs)
-		add(d, "why the GPU idled before kernels of a replayed graph: they share one launch",
-		    nsys(s) ? "nsys profile --cuda-graph-trace=node" : "one more trace without graphs (training and kernels otherwise the same)");
-	else if (s->l.idle_ns[FO_IDLE_UNKNOWN] * 100 > s->l.span_ns && x->has_launches)
+	if (s->l.idle_ns[FO_IDLE_UNKNOWN] * 100 > s->l.span_ns && x->has_launches)
 		add(d, "why the GPU idled before operations whose launch is not in the trace",
 		    "a warm-up in the profiler's schedule (warmup=2), so that nothing launched before it is still running");
 	if (x->graph_granularity)
 		add(d, "the kernels inside CUDA graphs", "nsys profile --cuda-graph-trace=node");
-	if (s->l.idle_ns[FO_IDLE_DEPENDENCY] * 100 > s->l.span_ns && !x->has_gpu_waits)
+	if (s->l.idle_ns[FO_IDLE_DEPENDENCY] * 100 > s->l.span_ns && facts->graphs)
+		add(d, "which kernel of a replayed graph its others waited for: they share one launch",
+		    nsys(s) ? "nsys profile --cuda-graph-trace=node" : "one more trace without graphs (training and kernels otherwise the same)");
+	else if (s->l.idle_ns[FO_IDLE_DEPENDENCY] * 100 > s->l.span_ns && !x->has_gpu_waits)
 		add(d, "what launched work waited for",
 		    nsys(s) ? "nsys profile --cuda-event-trace=true"
 			    : "experimental_config=torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)");

@@ -111,6 +111,51 @@ static bool from_steps(struct fo_windows *w, const struct fo_device_ops *d)
 	return found;
 }
 
+/* The begin of a host's step, or the end of the work that earlier ones left over if that is later: as host_step.c has it. */
+static int64_t begin_behind_leftovers(const struct fo_device_ops *d, int64_t begin, int64_t first)
+{
+	int64_t at = begin;
+	for (int64_t i = 0; i < d->n && d->op[i].begin_ns < first; i++) {
+		const struct fo_gpu_op *g = &d->op[i];
+		bool before = g->launch < 0 || d->t->launch[g->launch].begin_ns < begin;
+		if (before && fo_device_op_counts(d, g) && g->end_ns <= first && g->end_ns > at)
+			at = g->end_ns;
+	}
+	return at;
+}
+
+/* The only step that is marked and launched something. Where it ends on the GPU is not in the trace; on the host it is, and what the host
+ * did before the first kernel is a part of it. */
+static bool from_one_step(struct fo_windows *w, const struct fo_device_ops *d)
+{
+	const struct fo_trace *t = d->t;
+	struct host_step *s = fo_xmalloc((size_t)(t->step_count + 1) * sizeof *s);
+	int64_t n = 0;
+	for (int64_t i = 0; i < t->step_count; i++)
+		if (t->step[i].thread >= 0)
+			s[n++] = (struct host_step){ .number = t->step[i].number, .begin = t->step[i].begin_ns, .end = t->step[i].end_ns,
+						     .first = INT64_MAX, .last = INT64_MIN };
+	qsort(s, (size_t)n, sizeof *s, by_begin);
+	for (int64_t i = 0; i < d->n; i++) {
+		const struct fo_gpu_op *g = &d->op[i];
+		int64_t at = g->launch >= 0 ? d->t->launch[g->launch].begin_ns : 0, k = g->launch >= 0 ? step_at(s, n, at) : -1;
+		if (k < 0 || at >= s[k].end || !fo_device_op_counts(d, g))
+			continue;
+		s[k].first = g->begin_ns < s[k].first ? g->begin_ns : s[k].first;
+		s[k].last = g->end_ns > s[k].last ? g->end_ns : s[k].last;
+	}
+	for (int64_t i = 0; i < n; i++) {
+		int64_t begin = s[i].first == INT64_MAX ? 0 : begin_behind_leftovers(d, s[i].begin, s[i].first);
+		if (s[i].first == INT64_MAX || s[i].last <= begin)
+			continue;
+		add(w, (struct fo_window){ s[i].number, begin, s[i].last > s[i].end ? s[i].last : s[i].end, s[i].begin, s[i].end });
+		break;
+	}
+	free(s);
+	w->from = FO_WINDOW_HOST_STEP;
+	return w->n > 0;
+}
+
 /* The begin of the first operation that begins at or behind `at`; INT64_MAX: none does. */
 static int64_t first_from(const struct fo_device_ops *d, int64_t at)
 {
@@ -334,7 +379,7 @@ static void whole(struct fo_windows *w, const struct fo_device_ops *d, bool left
 
 void fo_windows_find(struct fo_windows *w, const struct fo_device_ops *d, bool take_all)
 {
-	static bool (*const way[])(struct fo_windows *, const struct fo_device_ops *) = { from_steps, from_gpu_steps, from_notes,
+	static bool (*const way[])(struct fo_windows *, const struct fo_device_ops *) = { from_steps, from_one_step, from_gpu_steps, from_notes,
 											   from_optimizer };
 	*w = (struct fo_windows){ 0 };
 	for (size_t i = 0; !take_all && i < sizeof way / sizeof *way; i++) {

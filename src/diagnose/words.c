@@ -40,6 +40,7 @@ const char *const fo_idle_words[FO_IDLE_COUNT] = {
 	[FO_IDLE_HOST_LAUNCH_BOUND] = "host busy launching",
 	[FO_IDLE_HOST_OTHER] = "host, not in the trace",
 	[FO_IDLE_LAUNCH_LATENCY] = "launch latency",
+	[FO_IDLE_LONG_CALL] = "code being loaded",
 	[FO_IDLE_KERNEL_GAP] = "gaps between kernels",
 	[FO_IDLE_DEPENDENCY] = "another stream or event",
 	[FO_IDLE_UNKNOWN] = "the trace cannot tell",

@@ -144,7 +144,7 @@ static const char *mfu_note(struct page *p)
 {
 	const struct fo_bridge *b = &p->d->bridge;
 	const char *causal = isfinite(b->mfu_causal) ? TEXT("; causal %s", number(p, b->mfu_causal, FO_DRAW_SHARE)) : "";
-	return TEXT("rule %s%s%s%s", b->rule, *b->dtype ? ", " : "", b->dtype, causal);
+	return TEXT("rule %s%s%s%s%s%s", b->rule, *b->dtype ? ", " : "", b->dtype, causal, *b->note ? "; " : "", b->note);
 }
 
 static const char *why_no_mfu(const struct fo_diagnosis *d)
@@ -322,6 +322,7 @@ static const char *origin_words(enum fo_window_origin from)
 {
 	switch (from) {
 	case FO_WINDOW_LAUNCHED_STEPS: return "the host's, by the GPU operations that were launched in them";
+	case FO_WINDOW_HOST_STEP: return "the only one that is marked, as the host has it: to its end, or that of the last operation launched in it";
 	case FO_WINDOW_GPU_STEPS: return "the GPU's copy of the profiler's annotation";
 	case FO_WINDOW_NVTX: return "recurring annotations";
 	case FO_WINDOW_OPTIMIZER: return "from one optimizer update to the next";

@@ -38,6 +38,7 @@ static void free_one(struct fo_trace *t)
 	free(t->thread);
 	free(t->collective);
 	free(t->wait);
+	free(t->overhead);
 	free(t->step);
 	free(t->device);
 	fo_trace_texts_free(t->texts);
@@ -94,6 +95,18 @@ struct fo_collective *fo_trace_add_collective(struct fo_trace_build *b, int32_t 
 	*c = (struct fo_collective){ .name = -1, .group = -1, .members = -1, .purpose = -1, .dtype = -1, .group_size = -1, .sequence = -1, .in_elements = -1,
 				     .out_elements = -1, .bytes = -1, .peer_from = -1, .peer_to = -1 };
 	return c;
+}
+
+void fo_trace_add_overhead(struct fo_trace_build *b, int64_t begin, int64_t end)
+{
+	struct fo_trace *t = b->t;
+	int64_t took, *sum = &t->defect.profiler_overhead_ns;
+	if (end <= begin || __builtin_sub_overflow(end, begin, &took))
+		return;
+	if (__builtin_add_overflow(*sum, took, sum))
+		*sum = INT64_MAX;
+	fo_array_room(&t->overhead, &b->overhead_cap, (size_t)t->overhead_count, sizeof(*t->overhead));
+	t->overhead[t->overhead_count++] = (struct fo_profiler_work){ begin, end };
 }
 
 struct fo_gpu_wait *fo_trace_add_wait(struct fo_trace_build *b)

@@ -283,6 +283,8 @@ static void straighten(struct fo_trace *t)
 		bound(&t->op[i].begin_ns, &t->op[i].end_ns);
 	for (int64_t i = 0; i < t->launch_count; i++)
 		bound(&t->launch[i].begin_ns, &t->launch[i].end_ns);
+	for (int64_t i = 0; i < t->overhead_count; i++)
+		bound(&t->overhead[i].begin_ns, &t->overhead[i].end_ns);
 	for (int64_t i = 0; i < t->wait_count; i++)
 		bound(&t->wait[i].begin_ns, &t->wait[i].end_ns);
 	for (int64_t i = 0; i < t->step_count; i++)

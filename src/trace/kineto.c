@@ -466,7 +466,7 @@ static void read_event(struct reader *r, const struct fo_scan_event *e)
 	case CAT_CALL: read_call(r, e, begin, end); break;
 	case CAT_GPU_NOTE: read_gpu_note(r, e, begin, end); break;
 	case CAT_GPU_WAIT: read_gpu_wait(r, e, begin, end); break;
-	case CAT_OVERHEAD: d->profiler_overhead_ns += end > begin && end - begin < INT64_MAX - d->profiler_overhead_ns ? end - begin : 0; break;
+	case CAT_OVERHEAD: fo_trace_add_overhead(r->b, begin, end); break;
 	case CAT_MTIA:
 	case CAT_OTHER: break;
 	}
@@ -753,6 +753,8 @@ static void set_origin(struct reader *r)
 		shift(&t->launch[i].begin_ns, &t->launch[i].end_ns, first);
 	for (int64_t i = 0; i < t->op_count; i++)
 		shift(&t->op[i].begin_ns, &t->op[i].end_ns, first);
+	for (int64_t i = 0; i < t->overhead_count; i++)
+		shift(&t->overhead[i].begin_ns, &t->overhead[i].end_ns, first);
 	for (int64_t i = 0; i < t->wait_count; i++)
 		shift(&t->wait[i].begin_ns, &t->wait[i].end_ns, first);
 	for (int64_t i = 0; i < t->step_count; i++)

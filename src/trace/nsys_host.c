@@ -302,12 +302,8 @@ static fo_status read_overhead(struct nsys *x)
 	fo_status st = fo_nsys_rows_begin(&r, &x->db, "PROFILER_OVERHEAD", columns, 2);
 	while (st == FO_OK && (st = fo_nsys_rows_next(&r, &more)) == FO_OK && more) {
 		struct group *g = nsys_group_of_process(x, x->one_process ? 0 : nsys_process(fo_nsys_int(&r, 2, 0)));
-		int64_t took;
-		if (!g || __builtin_sub_overflow(fo_nsys_int(&r, 1, 0), fo_nsys_int(&r, 0, 0), &took) || took < 0)
-			continue;
-		int64_t *sum = &g->b.t->defect.profiler_overhead_ns;
-		if (__builtin_add_overflow(*sum, took, sum))
-			*sum = INT64_MAX;
+		if (g)
+			fo_trace_add_overhead(&g->b, fo_nsys_int(&r, 0, 0), fo_nsys_int(&r, 1, 0));
 	}
 	fo_nsys_rows_end(&r);
 	return st;

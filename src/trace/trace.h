@@ -137,6 +137,11 @@ struct fo_gpu_wait {
 	int16_t device;
 };
 
+/* The profiler at work on one of its threads. Several may be, so that the sum may be above the time. */
+struct fo_profiler_work {
+	int64_t begin_ns, end_ns;
+};
+
 /* An interval that carries a step's number. */
 struct fo_trace_step {
 	int64_t number, begin_ns, end_ns;
@@ -184,9 +189,10 @@ struct fo_trace {
 	struct fo_thread *thread;
 	struct fo_collective *collective;
 	struct fo_gpu_wait *wait;   /* by device, then begin */
+	struct fo_profiler_work *overhead;
 	struct fo_trace_step *step; /* the host's first, by begin */
 	struct fo_trace_device *device; /* those with GPU operations first come in the order of their ids */
-	int64_t gpu_count, launch_count, op_count, thread_count, collective_count, wait_count, step_count, device_count;
+	int64_t gpu_count, launch_count, op_count, thread_count, collective_count, wait_count, overhead_count, step_count, device_count;
 	struct fo_trace_defects defect;
 	struct fo_trace_texts *texts;
 	/* The next process of the same file (Nsight Systems watches several), NULL: the last. Processes that share a GPU are one trace.

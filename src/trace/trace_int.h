@@ -8,7 +8,7 @@
  * every index, id and unknown count is -1. Indices that the finish finds (launch, op, parent) need not be set. */
 struct fo_trace_build {
 	struct fo_trace *t;
-	size_t gpu_cap, launch_cap, op_cap, thread_cap, collective_cap, wait_cap, step_cap, device_cap;
+	size_t gpu_cap, launch_cap, op_cap, thread_cap, collective_cap, wait_cap, overhead_cap, step_cap, device_cap;
 	int32_t *thread_slot; /* hash of (pid, tid) to index + 1 */
 	size_t thread_slots;
 	int32_t thread_last;  /* found last: most events come in runs of one thread */
@@ -21,6 +21,7 @@ struct fo_launch *fo_trace_add_launch(struct fo_trace_build *b);
 struct fo_host_op *fo_trace_add_op(struct fo_trace_build *b);
 struct fo_collective *fo_trace_add_collective(struct fo_trace_build *b, int32_t *index);
 struct fo_gpu_wait *fo_trace_add_wait(struct fo_trace_build *b);
+void fo_trace_add_overhead(struct fo_trace_build *b, int64_t begin, int64_t end); /* and to the defects' sum */
 struct fo_trace_step *fo_trace_add_step(struct fo_trace_build *b);
 int32_t fo_trace_thread(struct fo_trace_build *b, int64_t pid, int64_t tid); /* found or made */
 int16_t fo_trace_device(struct fo_trace_build *b, int64_t id);               /* found or made; -1: more than 32767 */

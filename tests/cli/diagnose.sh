@@ -83,6 +83,9 @@ expect 1 "A kernel was resident for 40.0 % of the time" diagnose "$tmp/trace.jso
 expect 1 "The host's step, mean of 3" diagnose "$tmp/trace.json"
 expect 1 "median step (3)" diagnose "$tmp/trace.json"
 expect 1 "sm90_xmma_gemm_bf16bf16_bf16f3...  matrix products       1   20.0 %  0.200" diagnose "$tmp/trace.json"
+expect 1 "Shares and gains are of the median step (3), 1.00 ms." diagnose "$tmp/trace.json"
+expect 1 "Shares and gains are of the whole trace from the first GPU operation to the" diagnose "$tmp/trace.json" --whole-trace
+expect 1 '"words": "the median step (3), 1.00 ms"' diagnose "$tmp/trace.json" --json -
 expect 1 "The whole trace, as one step." diagnose "$tmp/trace.json" --whole-trace
 expect 1 "1 GPU operations without a launch record are left out" diagnose "$tmp/trace.json" --exclude-unlinked
 narrow
@@ -154,7 +157,15 @@ expect 1 "\"flag\": \"the traces of all ranks, from the same steps\"" diagnose "
 # 256 tokens a step of two devices: 128 x 6 x 0.1e9 FLOP take a tenth of 1 ms at 989 TFLOP/s.
 expect 1 "MFU:" diagnose "$tmp/trace.json" --model flatout-134m --seq 128 --tokens-per-step 256
 expect 1 "products and attention above ideal" diagnose "$tmp/trace.json" --model flatout-134m --seq 128 --tokens-per-step 256
-expect 1 "cannot be right" diagnose "$tmp/trace.json" --model llama-3.1-8b --seq 8192 --tokens-per-step 8192
+expect 1 "cannot be right" diagnose "$tmp/trace.json" --model flatout-134m --seq 128 --tokens-per-step 3000
+expect 2 "doubt --tokens-per-step, --model, --device or --dtype" diagnose "$tmp/trace.json" --model llama-3.1-8b --seq 8192 --tokens-per-step 8192
+# Of a window without steps: how many it covers, or the time of one.
+expect 1 "MFU:         not known: the trace shows no steps" diagnose "$tmp/trace.json" --whole-trace --model flatout-134m --seq 128 --tokens-per-step 256
+expect 1 "the window is taken as 3 steps, as given" diagnose "$tmp/trace.json" --whole-trace --model flatout-134m --seq 128 --tokens-per-step 256 --steps 3
+expect 1 "2.795 steps" diagnose "$tmp/trace.json" --whole-trace --model flatout-134m --seq 128 --tokens-per-step 256 --step-seconds 1ms
+expect 1 '"steps_in_window": 3' diagnose "$tmp/trace.json" --whole-trace --model flatout-134m --seq 128 --tokens-per-step 256 --steps 3 --json -
+expect 2 "give one of them" diagnose "$tmp/trace.json" --steps 3 --step-seconds 1ms
+expect 2 "doubt --steps" diagnose "$tmp/trace.json" --whole-trace --model flatout-134m --seq 128 --tokens-per-step 256 --steps 300
 expect 2 "a model needs the sequence length and the tokens of a step" diagnose "$tmp/trace.json" --model llama-3.1-8b
 expect 2 "unknown device" diagnose "$tmp/trace.json" --device h1000
 expect 2 "unknown precision" diagnose "$tmp/trace.json" --device h100 --dtype bf17

@@ -367,18 +367,44 @@ static void test_bridge_by_hand(void **state)
 	assert_true(!d.bridge.known && strstr(d.bridge.why_not, "--tokens-per-step") && isnan(d.bridge.mfu));
 	assert_null(strstr(d.utilisation.sentence, "would need at peak"));
 	d.with.tokens_per_step /= 2;
-	/* So does a precision whose peak the kernels beat. */
+	/* More than the whole step at the peak is an error of what was given, which names the inputs to doubt. */
 	d.with.dtype = "fp32";
-	assert_int_equal(fo_diagnose_bridge(&d), FO_OK);
-	assert_true(!d.bridge.known && strstr(d.bridge.why_not, "--dtype"));
+	assert_int_equal(fo_diagnose_bridge(&d), FO_EARG);
+	assert_non_null(strstr(fo_err_text(), "an MFU of"));
+	assert_non_null(strstr(fo_err_text(), "--tokens-per-step, --model, --device or --dtype"));
+	assert_null(strstr(fo_err_text(), "--steps"));
+	fo_err_clear();
 	d.with.dtype = NULL;
 	/* A span that is no step: tokens per step do not help, and there are no shapes. */
 	v.from = FO_WINDOW_WHOLE;
 	assert_int_equal(fo_diagnose_bridge(&d), FO_OK);
-	assert_true(!d.bridge.known && strstr(d.bridge.why_not, "tokens per step say nothing"));
-	v.from = FO_WINDOW_LAUNCHED_STEPS;
+	assert_true(!d.bridge.known && strstr(d.bridge.why_not, "tokens per step say nothing") && strstr(d.bridge.why_not, "--steps N"));
+	/* ... but the number of steps in it, or the time of one, does. */
+	double mfu = 8192 * f.mfu / 989e12;
+	d.with.steps = 2;
+	d.with.tokens_per_step /= 2;
 	assert_int_equal(fo_diagnose_bridge(&d), FO_OK);
-	assert_true(d.bridge.known);
+	assert_true(d.bridge.known && fabs(d.bridge.mfu - mfu) < 1e-9 && fabs(d.bridge.step_s - 0.5) < 1e-12 && fabs(sum(&d.bridge) - 1) < 1e-12);
+	assert_true(fabs(d.bridge.mfu_causal - 8192 * f.mfu_causal / 989e12) < 1e-9);
+	assert_non_null(strstr(d.bridge.note, "2 steps, as given"));
+	d.with.steps = 0;
+	d.with.step_s = 0.5;
+	assert_int_equal(fo_diagnose_bridge(&d), FO_OK);
+	assert_true(d.bridge.known && fabs(d.bridge.mfu - mfu) < 1e-9 && d.bridge.steps == 2);
+	d.with.step_s = 1.5; /* part of a step is no step */
+	assert_int_equal(fo_diagnose_bridge(&d), FO_OK);
+	assert_true(!d.bridge.known && strstr(d.bridge.why_not, "is longer than"));
+	d.with.step_s = 0.01;
+	assert_int_equal(fo_diagnose_bridge(&d), FO_EARG);
+	assert_non_null(strstr(fo_err_text(), "--step-seconds"));
+	fo_err_clear();
+	d.with.step_s = 0;
+	d.with.tokens_per_step *= 2;
+	v.from = FO_WINDOW_LAUNCHED_STEPS;
+	d.with.steps = 7; /* the trace's own steps are better known */
+	assert_int_equal(fo_diagnose_bridge(&d), FO_OK);
+	assert_true(d.bridge.known && fabs(d.bridge.mfu - mfu) < 1e-9 && strstr(d.bridge.note, "not used"));
+	d.with.steps = 0;
 	/* A tenth of the step repeats products: its own row, and no inefficiency of theirs. */
 	h.t->gpu[0].flags |= FO_GPU_RECOMPUTED;
 	v.median.l.recompute_ns = 100000000;

@@ -300,12 +300,12 @@ static void test_idle(void **state)
 	adds_up(l);
 	assert_int_equal(l->idle_ns[FO_IDLE_KERNEL_GAP], 10 * US);
 	assert_int_equal(l->idle_ns[FO_IDLE_DEPENDENCY], 10001);
-	assert_int_equal(l->idle_ns[FO_IDLE_UNKNOWN], 20 * US);
-	assert_int_equal(l->idle_ns[FO_IDLE_LAUNCH_LATENCY], 15 * US);
+	assert_int_equal(l->idle_ns[FO_IDLE_UNKNOWN], 10 * US);
+	assert_int_equal(l->idle_ns[FO_IDLE_LAUNCH_LATENCY], (15 + 9) * US); /* the graph's launch is what it waited for */
 	assert_int_equal(l->idle_ns[FO_IDLE_HOST_DATA], 25 * US);
 	assert_int_equal(l->idle_ns[FO_IDLE_HOST_SYNC], 25 * US);
-	/* 100 to 130 and, a short hole away, the waits until 175; 300 to the launch at 305. */
-	assert_int_equal(l->idle_ns[FO_IDLE_HOST_LAUNCH_BOUND], (30 + 10 + 10 + 5) * US);
+	/* 100 to 130 and, a short hole away, the waits until 175; 300 to the launch at 305; 530 to that at 531, after short holes. */
+	assert_int_equal(l->idle_ns[FO_IDLE_HOST_LAUNCH_BOUND], (30 + 10 + 10 + 5 + 1) * US);
 	/* 91 to 100, 175 to 300 but for the loader, 400 to 500. */
 	assert_int_equal(l->idle_ns[FO_IDLE_HOST_OTHER], (9 + 5 + 10 + 85 + 100) * US);
 	fo_ledger_rank_fini(&r);
@@ -672,12 +672,17 @@ static int cause(const struct made *m, int64_t at, int64_t window_begin)
 	for (int64_t i = m->t.gpu_count - 1; i >= 0; i--)
 		if (m->gpu[i].begin_ns == g1 && (!first || m->gpu[i].end_ns <= first->end_ns))
 			first = &m->gpu[i];
-	if (!first || first->launch < 0 || m->launch[first->launch].graph)
+	if (first && first->launch < 0)
 		return FO_IDLE_UNKNOWN;
-	const struct fo_launch *l = &m->launch[first->launch];
-	if (l->begin_ns <= g0)
+	const struct fo_launch *l = first ? &m->launch[first->launch] : NULL;
+	for (int64_t i = 0; !first && i < m->t.gpu_count; i++) /* nothing more was launched: whoever launched last tells */
+		if (m->gpu[i].launch >= 0 && (!l || m->launch[m->gpu[i].launch].begin_ns > l->begin_ns))
+			l = &m->launch[m->gpu[i].launch];
+	if (!l)
+		return FO_IDLE_UNKNOWN;
+	if (first && l->begin_ns <= g0)
 		return g1 - g0 <= 10000 ? FO_IDLE_KERNEL_GAP : FO_IDLE_DEPENDENCY;
-	if (at >= l->begin_ns)
+	if (first && at >= l->begin_ns)
 		return FO_IDLE_LAUNCH_LATENCY;
 	return inside(m, FO_HOST_DATA, -1, at)          ? FO_IDLE_HOST_DATA
 	       : inside(m, FO_HOST_SYNC, l->thread, at) ? FO_IDLE_HOST_SYNC

@@ -1,0 +1,79 @@
+/* Which window is spoken of where no steps, or one, are marked, and what of it is a start rather than work. */
+#include "diagnose/findings_int.h"
+
+#include <stdio.h>
+
+static void window_event(const struct fo_rule_context *c, struct fo_finding *f, int64_t begin, int64_t length, const char *name)
+{
+	fo_evidence_add(f, c->s->rank->rank, c->s->id, begin, length, name, NULL);
+}
+
+bool fo_one_window(const struct fo_rule_context *c)
+{
+	return c->s->device->steps == 1;
+}
+
+/* Half: then it is what the window mainly shows. */
+void fo_mostly_warm_up(const struct fo_rule_context *c, char *out, size_t size)
+{
+	int64_t ns = c->s->l.idle_ns[FO_IDLE_LONG_CALL];
+	char a[24], b[24];
+	out[0] = '\0';
+	if (fo_one_window(c) && 2 * ns > c->s->l.span_ns)
+		snprintf(out, size, "a warm-up is recorded, not work: for %s of %s code was loaded or compiled", fo_ns_text(a, ns),
+			 fo_ns_text(b, c->s->l.span_ns));
+}
+
+static bool warm_up(const struct fo_rule_context *c, struct fo_finding *f)
+{
+	int64_t ns = c->s->l.idle_ns[FO_IDLE_LONG_CALL];
+	if (!fo_one_window(c) || fo_share(c, ns) <= FO_SHARE_ADVICE)
+		return false;
+	if (c->s->d->judged == FO_JUDGED_WARM_UP)
+		snprintf(f->title, sizeof(f->title), "%s", c->s->d->cannot);
+	else
+		snprintf(f->title, sizeof(f->title), "warm-up: for %.1f %% of the time code was loaded or compiled", 100 * fo_share(c, ns));
+	snprintf(f->why, sizeof(f->why), "Calls that launch a kernel or load a module took more than a millisecond each while the GPU had nothing to do. "
+		 "That happens at the first use of a kernel, and is no bottleneck of the job. Record steps after a warm-up%s.",
+		 c->s->t->format == FO_TRACE_NSYS ? "" : ": torch.profiler.schedule(wait=1, warmup=2, active=5)");
+	fo_evidence_gaps(f, c->s, c->gap, c->gaps, 1u << FO_IDLE_LONG_CALL, 0, INT64_MAX);
+	if (!f->evidences)
+		window_event(c, f, c->s->begin_ns, c->s->end_ns - c->s->begin_ns, "the window that is spoken of");
+	return true;
+}
+
+static bool start(const struct fo_rule_context *c, struct fo_finding *f)
+{
+	const struct fo_device_ledger *v = c->s->device;
+	char a[24], b[24];
+	if (v->start_ns <= 0)
+		return false;
+	snprintf(f->title, sizeof(f->title), "the first %s are left out: a start, not the job's work", fo_ns_text(a, v->start_ns));
+	snprintf(f->why, sizeof(f->why), "No steps are marked. At the front lie %lld GPU operation%s and a long gap, and nothing is recorded of what the "
+		 "host did for the job in it: the profiler, the driver or the job was starting up. If every step has such a gap, it is the "
+		 "bottleneck, and %s lose to it: record several steps with profiler.step() to tell.", (long long)v->start_ops,
+		 v->start_ops == 1 ? "" : "s", fo_ns_text(b, v->start_ns));
+	window_event(c, f, c->s->begin_ns - v->start_ns, v->start_ns, "left out at the front");
+	return true;
+}
+
+static bool lead(const struct fo_rule_context *c, struct fo_finding *f)
+{
+	const struct fo_device_ledger *v = c->s->device;
+	char a[24];
+	if (v->lead_ns <= 0)
+		return false;
+	snprintf(f->title, sizeof(f->title), "the window begins with the host's work, %s before the first GPU operation", fo_ns_text(a, v->lead_ns));
+	snprintf(f->why, sizeof(f->why), "No steps are marked. Operators, a data loader or annotations of the launching thread are recorded before it "
+		 "launched anything, so they are a part of what is looked at. If that happens once and not in every step, the GPU's share of a "
+		 "step is higher: record several steps with profiler.step() to tell.");
+	window_event(c, f, c->s->begin_ns, v->lead_ns, "before the first GPU operation");
+	return true;
+}
+
+const struct fo_rule_row fo_rules_window[] = {
+	{ "warm-up", FO_FIND_VALIDITY, warm_up },
+	{ "start-left-out", FO_FIND_VALIDITY, start },
+	{ "host-lead-in", FO_FIND_VALIDITY, lead },
+	{ NULL, FO_FIND_VALIDITY, NULL },
+};
