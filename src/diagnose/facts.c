@@ -254,6 +254,12 @@ bool fo_trace_forward_only(const struct fo_trace *t, int16_t device)
 	return operators && kernels;
 }
 
+/* torch.optim's pages: Adam, AdamW and SGD; that of Adagrad is for processors alone. */
+bool fo_optimizer_can_fuse(const struct fo_facts *f)
+{
+	return !f->optimizer[0] || !strcmp(f->optimizer, "Adam") || !strcmp(f->optimizer, "AdamW") || !strcmp(f->optimizer, "SGD");
+}
+
 static int64_t text_cap(const struct fo_trace *t)
 {
 	int32_t most = -1;

@@ -78,6 +78,7 @@ struct fo_vendor_words {
 	const char *collectives; /* "NCCL" */
 	const char *products;    /* "cuBLAS" */
 	const char *units;       /* "tensor cores" */
+	const char *links;       /* "NVLink" */
 	const char *device;      /* "GPU" */
 };
 enum fo_vendor fo_vendor_of(const struct fo_trace *t, int16_t device);
@@ -118,6 +119,8 @@ struct fo_facts {
 	double fp32_product_share;  /* of the products' and convolutions' time: kernels of 32 bit without matrix units */
 	int64_t product_ns;         /* their time, durations added up */
 };
+/* PyTorch has a fused update of this optimizer for GPUs, or the trace does not name it. */
+bool fo_optimizer_can_fuse(const struct fo_facts *f);
 void fo_facts_of(const struct fo_trace *t, int16_t device, struct fo_facts *out);
 /* Operators are recorded, and neither a backward pass nor an optimizer is among them or among the device's kernels. A trace of our own
  * (FO_TRACE_OWN) has no operators: its kernels tell. */

@@ -85,13 +85,21 @@ static bool optimizer(const struct fo_rule_context *c, struct fo_finding *f)
 	f->serious = fo_share(c, all) > FO_SHARE_SERIOUS;
 	/* One kernel in the place of many: the idling between them goes, and of the bytes those that are moved again and again. The launching
 	 * thread's own work is less by what it did there. */
-	int64_t goes = (int64_t)(FUSED_OPTIMIZER_MOST * (double)ns) + idle, stays = c->floor_ns - idle;
+	bool fuses = fo_optimizer_can_fuse(c->facts);
+	/* Without a fused update there are lists of tensors, in the place of one after the other: they save launches, no bytes. */
+	int64_t goes = fuses ? (int64_t)(FUSED_OPTIMIZER_MOST * (double)ns) + idle : c->facts->optimizer_loop ? idle : 0, stays = c->floor_ns - idle;
 	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = goes, .least = FO_GAIN_HALF, .most = 1,
 					 .floor_ns = stays > 0 ? stays : 0 }, f);
-	snprintf(f->title, sizeof(f->title), "the optimizer is not fused: %.1f %% of the step in %lld kernels%s", 100 * fo_share(c, all),
+	if (goes == 0) {
+		fo_gain_none(f);
+		f->loss_ns = all;
+		f->serious = false;
+	}
+	snprintf(f->title, sizeof(f->title), "%s: %.1f %% of the step in %lld kernels%s", fuses ? "the optimizer is not fused"
+		 : "the optimizer's update is many kernels", 100 * fo_share(c, all),
 		 (long long)l->class_ops[FO_K_OPTIMIZER], 2 * idle > ns ? " and between them" : "");
-	snprintf(f->why, sizeof(f->why), "They walk over the weights, one for each operation of the update%s. A fused one reads and writes each weight "
-		 "once.", c->facts->optimizer_loop ? " and each tensor" : "");
+	snprintf(f->why, sizeof(f->why), "They walk over the weights, one for each operation of the update%s. %s", c->facts->optimizer_loop ? " and each tensor"
+		 : "", fuses ? "A fused one reads and writes each weight once." : "PyTorch has no fused update of this optimizer for GPUs.");
 	fo_evidence_kernels(f, c->s, (uint64_t)1 << FO_K_OPTIMIZER);
 	return true;
 }

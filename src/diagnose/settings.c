@@ -31,12 +31,6 @@ static bool is(const char *field, int len, const char *text) { return strlen(tex
 /* A tenth of the communication's time: less is not what a setting should be changed for. */
 static bool much(const struct fo_comm_kinds *x, enum fo_comm_kind kind) { return 10 * x->ns[kind] > x->all_ns; }
 
-/* PyTorch has a fused update of these for GPUs; of Adagrad for processors alone (torch.optim's pages). */
-static bool has_fused(const char *optimizer)
-{
-	return !strcmp(optimizer, "Adam") || !strcmp(optimizer, "AdamW") || !strcmp(optimizer, "SGD");
-}
-
 /* Buckets are what several all-reduces of a step go by; of two there is nothing to be made fewer. */
 static bool buckets(const struct fo_facts *f) { return f->ddp && f->comm.reduces > 2 && 2 * f->comm.ns[FO_COMM_ALL_REDUCE] > f->comm.all_ns; }
 
@@ -62,7 +56,8 @@ static bool holds(const char *when, int len, const struct fo_facts *f, const str
 		{ "not_compiled", !f->compiled },
 		{ "compiled_no_graphs", f->compiled && !f->graphs },
 		{ "no_graphs", !f->graphs },
-		{ "optimizer_not_fused", eager_optimizer && has_fused(f->optimizer) },
+		{ "optimizer_not_fused", eager_optimizer && f->optimizer[0] && fo_optimizer_can_fuse(f) },
+		{ "optimizer_loop", f->optimizer_loop && !fo_optimizer_can_fuse(f) },
 		{ "optimizer_unnamed", eager_optimizer && !f->optimizer[0] },
 		{ "ddp_buckets", buckets(f) },
 		{ "no_wrapper", !f->ddp && !f->fsdp },
@@ -113,7 +108,7 @@ static const struct fo_vendor_words *words_of(const struct fo_facts *f) { return
 static void in_words_of(const struct fo_vendor_words *to, char *text, size_t size)
 {
 	const struct fo_vendor_words *from = fo_vendor_words(FO_VENDOR_NVIDIA);
-	const char *word[][2] = { { from->graphs, to->graphs }, { from->units, to->units }, { "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF" } };
+	const char *word[][2] = { { from->graphs, to->graphs }, { from->units, to->units }, { from->links, to->links }, { "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF" } };
 	for (size_t i = 0; to != from && i < sizeof(word) / sizeof(*word); i++) {
 		char whole[256];
 		char *at = strstr(text, word[i][0]);

@@ -11,6 +11,7 @@ static const struct fo_vendor_words words[FO_VENDOR_COUNT] = {
 			       .collectives = "NCCL",
 			       .products = "cuBLAS",
 			       .units = "tensor cores",
+			       .links = "NVLink",
 			       .device = "GPU" },
 	/* ROCm documentation: AMD SMI, HIP graphs, RCCL, hipBLASLt, matrix cores. */
 	[FO_VENDOR_AMD] = { .tool = "amd-smi",
@@ -19,6 +20,7 @@ static const struct fo_vendor_words words[FO_VENDOR_COUNT] = {
 			    .collectives = "RCCL",
 			    .products = "hipBLASLt",
 			    .units = "matrix cores",
+			    .links = "xGMI",
 			    .device = "GPU" },
 	[FO_VENDOR_CPU] = { .tool = "top",
 			    .clocks = "/proc/cpuinfo",
@@ -26,6 +28,7 @@ static const struct fo_vendor_words words[FO_VENDOR_COUNT] = {
 			    .collectives = "the collectives",
 			    .products = "the products",
 			    .units = "matrix units",
+			    .links = "the links",
 			    .device = "processor" },
 };
 
