@@ -304,8 +304,8 @@ static void fill_utilisation(struct fo_diagnosis *d, const struct fo_subject *s)
 	u->computing = (double)l->comp_ns / T;
 	if (s->t->format == FO_TRACE_OWN)
 		return; /* lanes of threads: no driver looks at them */
-	int n = snprintf(u->sentence, sizeof(u->sentence), "nvidia-smi would have shown %.0f %% utilisation: it counts the time with any "
-			 "kernel on the device", 100 * u->resident);
+	int n = snprintf(u->sentence, sizeof(u->sentence), "%s would have shown %.0f %% utilisation: it counts the time with any "
+			 "kernel on the device", fo_vendor_words(fo_vendor_of(s->t, s->id))->tool, 100 * u->resident);
 	if (l->exposed_comm_ns > 0 && n > 0 && (size_t)n < sizeof(u->sentence))
 		n += snprintf(u->sentence + n, sizeof(u->sentence) - (size_t)n, ", %.1f %% in which only communication ran%s",
 			      100 * (double)l->exposed_comm_ns / T, l->exposed_wait_ns > 0 ? ", waiting for other ranks included" : "");

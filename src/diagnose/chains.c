@@ -120,10 +120,10 @@ static void find_attention(const struct fo_subject *s, struct link *v, int64_t n
 /* ---- sums ---- */
 
 /* The part of a kernel's time that its class has alone, as the ledger divides it. */
-static double exclusive_ns(const struct fo_ledger *l, const struct fo_gpu_op *g)
+static double exclusive_ns(const struct fo_subject *s, const struct fo_gpu_op *g)
 {
-	double sum = (double)l->class_sum_ns[g->class], own = (double)l->class_ns[g->class];
-	return (double)(g->end_ns - g->begin_ns) * (sum > own ? own / sum : 1);
+	double sum = (double)s->l.class_sum_ns[g->class], own = (double)s->l.class_ns[g->class];
+	return (double)((g->end_ns < s->end_ns ? g->end_ns : s->end_ns) - g->begin_ns) * (sum > own ? own / sum : 1);
 }
 
 void fo_chains_of(const struct fo_subject *s, struct fo_chains *out)
@@ -137,7 +137,7 @@ void fo_chains_of(const struct fo_subject *s, struct fo_chains *out)
 		if (g->class >= FO_K_COMPUTE_COUNT)
 			continue;
 		bool beside = (v[i].before >= 0 && one_operator(s->t, v[v[i].before].g)) || (v[i].behind >= 0 && one_operator(s->t, v[v[i].behind].g));
-		double ns = exclusive_ns(&s->l, g);
+		double ns = exclusive_ns(s, g);
 		int32_t where;
 		struct fo_product_shape shape;
 		double one = NAN;

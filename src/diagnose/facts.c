@@ -68,16 +68,43 @@ static void framework_by_name(struct fo_facts *f, const char *name)
 		{ "Megatron-LM", { "megatron", "Megatron", "forward_backward_func", NULL } },
 		{ "TorchTitan", { "torchtitan", NULL } },
 		{ "DeepSpeed", { "deepspeed", "DeepSpeed", "PartitionedParameterCoordinator", NULL } },
+		{ "vLLM", { "vllm/", "vllm::unified", "vllm::model", NULL } }, /* its operators; others use its kernels */
 	};
 	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
 		if (has_any(name, known[i].part))
 			f->framework = known[i].framework;
 }
 
+/* "Optimizer.step#AdamW.step" */
+static void optimizer_name(struct fo_facts *f, const char *name)
+{
+	const char *at = strstr(name, "Optimizer.step#");
+	if (!at || f->optimizer[0])
+		return;
+	at += strlen("Optimizer.step#");
+	size_t n = strcspn(at, ".");
+	if (n < sizeof(f->optimizer))
+		memcpy(f->optimizer, at, n);
+}
+
+/* Names that mark it: PyTorch's profiler ("Python GC"), TorchTitan's and Megatron-LM's ranges, frames of the modules that do it. What is
+ * called "checkpoint" alone recomputes activations. */
+static const char *const collection[] = { "gc.collect", "Python GC", "gc_collect", "garbage collection", "Garbage collection", NULL };
+static const char *const saving[] = { "save_checkpoint", "torch.save", "checkpoint_save", "checkpoint.save", "Checkpointer.save", "dcp.save",
+				      "save_state", "save_pretrained", "checkpoint write", "async_save", "write checkpoint", NULL };
+
+bool fo_marks(enum fo_mark m, const char *name)
+{
+	return m == FO_MARK_COLLECTION ? has_any(name, collection) : m == FO_MARK_SAVING ? has_any(name, saving) : false;
+}
+
 static void host_name(struct fo_facts *f, const char *name)
 {
 	framework_by_name(f, name);
 	f->compiled |= has(name, "Torch-Compiled Region") || has(name, "CompiledFxGraph") || has(name, "CompiledFunction");
+	optimizer_name(f, name);
+	f->gc |= fo_marks(FO_MARK_COLLECTION, name);
+	f->saves |= fo_marks(FO_MARK_SAVING, name);
 	f->optimizer_foreach |= has(name, "_foreach_add") || has(name, "_foreach_mul") || has(name, "_foreach_lerp");
 	f->optimizer_fused |= has(name, "_fused_adam") || has(name, "_fused_sgd") || has(name, "FusedAdam");
 	f->optimizer_loop |= has(name, "Optimizer.step#");
@@ -89,8 +116,6 @@ static void host_name(struct fo_facts *f, const char *name)
 
 static void call_name(struct fo_facts *f, const char *name)
 {
-	f->nvidia |= strncmp(name, "cuda", 4) == 0 || strncmp(name, "cu", 2) == 0;
-	f->amd |= strncmp(name, "hip", 3) == 0;
 	f->alloc_calls |= has(name, "Malloc") || has(name, "Free");
 	f->sync_calls |= has(name, "Synchronize");
 }
@@ -156,27 +181,39 @@ static bool computes_single(const struct fo_trace *t, const struct fo_gpu_op *o,
 	return dtype[0] ? strcmp(dtype, "fp32") == 0 : by_name;
 }
 
-static void scan_gpu(struct fo_facts *f, const struct fo_trace *t, int16_t device, struct names *n, bool *single_name)
+enum { NAME_SINGLE = 1 << 0, NAME_COMPILED = 1 << 1, NAME_OPERATOR = 1 << 2, NAME_PRODUCT = 1 << 3 };
+
+/* Of a kernel's name, once: is it a product in 32 bit, a compiler's, or one elementwise operator of PyTorch's? */
+static uint8_t kernel_name(struct fo_facts *f, const struct fo_gpu_op *o, const char *name)
 {
-	int64_t single_ns = 0, softmax_ns = 0, scores_ns = 0, attention_ns = 0, written_norm_ns = 0, norm_ns = 0, pageable_ns = 0, upload_ns = 0;
+	const unsigned merged = 1u << FO_K_CAST | 1u << FO_K_ELEMENTWISE | 1u << FO_K_COPY | 1u << FO_K_REDUCE;
+	framework_by_name(f, name);
+	f->nccl |= o->class == FO_K_COMMUNICATION && (has(name, "nccl") || has(name, "rccl"));
+	f->optimizer_fused |= has(name, "FusedAdam") || has(name, "FusedOptimizer") || has(name, "FusedSgd");
+	return (is_product(o->class_by_name) && !fo_turns_layout(name) ? is_single(name) ? NAME_PRODUCT | NAME_SINGLE : NAME_PRODUCT : 0) | (strncmp(name, "triton_", 7) == 0 ? NAME_COMPILED : 0) |
+	       ((merged >> o->class_by_name & 1) && has(name, "at::native") && !has(name, "multi_tensor") ? NAME_OPERATOR : 0);
+}
+
+static void scan_gpu(struct fo_facts *f, const struct fo_trace *t, int16_t device, struct names *n, uint8_t *kernel)
+{
+	int64_t single_ns = 0, scores_ns = 0, attention_ns = 0, written_norm_ns = 0, norm_ns = 0, pageable_ns = 0, upload_ns = 0;
+	int64_t compiled_ns = 0, operator_ns = 0, download_ns = 0, copied_ns = 0;
 	for (int64_t i = 0; i < t->gpu_count; i++) {
 		const struct fo_gpu_op *o = &t->gpu[i];
 		int64_t dur = o->end_ns - o->begin_ns;
-		if (first_time(n, o->name)) {
-			const char *name = fo_trace_text(t, o->name);
-			framework_by_name(f, name);
-			f->compiled |= strncmp(name, "triton_", 7) == 0;
-			f->nccl |= o->class == FO_K_COMMUNICATION && (has(name, "nccl") || has(name, "rccl"));
-			f->optimizer_fused |= has(name, "FusedAdam") || has(name, "FusedOptimizer") || has(name, "FusedSgd");
-			single_name[o->name] = is_product(o->class_by_name) && is_single(name);
-		}
+		if (first_time(n, o->name))
+			kernel[o->name] = kernel_name(f, o, fo_trace_text(t, o->name));
 		f->graphs |= (o->flags & FO_GPU_GRAPH) != 0;
 		if (o->device != device)
 			continue;
+		uint8_t name = o->name >= 0 ? kernel[o->name] : 0;
 		f->moe |= o->class == FO_K_MOE;
-		softmax_ns += o->class == FO_K_SOFTMAX ? dur : 0;
+		compiled_ns += name & NAME_COMPILED ? dur : 0;
+		operator_ns += name & NAME_OPERATOR ? dur : 0;
 		scores_ns += o->class == FO_K_SOFTMAX && (o->flags & FO_GPU_SCORES) ? dur : 0;
 		attention_ns += o->class == FO_K_ATTENTION_FORWARD || o->class == FO_K_ATTENTION_BACKWARD ? dur : 0;
+		copied_ns += o->kind == FO_GPU_MEMCPY ? dur : 0;
+		download_ns += o->kind == FO_GPU_MEMCPY && o->copy == FO_COPY_D2H ? dur : 0;
 		if (o->kind == FO_GPU_MEMCPY && o->copy == FO_COPY_H2D) {
 			upload_ns += dur;
 			pageable_ns += o->flags & FO_GPU_PAGEABLE ? dur : 0;
@@ -186,9 +223,9 @@ static void scan_gpu(struct fo_facts *f, const struct fo_trace *t, int16_t devic
 			if (o->class_by_name != FO_K_NORM && o->class_by_name != FO_K_FUSED && !in_norm_operator(t, o))
 				written_norm_ns += dur;
 		}
-		if (is_product(o->class_by_name)) {
+		if (name & NAME_PRODUCT) {
 			f->product_ns += dur;
-			single_ns += computes_single(t, o, o->name >= 0 && single_name[o->name]) ? dur : 0;
+			single_ns += computes_single(t, o, name & NAME_SINGLE) ? dur : 0;
 		}
 	}
 	f->norm_written_share = norm_ns ? (double)written_norm_ns / (double)norm_ns : 0;
@@ -197,7 +234,13 @@ static void scan_gpu(struct fo_facts *f, const struct fo_trace *t, int16_t devic
 	f->pageable = pageable_ns > 0 && 2 * pageable_ns > upload_ns;
 	/* Fused kernels beside it (another model, the first layers) take nothing from what is written out. */
 	f->attention_written_out = scores_ns > attention_ns;
+	f->uploads = 2 * upload_ns > copied_ns;
+	f->offloads = 10 * upload_ns > copied_ns && 10 * download_ns > copied_ns;
 	f->fp32_product_share = f->product_ns ? (double)single_ns / (double)f->product_ns : 0;
+	/* One compiled function among a thousand operators is no compiled program. A region whose kernels hold nothing to merge is one. */
+	double merged = (double)(compiled_ns + operator_ns);
+	f->compiled_share = merged > 0 ? (double)compiled_ns / merged : f->compiled ? 1 : 0;
+	f->compiled = f->compiled_share > 0.5;
 }
 
 bool fo_trace_forward_only(const struct fo_trace *t, int16_t device)
@@ -217,6 +260,12 @@ bool fo_trace_forward_only(const struct fo_trace *t, int16_t device)
 			return false;
 	}
 	return operators && kernels;
+}
+
+/* torch.optim's pages: Adam, AdamW and SGD; that of Adagrad is for processors alone. */
+bool fo_optimizer_can_fuse(const struct fo_facts *f)
+{
+	return !f->optimizer[0] || !strcmp(f->optimizer, "Adam") || !strcmp(f->optimizer, "AdamW") || !strcmp(f->optimizer, "SGD");
 }
 
 static int64_t text_cap(const struct fo_trace *t)
@@ -281,22 +330,25 @@ void fo_facts_of(const struct fo_trace *t, int16_t device, struct fo_facts *out)
 {
 	*out = (struct fo_facts){ .framework = "PyTorch" };
 	struct names n = { .cap = text_cap(t) };
-	bool *single_name = fo_xmalloc((size_t)n.cap + 1);
+	uint8_t *kernel = fo_xmalloc((size_t)n.cap + 1);
 	n.seen = fo_xmalloc((size_t)n.cap + 1);
 	scan_host(out, t, &n);
 	memset(n.seen, 0, (size_t)n.cap + 1);
-	scan_gpu(out, t, device, &n, single_name);
+	scan_gpu(out, t, device, &n, kernel);
 	free(n.seen);
-	free(single_name);
+	free(kernel);
 	int64_t recorded; /* in old traces times are Unix times themselves */
 	if (!__builtin_add_overflow(t->origin_unix_ns, t->begin_ns, &recorded))
 		out->before_pytorch_2 = recorded > PYTORCH_2_UNIX_NS / 2 && recorded < PYTORCH_2_UNIX_NS;
 	out->optimizer_loop &= !out->optimizer_foreach && !out->optimizer_fused;
+	out->vendor = fo_vendor_of(t, device);
+	out->words = fo_vendor_words(out->vendor);
+	out->amd = out->vendor == FO_VENDOR_AMD;
+	out->nvidia = out->vendor == FO_VENDOR_NVIDIA;
 	if (device < 0 || device >= t->device_count)
 		return;
 	const struct fo_trace_device *v = &t->device[device];
-	const char *name = fo_trace_text(t, v->name);
-	out->amd |= has(name, "AMD") || has(name, "Radeon");
-	out->nvidia = !out->amd && (out->nvidia || has(name, "NVIDIA") || has(name, "Tesla"));
-	out->capability = v->capability_major ? 10 * v->capability_major + v->capability_minor : capability_by_kernels(t);
+	out->capability = v->capability_major ? 10 * v->capability_major + v->capability_minor : fo_capability_of_name(fo_trace_text(t, v->name));
+	if (!out->capability)
+		out->capability = capability_by_kernels(t);
 }

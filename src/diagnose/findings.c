@@ -121,14 +121,14 @@ static void sort(struct fo_diagnosis *d, int64_t span_ns)
 		}
 }
 
-/* Nothing serious: what the step consists of is its bottleneck, if that is compute. */
+/* Nothing serious, and nothing that is sure to gain: what the step consists of is its bottleneck, if that is compute. */
 static void add_healthy(struct fo_diagnosis *d, const struct fo_rule_context *c)
 {
 	const struct fo_ledger *l = &c->s->l;
 	struct fo_finding f = { .id = "compute-bound", .kind = FO_FIND_COMPUTE, .dollars = NAN };
 	fo_gain_none(&f);
 	for (int64_t i = 0; i < d->findings; i++)
-		if (d->finding[i].serious)
+		if (d->finding[i].serious || d->finding[i].gain_low >= FO_GAIN_NONE)
 			return;
 	if (2 * l->comp_ns < l->span_ns)
 		return;
@@ -165,6 +165,17 @@ static void break_tie(struct fo_diagnosis *d, int64_t span_ns)
 	}
 }
 
+static void join_settings(struct fo_diagnosis *d)
+{
+	struct fo_setting **all = fo_xmalloc((size_t)(d->findings + 1) * FO_SETTINGS_MAX * sizeof(*all));
+	int n = 0;
+	for (int64_t i = 0; i < d->findings; i++)
+		for (int k = 0; k < d->finding[i].settings; k++)
+			all[n++] = &d->finding[i].setting[k];
+	fo_settings_join(all, n);
+	free(all);
+}
+
 static void name_bottleneck(struct fo_diagnosis *d)
 {
 	struct fo_finding *first = NULL;
@@ -173,7 +184,7 @@ static void name_bottleneck(struct fo_diagnosis *d)
 		d->serious |= f->serious;
 		if (f->kind == FO_FIND_VALIDITY)
 			continue;
-		if (!first && (f->serious || f->is_bottleneck)) {
+		if (!first && (f->serious || f->is_bottleneck || f->gain_low >= FO_GAIN_NONE)) {
 			f->is_bottleneck = true;
 			first = f;
 		} else if (first && (f->gain >= FO_GAIN_NONE || (f->serious && isnan(f->gain)))) {
@@ -230,6 +241,27 @@ static int64_t launch_wait(const struct fo_subject *s)
 	return sum / s->steps;
 }
 
+/* What short gaps hold of Python, and what lies before the kernels of an update that is one kernel where it is fused. */
+static void divide_gaps(struct fo_rule_context *c, struct fo_idle_gap *gap)
+{
+	static const enum fo_idle_cause small[] = { FO_IDLE_HOST_LAUNCH_BOUND, FO_IDLE_LAUNCH_LATENCY, FO_IDLE_KERNEL_GAP };
+	bool eager = fo_optimizer_is_eager(c->facts);
+	for (int64_t i = 0; i < c->gaps; i++) {
+		bool brief = gap[i].end_ns - gap[i].begin_ns <= FO_GAP_SHORT_NS;
+		bool update = eager && brief && gap[i].op >= 0 && c->s->t->gpu[gap[i].op].class == FO_K_OPTIMIZER;
+		for (size_t k = 0; update && k < sizeof(small) / sizeof(*small); k++) {
+			c->optimizer_idle_ns[small[k]] += gap[i].idle_ns[small[k]];
+			gap[i].idle_ns[small[k]] = 0;
+		}
+		c->other_short_ns += brief ? gap[i].idle_ns[FO_IDLE_HOST_OTHER] : 0;
+	}
+	for (int i = 0; i < FO_IDLE_COUNT; i++)
+		c->optimizer_idle_ns[i] /= c->s->steps;
+	c->other_short_ns /= c->s->steps;
+	if (!fo_optimizer_counts(c)) /* not worth a line: it stays with the others */
+		memset(c->optimizer_idle_ns, 0, sizeof(c->optimizer_idle_ns));
+}
+
 static void without_gpu_work(struct fo_diagnosis *d)
 {
 	struct fo_finding f[2];
@@ -255,6 +287,9 @@ fo_status fo_diagnose_findings(struct fo_diagnosis *d)
 	}
 	fo_facts_of(s.t, s.id, &facts);
 	facts.culprit = fo_culprit_cause(d);
+	fo_comm_kinds_of(&s, &facts.comm);
+	if (!facts.capability && d->with.device)
+		facts.capability = fo_capability_of_name(d->bridge.device);
 	facts.norm_written_out &= (double)s.l.class_ns[FO_K_NORM] > FO_SHARE_ADVICE * (double)s.l.span_ns;
 	snprintf(d->framework, sizeof(d->framework), "%s", facts.framework);
 	struct fo_chains chain;
@@ -263,10 +298,8 @@ fo_status fo_diagnose_findings(struct fo_diagnosis *d)
 	c.gaps = fo_idle_gaps(&s, &gap);
 	c.gap = gap;
 	host_steps(&c);
-	for (int64_t i = 0; i < c.gaps; i++)
-		if (gap[i].end_ns - gap[i].begin_ns <= FO_GAP_SHORT_NS)
-			c.other_short_ns += gap[i].idle_ns[FO_IDLE_HOST_OTHER];
-	c.other_short_ns /= s.steps;
+	fo_marks_find(&c, gap);
+	divide_gaps(&c, gap);
 	/* What one thread does cannot be shorter than what it does: operators and calls, its data loading, its Python. */
 	c.launch_ns = s.launch_busy_ns > 0 ? s.launch_busy_ns - launch_wait(&s) : 0;
 	c.loader_ns = facts.loader_inline ? s.loader_ns - s.loader_busy_ns : 0;
@@ -283,7 +316,9 @@ fo_status fo_diagnose_findings(struct fo_diagnosis *d)
 	run_rules(d, &c, fo_rules_window);
 	if (fo_diagnosed(d)) {
 		run_rules(d, &c, fo_rules_host);
+		run_rules(d, &c, fo_rules_marked);
 		run_rules(d, &c, fo_rules_comm);
+		run_rules(d, &c, fo_rules_small);
 		run_rules(d, &c, fo_rules_gpu);
 		run_rules(d, &c, fo_rules_compute);
 		sort(d, s.l.span_ns);
@@ -291,6 +326,7 @@ fo_status fo_diagnose_findings(struct fo_diagnosis *d)
 		add_healthy(d, &c);
 		name_bottleneck(d);
 		d->judged = d->serious ? FO_JUDGED_SERIOUS : FO_JUDGED_HEALTHY;
+		join_settings(d);
 	}
 	fo_diagnose_unknowns(d, &s, &facts);
 	free(gap);

@@ -70,12 +70,47 @@ enum fo_culprit_cause {
 };
 enum fo_culprit_cause fo_culprit_cause(const struct fo_diagnosis *d);
 
+/* ---- whose device it is (vendor.c) ---- */
+
+enum fo_vendor { FO_VENDOR_NVIDIA, FO_VENDOR_AMD, FO_VENDOR_CPU, FO_VENDOR_COUNT };
+struct fo_vendor_words {
+	const char *tool;        /* "nvidia-smi" */
+	const char *clocks;      /* the command that tells why clocks fell */
+	const char *graphs;      /* "CUDA graphs" */
+	const char *collectives; /* "NCCL" */
+	const char *products;    /* "cuBLAS" */
+	const char *units;       /* "tensor cores" */
+	const char *links;       /* "NVLink" */
+	const char *device;      /* "GPU" */
+};
+enum fo_vendor fo_vendor_of(const struct fo_trace *t, int16_t device);
+const struct fo_vendor_words *fo_vendor_words(enum fo_vendor v);
+/* 10 x major + minor of the chip that a name holds; 0 unknown. */
+int fo_capability_of_name(const char *name);
+
+/* ---- kinds of communication (comm_kinds.c) ---- */
+
+enum fo_comm_kind { FO_COMM_ALL_REDUCE, FO_COMM_REDUCE_SCATTER, FO_COMM_ALL_GATHER, FO_COMM_ALL_TO_ALL, FO_COMM_POINT_TO_POINT, FO_COMM_OTHER, FO_COMM_KINDS };
+struct fo_comm_kinds {
+	int64_t ns[FO_COMM_KINDS], all_ns; /* durations over all steps of the subject */
+	bool tensor_parallel;
+	int64_t reduces, reduce_ns, reduce_median_ns, reduce_bytes; /* all-reduces of a step that are not tensor-parallel; bytes 0: unknown */
+};
+void fo_comm_kinds_of(const struct fo_subject *s, struct fo_comm_kinds *out);
+
 struct fo_facts {
-	const char *framework; /* "PyTorch", "TorchTitan", "Megatron-LM", "DeepSpeed" */
+	const char *framework; /* "PyTorch", "TorchTitan", "Megatron-LM", "DeepSpeed", "vLLM" */
+	enum fo_vendor vendor;
+	const struct fo_vendor_words *words; /* of that vendor */
 	bool loader, loader_inline; /* a data loader is annotated; on a thread that launches GPU work */
-	bool compiled, graphs;      /* kernels of a compiler; replayed graphs */
+	bool compiled, graphs;      /* most of what a compiler merges comes from one; replayed graphs */
+	double compiled_share;      /* of the time of compiled kernels and of operators that a compiler would merge */
 	bool optimizer_foreach, optimizer_loop, optimizer_fused;
+	char optimizer[24];         /* "AdamW"; "" where the trace does not name it */
 	bool ddp, fsdp, data_parallel, moe;
+	bool uploads, offloads;     /* copies to the device are most of all copies; much goes either way */
+	bool gc, saves;             /* garbage collection or the writing of a checkpoint is marked in the trace */
+	struct fo_comm_kinds comm;
 	bool pageable, blocking_copies, sync_calls, alloc_calls;
 	bool nvidia, amd, nccl;
 	bool norm_written_out, attention_written_out;
@@ -86,6 +121,8 @@ struct fo_facts {
 	double fp32_product_share;  /* of the products' and convolutions' time: kernels of 32 bit without matrix units */
 	int64_t product_ns;         /* their time, durations added up */
 };
+/* PyTorch has a fused update of this optimizer for GPUs, or the trace does not name it. */
+bool fo_optimizer_can_fuse(const struct fo_facts *f);
 void fo_facts_of(const struct fo_trace *t, int16_t device, struct fo_facts *out);
 /* Operators are recorded, and neither a backward pass nor an optimizer is among them or among the device's kernels. A trace of our own
  * (FO_TRACE_OWN) has no operators: its kernels tell. */
@@ -93,6 +130,10 @@ bool fo_trace_forward_only(const struct fo_trace *t, int16_t device);
 
 /* Rows of data/settings.tsv for a finding: those of the framework in use, else PyTorch's; NCCL's behind them. */
 void fo_settings_add(struct fo_finding *f, const char *finding, const struct fo_facts *facts, const struct fo_pipeline *p);
+
+/* Of settings in the order in which they are shown: what is typed as one call with several arguments is typed once, where it stands
+ * first; the others keep their words. */
+void fo_settings_join(struct fo_setting *const *setting, int n);
 
 /* ---- gain ---- */
 
@@ -141,6 +182,10 @@ struct fo_chains {
 };
 void fo_chains_of(const struct fo_subject *s, struct fo_chains *out);
 
+/* What a trace marks by its name (rules_marked.c). */
+enum fo_mark { FO_MARK_SAVING, FO_MARK_COLLECTION, FO_MARK_ALLOCATION, FO_MARK_COUNT };
+bool fo_marks(enum fo_mark m, const char *name); /* facts.c; not for allocation, which is a call */
+
 struct fo_rule_context {
 	const struct fo_subject *s;
 	const struct fo_chains *chain;
@@ -153,8 +198,27 @@ struct fo_rule_context {
 	int64_t launch_ns;      /* of it: inside operators and calls */
 	int64_t loader_ns;      /* of it: in the data loader beside operators; 0 where that has processes of its own */
 	bool no_training_step;  /* the window is something else: what a step would gain is not to be had from it */
+	int64_t marked_ns[FO_MARK_COUNT][FO_IDLE_COUNT]; /* idling of a step that lies in what is marked */
+	int64_t optimizer_idle_ns[FO_IDLE_COUNT];        /* idling of a step that a kernel of an unfused update ended */
 	int64_t other_short_ns; /* idle[HOST_OTHER] in gaps that are not longer than FO_GAP_SHORT_NS: Python between operators */
 };
+/* Exposed communication of a step that is small all-reduces, where they are worth a line (rules_small.c). */
+int64_t fo_small_reduces(const struct fo_rule_context *c);
+/* Kernels of a step that turn the layout of images around for a convolution, and their time. */
+bool fo_turns_layout(const char *kernel);
+int64_t fo_layout_ns(const struct fo_rule_context *c, int64_t *kernels);
+/* Fills c->marked_ns and lowers the causes of the gaps by it. */
+void fo_marks_find(struct fo_rule_context *c, struct fo_idle_gap *gap);
+/* Of a cause all that is marked: no other finding speaks of it. */
+int64_t fo_marked(const struct fo_rule_context *c, enum fo_idle_cause cause);
+/* Idling of one cause that no other finding speaks of. */
+static inline int64_t fo_idle_of(const struct fo_rule_context *c, enum fo_idle_cause cause)
+{
+	return c->s->l.idle_ns[cause] - fo_marked(c, cause) - c->optimizer_idle_ns[cause];
+}
+/* An update of many kernels, and what it takes: their time and the idling before them (rules_gpu.c). */
+bool fo_optimizer_is_eager(const struct fo_facts *f);
+bool fo_optimizer_counts(const struct fo_rule_context *c);
 /* What an operator's way through Python and the framework costs is 10 to 100 us, and several may fall together; what holds the launching
  * thread longer is something else: garbage collection, a log line, a checkpoint, one operator on the processor. */
 #define FO_GAP_SHORT_NS INT64_C(1000000)
@@ -178,8 +242,8 @@ struct fo_rule_row {
 	enum fo_finding_kind kind;
 	fo_rule *holds;
 };
-extern const struct fo_rule_row fo_rules_validity[], fo_rules_window[], fo_rules_host[], fo_rules_gpu[], fo_rules_comm[],
-	fo_rules_compute[]; /* end with id NULL */
+extern const struct fo_rule_row fo_rules_validity[], fo_rules_window[], fo_rules_host[], fo_rules_gpu[], fo_rules_comm[], fo_rules_compute[],
+	fo_rules_marked[], fo_rules_small[]; /* end with id NULL */
 
 /* One window stands for all: what happens once cannot be told from what every step does. */
 bool fo_one_window(const struct fo_rule_context *c);

@@ -109,23 +109,46 @@ static int64_t blocking(const struct fo_ledger *l, int64_t ns)
 	return (int64_t)((double)ns * (share < 1 ? share : 1));
 }
 
+/* What most of the communication is, as the beginning of a sentence. */
+static const char *kind_words(const struct fo_rule_context *c)
+{
+	static const char *const words[FO_COMM_KINDS] = {
+		[FO_COMM_ALL_REDUCE] = "all-reduces", [FO_COMM_REDUCE_SCATTER] = "reduce-scatters",  [FO_COMM_ALL_GATHER] = "all-gathers",
+		[FO_COMM_ALL_TO_ALL] = "all-to-alls", [FO_COMM_POINT_TO_POINT] = "sends and receives", [FO_COMM_OTHER] = "communication",
+	};
+	const struct fo_comm_kinds *x = &c->facts->comm;
+	for (int i = 0; i < FO_COMM_KINDS; i++)
+		if (10 * x->ns[i] > 6 * x->all_ns)
+			return words[i];
+	return "communication";
+}
+
+/* Of a part of what is exposed, what is not said of small all-reduces already. */
+static int64_t besides_small(const struct fo_rule_context *c, int64_t ns)
+{
+	const struct fo_ledger *l = &c->s->l;
+	int64_t all = l->exposed_transfer_ns + l->exposed_comm_unknown_ns;
+	return all > 0 ? ns - (int64_t)((double)fo_small_reduces(c) * (double)ns / (double)all) : ns;
+}
+
 static bool comm_transfer(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const struct fo_ledger *l = &c->s->l;
+	int64_t ns = besides_small(c, l->exposed_transfer_ns);
 	char a[24], b[24], t[24];
-	if (fo_share(c, l->exposed_transfer_ns) <= FO_SHARE_ADVICE)
+	if (fo_share(c, ns) <= FO_SHARE_ADVICE)
 		return false;
-	f->serious = fo_share(c, l->exposed_transfer_ns) > FO_SHARE_SERIOUS;
+	f->serious = fo_share(c, ns) > FO_SHARE_SERIOUS;
 	/* No more can hide than there is compute to hide under. */
-	int64_t removable = l->exposed_transfer_ns < l->comp_ns ? l->exposed_transfer_ns : l->comp_ns;
+	int64_t removable = ns < l->comp_ns ? ns : l->comp_ns;
 	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = removable,
 					 .least = FO_GAIN_HALF * (double)blocking(l, removable) / (double)(removable ? removable : 1), .most = 1,
 					 .reappear_ns = (int64_t)(CONTENTION_SHARE * (double)removable) / 2, .floor_ns = c->floor_ns }, f);
-	snprintf(f->title, sizeof(f->title), "communication that nothing hides: %.1f %% of the step is transfer",
-		 100 * fo_share(c, l->exposed_transfer_ns));
+	snprintf(f->title, sizeof(f->title), "%s that nothing hides: %.1f %% of the step is transfer", kind_words(c), 100 * fo_share(c, ns));
 	snprintf(f->why, sizeof(f->why), "Communication takes %s of a step. %s of it lie under no compute, and in %s of those data moves while all "
-		 "ranks are there. Overlap it (prefetch, larger or fewer collectives), send less, or look at the links.", fo_ns_text(a, l->comm_ns),
-		 fo_ns_text(b, l->exposed_comm_ns), fo_ns_text(t, l->exposed_transfer_ns));
+		 "ranks are there. Overlap it (prefetch%s), send less, or look at the links.", fo_ns_text(a, l->comm_ns),
+		 fo_ns_text(b, l->exposed_comm_ns), fo_ns_text(t, l->exposed_transfer_ns),
+		 c->facts->comm.reduces > 2 ? ", larger or fewer collectives" : "");
 	fo_evidence_kernels(f, c->s, (uint64_t)1 << FO_K_COMMUNICATION);
 	return true;
 }
@@ -133,14 +156,13 @@ static bool comm_transfer(const struct fo_rule_context *c, struct fo_finding *f)
 static bool comm_unknown(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const struct fo_ledger *l = &c->s->l;
+	int64_t ns = besides_small(c, l->exposed_comm_unknown_ns);
 	char a[24], b[24];
-	if (fo_share(c, l->exposed_comm_unknown_ns) <= FO_SHARE_ADVICE)
+	if (fo_share(c, ns) <= FO_SHARE_ADVICE)
 		return false;
-	f->serious = fo_share(c, l->exposed_comm_unknown_ns) > FO_SHARE_SERIOUS;
-	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = l->exposed_comm_unknown_ns, .least = 0, .most = 1,
-					 .floor_ns = c->floor_ns }, f);
-	snprintf(f->title, sizeof(f->title), "communication that nothing hides: %.1f %% of the step",
-		 100 * fo_share(c, l->exposed_comm_unknown_ns));
+	f->serious = fo_share(c, ns) > FO_SHARE_SERIOUS;
+	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = ns, .least = 0, .most = 1, .floor_ns = c->floor_ns }, f);
+	snprintf(f->title, sizeof(f->title), "%s that nothing hides: %.1f %% of the step", kind_words(c), 100 * fo_share(c, ns));
 	bool all = c->s->d->ranks > 1 && c->s->d->ranks >= c->s->t->world_size && c->s->t->rank_from != FO_RANK_ORDER;
 	snprintf(f->why, sizeof(f->why), "Communication takes %s of a step, and %s of it lie under no compute. %s Waiting calls for an even load, "
 		 "transfer for overlap or faster links.", fo_ns_text(a, l->comm_ns), fo_ns_text(b, l->exposed_comm_unknown_ns),
@@ -151,10 +173,20 @@ static bool comm_unknown(const struct fo_rule_context *c, struct fo_finding *f)
 	return true;
 }
 
+/* What of the exposed copies goes through pageable memory: of a tenth and less nothing is said, for nothing would change. */
+static const char *pageable_text(char buf[160], double pageable)
+{
+	if (pageable < FO_SHARE_SERIOUS)
+		return "";
+	snprintf(buf, 160, " %.0f %% of it is from or to pageable host memory. Such copies pass a second buffer and make the host wait.",
+		 100 * pageable);
+	return buf;
+}
+
 static bool copies(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const struct fo_ledger *l = &c->s->l;
-	char a[24], parts[160] = "";
+	char a[24], text[160], parts[160] = "";
 	size_t n = 0;
 	if (fo_share(c, l->exposed_mem_ns) <= FO_SHARE_ADVICE)
 		return false;
@@ -170,10 +202,9 @@ static bool copies(const struct fo_rule_context *c, struct fo_finding *f)
 		if (l->copy_ns[i] * 100 > l->exposed_mem_ns && n < sizeof(parts))
 			n += (size_t)snprintf(parts + n, sizeof(parts) - n, "%s%s %s", n ? ", " : "", fo_copy_words[i],
 					      fo_ns_text(a, l->copy_ns[i]));
-	snprintf(f->title, sizeof(f->title), "copies that nothing hides: %.1f %% of the step", 100 * fo_share(c, l->exposed_mem_ns));
-	snprintf(f->why, sizeof(f->why), "The device only copied: %s.%s", parts,
-		 l->exposed_pageable_ns > 0 ? " Some of it goes from or to pageable host memory. Such copies pass a second buffer and make the host wait."
-					    : "");
+	snprintf(f->title, sizeof(f->title), "copies%s that nothing hides: %.1f %% of the step", pageable > 0.5 ? " of pageable memory" : "",
+		 100 * fo_share(c, l->exposed_mem_ns));
+	snprintf(f->why, sizeof(f->why), "The device only copied: %s.%s", parts, pageable_text(text, pageable));
 	fo_evidence_copies(f, c->s);
 	return true;
 }
@@ -190,8 +221,8 @@ static bool backend(const struct fo_rule_context *c, struct fo_finding *f)
 	fo_evidence_named(f, c->s, "mpi:");
 	fo_gain_none(f); /* what it costs the trace does not show */
 	snprintf(f->title, sizeof(f->title), "collectives go through the host: backend '%s'", fo_str_visible(shown, sizeof(shown), name));
-	snprintf(f->why, sizeof(f->why), "With GPUs that backend copies to host memory and back for each collective. NCCL (RCCL) moves data between "
-		 "GPUs.");
+	snprintf(f->why, sizeof(f->why), "With GPUs that backend copies to host memory and back for each collective. %s moves data between "
+		 "GPUs.", c->facts->words->collectives);
 	return true;
 }
 

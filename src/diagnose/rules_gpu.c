@@ -61,25 +61,45 @@ static bool attention_eager(const struct fo_rule_context *c, struct fo_finding *
 	return true;
 }
 
-/* Is an update made of many kernels? */
-static bool optimizer_is_eager(const struct fo_rule_context *c)
+bool fo_optimizer_is_eager(const struct fo_facts *f) { return (f->optimizer_foreach || f->optimizer_loop) && !f->optimizer_fused; }
+
+static int64_t optimizer_idle(const struct fo_rule_context *c)
 {
-	return (c->facts->optimizer_foreach || c->facts->optimizer_loop) && !c->facts->optimizer_fused &&
-	       fo_share(c, c->s->l.class_ns[FO_K_OPTIMIZER]) > FO_SHARE_ADVICE;
+	int64_t ns = 0;
+	for (int i = 0; i < FO_IDLE_COUNT; i++)
+		ns += c->optimizer_idle_ns[i];
+	return ns;
+}
+
+bool fo_optimizer_counts(const struct fo_rule_context *c)
+{
+	return fo_optimizer_is_eager(c->facts) && fo_share(c, c->s->l.class_ns[FO_K_OPTIMIZER] + optimizer_idle(c)) > FO_SHARE_ADVICE;
 }
 
 static bool optimizer(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const struct fo_ledger *l = &c->s->l;
-	int64_t ns = l->class_ns[FO_K_OPTIMIZER];
-	if (!optimizer_is_eager(c))
+	int64_t ns = l->class_ns[FO_K_OPTIMIZER], idle = optimizer_idle(c), all = ns + idle;
+	if (!fo_optimizer_counts(c))
 		return false;
-	f->serious = fo_share(c, ns) > FO_SHARE_SERIOUS;
-	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = ns, .least = FO_GAIN_HALF * FUSED_OPTIMIZER_MOST,
-					 .most = FUSED_OPTIMIZER_MOST, .floor_ns = c->floor_ns }, f);
-	snprintf(f->title, sizeof(f->title), "the optimizer is not fused: %.1f %% of the step", 100 * fo_share(c, ns));
-	snprintf(f->why, sizeof(f->why), "%lld kernels walk over the weights, one for each operation of the update. A fused one reads and writes "
-		 "each weight once.", (long long)l->class_ops[FO_K_OPTIMIZER]);
+	f->serious = fo_share(c, all) > FO_SHARE_SERIOUS;
+	/* One kernel in the place of many: the idling between them goes, and of the bytes those that are moved again and again. The launching
+	 * thread's own work is less by what it did there. */
+	bool fuses = fo_optimizer_can_fuse(c->facts);
+	/* Without a fused update there are lists of tensors, in the place of one after the other: they save launches, no bytes. */
+	int64_t goes = fuses ? (int64_t)(FUSED_OPTIMIZER_MOST * (double)ns) + idle : c->facts->optimizer_loop ? idle : 0, stays = c->floor_ns - idle;
+	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = goes, .least = FO_GAIN_HALF, .most = 1,
+					 .floor_ns = stays > 0 ? stays : 0 }, f);
+	if (goes == 0) {
+		fo_gain_none(f);
+		f->loss_ns = all;
+		f->serious = false;
+	}
+	snprintf(f->title, sizeof(f->title), "%s: %.1f %% of the step in %lld kernels%s", fuses ? "the optimizer is not fused"
+		 : "the optimizer's update is many kernels", 100 * fo_share(c, all),
+		 (long long)l->class_ops[FO_K_OPTIMIZER], 2 * idle > ns ? " and between them" : "");
+	snprintf(f->why, sizeof(f->why), "They walk over the weights, one for each operation of the update%s. %s", c->facts->optimizer_loop ? " and each tensor"
+		 : "", fuses ? "A fused one reads and writes each weight once." : "PyTorch has no fused update of this optimizer for GPUs.");
 	fo_evidence_kernels(f, c->s, (uint64_t)1 << FO_K_OPTIMIZER);
 	return true;
 }
@@ -125,7 +145,7 @@ static bool memory_bound(const struct fo_rule_context *c, struct fo_finding *f)
 	bool eager = attention_is_eager(c); /* disjoint: each nanosecond is promised once */
 	if (eager)
 		classes &= ~((uint64_t)1 << FO_K_SOFTMAX);
-	if (optimizer_is_eager(c))
+	if (fo_optimizer_counts(c))
 		classes &= ~((uint64_t)1 << FO_K_OPTIMIZER);
 	int64_t ns = fo_class_time(l, classes) - (eager ? c->chain->between_ns : 0);
 	int64_t merges = c->chain->fusable_ns + (eager ? 0 : c->chain->softmax_ns + c->chain->between_ns);
@@ -160,7 +180,8 @@ static int64_t single_precision(const struct fo_rule_context *c)
 	if ((c->facts->amd ? c->facts->capability < 90 : c->facts->capability < 70) || c->facts->fp32_product_share <= 0.5 ||
 	    fo_share(c, products) <= FO_SHARE_ADVICE)
 		return 0;
-	int64_t other = attention_is_eager(c) ? c->chain->product_ns : 0; /* those of written-out attention are promised there */
+	/* What written-out attention and turned layouts take is promised there. */
+	int64_t kernels, other = fo_layout_ns(c, &kernels) + (attention_is_eager(c) ? c->chain->product_ns : 0);
 	return (int64_t)(c->facts->fp32_product_share * (double)(products - (other < products ? other : products)));
 }
 
@@ -282,7 +303,7 @@ static bool throttled(const struct fo_rule_context *c, struct fo_finding *f)
 	snprintf(f->title, sizeof(f->title), "equal products take unequal time: %.1f %% of the step above their fastest calls", 100 * fo_share(c, ns));
 	snprintf(f->why, sizeof(f->why), "Calls of one shape and type differ by more than a quarter. Clocks may fall at a limit of power or heat (see "
 		 "%s), operands may be in cache or not, or other work runs on the device.",
-		 c->facts->amd ? "rocm-smi --showclocks" : "nvidia-smi -q -d PERFORMANCE");
+		 c->facts->words->clocks);
 	fo_evidence_kernels(f, c->s, 1u << FO_K_GEMM | 1u << FO_K_GEMM_FP8);
 	return true;
 }

@@ -133,7 +133,7 @@ static const char *launching_text(const struct fo_rule_context *c)
 static bool launch_bound(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const struct fo_ledger *l = &c->s->l;
-	int64_t idle = l->idle_ns[FO_IDLE_HOST_LAUNCH_BOUND] + l->idle_ns[FO_IDLE_LAUNCH_LATENCY] + c->other_short_ns, inside;
+	int64_t idle = fo_idle_of(c, FO_IDLE_HOST_LAUNCH_BOUND) + fo_idle_of(c, FO_IDLE_LAUNCH_LATENCY) + c->other_short_ns, inside;
 	char a[24], b[24], name[80];
 	if (!worth_it(c, idle))
 		return false;
@@ -158,25 +158,63 @@ static bool launch_bound(const struct fo_rule_context *c, struct fo_finding *f)
 			 (long long)l->ops, fo_ns_text(b, median_kernel(l)));
 	else
 		snprintf(f->why, sizeof(f->why), "%s The step has %lld operations in %s of GPU work, %s each on average. Fewer or larger "
-			 "launches help: compiled kernels, CUDA graphs, more work per step.", launching_text(c), (long long)l->ops,
-			 fo_ns_text(a, l->busy_ns), fo_ns_text(b, median_kernel(l)));
+			 "launches help: compiled kernels, %s, more work per step.", launching_text(c), (long long)l->ops,
+			 fo_ns_text(a, l->busy_ns), fo_ns_text(b, median_kernel(l)), c->facts->words->graphs);
 	fo_evidence_gaps(f, c->s, c->gap, c->gaps,
 			 1u << FO_IDLE_HOST_LAUNCH_BOUND | 1u << FO_IDLE_LAUNCH_LATENCY | 1u << FO_IDLE_HOST_OTHER, 0, INT64_MAX);
 	return true;
 }
 
+/* The operator in which the host waited longest, if that is half of all waiting: aten::item, aten::nonzero. */
+static int32_t waiting_operator(const struct fo_subject *s)
+{
+	enum { NAMES = 32 };
+	struct {
+		int32_t name;
+		int64_t ns;
+	} seen[NAMES];
+	const struct fo_trace *t = s->t;
+	int64_t all = 0;
+	int n = 0, best = -1;
+	for (int64_t i = 0; i < t->op_count; i++) {
+		const struct fo_host_op *o = &t->op[i];
+		if (o->kind != FO_HOST_SYNC || o->end_ns <= s->begin_ns || o->begin_ns >= s->end_ns)
+			continue;
+		int32_t in = o->parent, name = -1;
+		for (; in >= 0; in = t->op[in].parent) /* the outermost operator is what was written: aten::item, not what it calls */
+			name = t->op[in].kind == FO_HOST_OP ? t->op[in].name : name;
+		all += o->end_ns - o->begin_ns;
+		int k = 0;
+		while (k < n && seen[k].name != name)
+			k++;
+		if (name < 0 || k == NAMES)
+			continue;
+		if (k == n) {
+			seen[n].name = name;
+			seen[n++].ns = 0;
+		}
+		seen[k].ns += o->end_ns - o->begin_ns;
+		best = best < 0 || seen[k].ns > seen[best].ns ? k : best;
+	}
+	return best >= 0 && 2 * seen[best].ns > all ? seen[best].name : -1;
+}
+
 static bool synchronised(const struct fo_rule_context *c, struct fo_finding *f)
 {
-	const struct fo_ledger *l = &c->s->l;
-	int64_t idle = l->idle_ns[FO_IDLE_HOST_SYNC];
+	int64_t idle = fo_idle_of(c, FO_IDLE_HOST_SYNC);
+	char name[80], in[100] = "";
 	if (!worth_it(c, idle))
 		return false;
 	f->serious = serious(c, idle);
-	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = idle, .least = FO_GAIN_HALF, .most = 1, .floor_ns = c->floor_ns },
+	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns, .removable_ns = idle, .least = FO_GAIN_HALF, .most = 1, .floor_ns = c->floor_ns },
 		      f);
-	snprintf(f->title, sizeof(f->title), "the host waits for the GPU inside the step: %.1f %% idle behind it", 100 * fo_share(c, idle));
-	snprintf(f->why, sizeof(f->why), "The host waits inside a call: synchronisation, a blocking copy, allocation, .item(). Meanwhile it launches "
-		 "nothing, so the GPU runs out of work.%s", c->facts->alloc_calls ? " Some of them allocate or free memory." : "");
+	int32_t op = waiting_operator(c->s);
+	if (op >= 0)
+		snprintf(in, sizeof(in), ", in %s", fo_str_visible(name, sizeof(name), fo_trace_text(c->s->t, op)));
+	snprintf(f->title, sizeof(f->title), "the host waits for the GPU inside the step%s: %.1f %% idle behind it", in, 100 * fo_share(c, idle));
+	snprintf(f->why, sizeof(f->why), "The host waits inside a call: synchronisation, a blocking copy, .item(). Meanwhile it launches nothing, so the "
+		 "GPU runs out of work.%s", op < 0 ? "" : " A value that is read on the host (a loss to be logged, a size) waits for all that was "
+						       "launched before it: read it every so many steps, or after the next step was launched.");
 	fo_evidence_host(f, c->s, FO_HOST_SYNC);
 	if (f->evidences == 0)
 		fo_evidence_gaps(f, c->s, c->gap, c->gaps, 1u << FO_IDLE_HOST_SYNC, 0, INT64_MAX);
@@ -186,7 +224,7 @@ static bool synchronised(const struct fo_rule_context *c, struct fo_finding *f)
 static bool host_other(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const struct fo_ledger *l = &c->s->l;
-	int64_t idle = l->idle_ns[FO_IDLE_HOST_OTHER] - c->other_short_ns;
+	int64_t idle = fo_idle_of(c, FO_IDLE_HOST_OTHER) - c->other_short_ns;
 	if (!worth_it(c, idle))
 		return false;
 	f->serious = serious(c, idle);
@@ -204,7 +242,7 @@ static bool host_other(const struct fo_rule_context *c, struct fo_finding *f)
 static bool kernel_gaps(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const struct fo_ledger *l = &c->s->l;
-	int64_t idle = l->idle_ns[FO_IDLE_KERNEL_GAP];
+	int64_t idle = fo_idle_of(c, FO_IDLE_KERNEL_GAP);
 	char a[24];
 	if (!worth_it(c, idle))
 		return false;

@@ -342,7 +342,7 @@ static void find_worker(struct fo_schedule_diagnosis *d)
 	snprintf(f->why, sizeof f->why, "with its operations as the others' %s of the slowdown of %.3f would go",
 		 share_text(share, sizeof share, w->worst_workers), w->slowdown);
 	snprintf(f->proposal, sizeof f->proposal,
-		 "look at this machine's clocks, temperature and links (nvidia-smi -q -d PERFORMANCE); run without it");
+		 "look at this machine's clocks, temperature and links (nvidia-smi -q -d PERFORMANCE, or amd-smi metric --clock); run without it");
 }
 
 static void find_unevenness(struct fo_schedule_diagnosis *d)

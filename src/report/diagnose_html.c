@@ -179,7 +179,7 @@ static void answer(struct page *p)
 		fact[n++] = (struct fo_draw_fact){ "MFU", "not known", why_no_mfu(d) };
 	if (s && isfinite(d->utilisation.resident))
 		fact[n++] = (struct fo_draw_fact){ "utilisation", number(p, d->utilisation.resident, FO_DRAW_SHARE),
-						   "as nvidia-smi counts: any kernel resident, waiting ones included" };
+						   "as the driver counts: any kernel resident, waiting ones included" };
 	if (s && s->median.l.span_ns > 0) {
 		const struct fo_ledger *l = shown(p, s);
 		fact_step(p, &fact[n++], s);
@@ -788,7 +788,7 @@ static void definitions(struct page *p)
 		{ "waiting for a late rank", "from a rank's arrival at a collective to the last one's; of several ranks' traces only" },
 		{ "transfer", "the rest of the collective: the data on the wire" },
 		{ "idle", "no kernel, no copy on the whole device; its cause is what the launching thread did, or what the operation waited for" },
-		{ "utilisation", "share of the step in which any kernel is on the device: what nvidia-smi shows" },
+		{ "utilisation", "share of the step in which any kernel is on the device: what the driver counts" },
 		{ "MFU", "the model's arithmetic in a step over what the dense peak would have done in that time" },
 		{ "ceiling", "step time before and after if all of the loss went and nothing took its place" },
 		{ "estimate", "the ceiling, less what may come back and never below the time the launching thread itself needs: rules of docs/diagnosis-rules.md, conventions among them, checked on a published pair of runs and not derived from it" },

@@ -232,7 +232,7 @@ static void test_page(void **state)
 		"x 1.20 to x 1.79; at best x 1.79", "21.0\u00a0%", "rule mfu, bf16; causal 19.0\u00a0%", "37.0\u00a0%", "It counts what waits", "idle: data loading", "64 devices; 1000 steps cost $4.44, an hour $160.00",
 		/* points and what they cost by the hour: 0.44 of 64 devices at $2.50 */
 		"-44.0 points, $70.40/h", "x 1.21 slower beside communication", "memory-bound; 50\u00a0% of tiles", "num_workers</td><td data-l=\"now\">not in the trace", "41.000 ms",
-		"4096 x 14336 x 4096", "600.0", "81.1\u00a0%", "record every rank", "what nvidia-smi shows", "idle 51 ms",
+		"4096 x 14336 x 4096", "600.0", "81.1\u00a0%", "record every rank", "what the driver counts", "idle 51 ms",
 		"was launched only 50 ms after the gap began, by thread 4711", "_SingleProcessDataLoaderIter.__next__&#39; for 44 ms" };
 	struct sample *s = make_sample(1, NULL, false);
 	struct fo_str o = { 0 };

@@ -86,7 +86,9 @@ static void one(const struct taste *t, double *gpu, double *host)
 		}
 	}
 	if (chance(t->sync))
-		hand_op(&hand, FO_HOST_SYNC, "cudaStreamSynchronize", at + 5, begin + real(0, 5));
+		hand_op(&hand, FO_HOST_SYNC, chance(0.5) ? "cudaStreamSynchronize" : "cudaFree", at + 5, begin + real(0, 5));
+	if (chance(t->sync))
+		hand_op(&hand, FO_HOST_NOTE, chance(0.5) ? "gc.collect" : "save_checkpoint", at + 5, begin + real(0, 5));
 	if (chance(t->data))
 		hand_op(&hand, FO_HOST_DATA, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", at + 5, begin + real(0, 5));
 	struct fo_gpu_op *g = chance(t->copies) ? hand_copy(&hand, FO_COPY_H2D, chance(0.5), at, begin, begin + length)
@@ -145,6 +147,9 @@ static int64_t rows_of(const char *id, const struct fo_ledger *l, bool *alone)
 		{ "host-launch", true, idle(l, 1u << FO_IDLE_HOST_LAUNCH_BOUND | 1u << FO_IDLE_LAUNCH_LATENCY | 1u << FO_IDLE_HOST_OTHER) },
 		{ "host-sync", true, idle(l, 1u << FO_IDLE_HOST_SYNC) },
 		{ "host-other", true, idle(l, 1u << FO_IDLE_HOST_OTHER) },
+		{ "garbage-collection", true, idle(l, 1u << FO_IDLE_HOST_OTHER | 1u << FO_IDLE_HOST_SYNC | 1u << FO_IDLE_HOST_LAUNCH_BOUND) },
+		{ "checkpoint", true, idle(l, 1u << FO_IDLE_HOST_OTHER | 1u << FO_IDLE_HOST_SYNC | 1u << FO_IDLE_HOST_LAUNCH_BOUND) },
+		{ "allocator", true, idle(l, 1u << FO_IDLE_HOST_SYNC) },
 		{ "kernel-gaps", true, idle(l, 1u << FO_IDLE_KERNEL_GAP) },
 		{ "dependency", true, idle(l, 1u << FO_IDLE_DEPENDENCY) },
 		{ "idle-unknown", true, idle(l, 1u << FO_IDLE_UNKNOWN) },
@@ -155,7 +160,7 @@ static int64_t rows_of(const char *id, const struct fo_ledger *l, bool *alone)
 		{ "copies", true, l->exposed_mem_ns },
 		{ "memory-bound", true, fo_class_time(l, FO_MOVING_CLASSES) },
 		{ "attention-eager", true, fo_class_time(l, FO_MOVING_CLASSES | products) },
-		{ "optimizer-unfused", true, fo_class_time(l, BIT(FO_K_OPTIMIZER)) },
+		{ "optimizer-unfused", true, fo_class_time(l, BIT(FO_K_OPTIMIZER)) + l->idle_total_ns },
 		{ "precision", true, fo_class_time(l, products) },
 		{ "gemm-efficiency", true, fo_class_time(l, products) },
 		{ "conv-layout", true, fo_class_time(l, products) },
@@ -217,6 +222,8 @@ static int check(uint64_t seed)
 		HOLDS(f->ceiling <= FO_CEILING_MOST && f->gain_high >= FO_GAIN_NONE);
 		HOLDS(!f->nearly_all && !f->later);
 	}
+	for (int64_t i = 0; sum > l->span_ns && i < diag.findings; i++)
+		print_message("%s: %lld\n", diag.finding[i].id, (long long)diag.finding[i].loss_ns);
 	if (sum > l->span_ns)
 		fail_msg("seed %llu: findings that exclude each other lose %lld of %lld", (unsigned long long)seed, (long long)sum,
 			 (long long)l->span_ns);

@@ -133,7 +133,7 @@ static void test_data(void **state)
 	assert_true(fabs(f->dollars - 2 * (1 - 1 / f->gain)) < 1e-12);
 	assert_true(f->ceiling > 1.42 && f->ceiling < 1.46);
 	assert_non_null(strstr(f->why, "of the host's step"));
-	assert_string_equal(f->setting[0].paste, "DataLoader(dataset, num_workers=4)");
+	assert_string_equal(f->setting[0].paste, "DataLoader(dataset, num_workers=4, prefetch_factor=4, persistent_workers=True)");
 	/* At worst what the host's other work shows already comes again. */
 	const struct fo_ledger *l = &diag.rank[0].device[0].median.l;
 	int64_t other = l->idle_ns[FO_IDLE_HOST_LAUNCH_BOUND] + l->idle_ns[FO_IDLE_HOST_OTHER] + l->idle_ns[FO_IDLE_LAUNCH_LATENCY];
@@ -805,9 +805,9 @@ static void test_frameworks(void **state)
 		const char *note, *framework, *key;
 	} known[] = {
 		{ "megatron.core.pipeline_parallel.schedules.forward_step", "Megatron-LM", "--overlap-grad-reduce" },
-		{ "torchtitan/trainer.py(300): train_step", "TorchTitan", "compile.enable_async_tensor_parallel" },
+		{ "torchtitan/trainer.py(300): FSDP::forward", "TorchTitan", "parallelism.enable_fsdp_symm_mem" },
 		{ "DeepSpeedEngine.backward", "DeepSpeed", "zero_optimization.overlap_comm" },
-		{ "forward", "PyTorch", "no_sync() / set_requires_gradient_sync(False)" },
+		{ "DistributedDataParallel.forward", "PyTorch", "no_sync() / set_requires_gradient_sync(False)" },
 	};
 	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++) {
 		hand_begin(&hand, 0, 1);

@@ -1,0 +1,72 @@
+/* What the communication of a step consists of: how many operations of which kind, how long, how large. */
+#include "diagnose/findings_int.h"
+
+#include "base/mem.h"
+#include "base/text.h"
+
+#include <stdlib.h>
+
+/* By the record of the collective where there is one: newer libraries have one kernel for several kinds. */
+static enum fo_comm_kind kind_of(const struct fo_trace *t, const struct fo_gpu_op *g)
+{
+	static const struct {
+		const char *part;
+		enum fo_comm_kind kind;
+	} known[] = {
+		{ "allreduce", FO_COMM_ALL_REDUCE },	   { "all_reduce", FO_COMM_ALL_REDUCE },     { "reduce_scatter", FO_COMM_REDUCE_SCATTER },
+		{ "reducescatter", FO_COMM_REDUCE_SCATTER }, { "allgather", FO_COMM_ALL_GATHER },      { "all_gather", FO_COMM_ALL_GATHER },
+		{ "alltoall", FO_COMM_ALL_TO_ALL },	   { "all_to_all", FO_COMM_ALL_TO_ALL },     { "dispatch", FO_COMM_ALL_TO_ALL },
+		{ "combine", FO_COMM_ALL_TO_ALL },	   { "send", FO_COMM_POINT_TO_POINT },	     { "recv", FO_COMM_POINT_TO_POINT },
+	};
+	const char *text[2] = { g->collective >= 0 ? fo_trace_text(t, t->collective[g->collective].name) : "", fo_trace_text(t, g->name) };
+	for (int k = 0; k < 2; k++)
+		for (size_t i = 0; *text[k] && i < sizeof known / sizeof *known; i++)
+			if (fo_text_mentions(text[k], known[i].part))
+				return known[i].kind;
+	return FO_COMM_OTHER;
+}
+
+static int by_length(const void *a, const void *b)
+{
+	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+	return (x > y) - (x < y);
+}
+
+/* Of a tensor-parallel group the activations are reduced, layer by layer: nothing that could be gathered in a bucket. */
+static bool tensor_parallel(const struct fo_trace *t, const struct fo_collective *c)
+{
+	return fo_text_mentions(fo_trace_text(t, c->group), "tensor") || fo_text_mentions(fo_trace_text(t, c->purpose), "tensor") ||
+	       fo_text_has_word(fo_trace_text(t, c->group), "tp") || fo_text_has_word(fo_trace_text(t, c->purpose), "tp");
+}
+
+void fo_comm_kinds_of(const struct fo_subject *s, struct fo_comm_kinds *out)
+{
+	const struct fo_trace *t = s->t;
+	int64_t first, end, n = 0;
+	*out = (struct fo_comm_kinds){ 0 };
+	fo_subject_ops(t, s->id, s->begin_ns, s->end_ns, &first, &end);
+	int64_t *length = fo_xmalloc((size_t)(end - first + 1) * sizeof *length);
+	for (int64_t i = first; i < end; i++) {
+		const struct fo_gpu_op *g = &t->gpu[i];
+		if (g->class != FO_K_COMMUNICATION || g->begin_ns < s->begin_ns)
+			continue;
+		enum fo_comm_kind kind = kind_of(t, g);
+		int64_t ns = g->end_ns - g->begin_ns;
+		bool tp = g->collective >= 0 && tensor_parallel(t, &t->collective[g->collective]);
+		out->tensor_parallel |= tp;
+		out->ns[kind] += ns;
+		out->all_ns += ns;
+		if (kind != FO_COMM_ALL_REDUCE || tp)
+			continue;
+		length[n++] = ns;
+		out->reduce_bytes += g->collective >= 0 && t->collective[g->collective].bytes > 0 ? t->collective[g->collective].bytes : 0;
+	}
+	qsort(length, (size_t)n, sizeof *length, by_length);
+	out->reduces = n / s->steps;
+	out->reduce_median_ns = n ? length[n / 2] : 0;
+	for (int64_t i = 0; i < n; i++)
+		out->reduce_ns += length[i];
+	out->reduce_ns /= s->steps;
+	out->reduce_bytes /= s->steps;
+	free(length);
+}

@@ -1,0 +1,107 @@
+/* Much of something small: all-reduces that are each too short for their links, kernels that only turn layouts around. */
+#include "diagnose/findings_int.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- many small all-reduces ---- */
+
+/* So many a step that gathering them is worth while, each so short that it is latency: an all-reduce over eight GPUs takes 10 to 30 us
+ * however few its bytes (nccl-tests: flat up to about 256 KB), and in 50 us links of 100 GB/s move 5 MB, a fifth of DDP's bucket. */
+enum { SMALL_REDUCES = 16 };
+#define SMALL_NS INT64_C(50000)
+#define BUCKET_BYTES INT64_C(25000000) /* DistributedDataParallel(bucket_cap_mb=25), the default */
+
+/* Of them what no compute hides and what is known not to be waiting; 0: there are none. */
+int64_t fo_small_reduces(const struct fo_rule_context *c)
+{
+	const struct fo_comm_kinds *x = &c->facts->comm;
+	const struct fo_ledger *l = &c->s->l;
+	if (x->reduces < SMALL_REDUCES || x->reduce_median_ns > SMALL_NS || c->s->d->forward_only || x->reduce_ns <= 0 || l->comm_ns <= 0)
+		return 0;
+	double share = (double)x->reduce_ns * (double)c->s->steps / (double)x->all_ns;
+	int64_t ns = (int64_t)(share * (double)(l->exposed_transfer_ns + l->exposed_comm_unknown_ns));
+	return fo_share(c, ns) > FO_SHARE_ADVICE ? ns : 0;
+}
+
+static bool small_reduces(const struct fo_rule_context *c, struct fo_finding *f)
+{
+	const struct fo_comm_kinds *x = &c->facts->comm;
+	int64_t ns = fo_small_reduces(c);
+	if (ns == 0)
+		return false;
+	int64_t buckets = x->reduce_bytes / BUCKET_BYTES + 1;
+	double most = buckets < x->reduces ? 1 - (double)buckets / (double)x->reduces : 0;
+	char a[24], bytes[80] = "";
+	if (x->reduce_bytes > 0)
+		snprintf(bytes, sizeof(bytes), " All together move %.3g MB.", (double)x->reduce_bytes / 1e6);
+	f->serious = fo_share(c, ns) > FO_SHARE_SERIOUS;
+	/* Where sizes are recorded it is known that a few would do. */
+	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns, .removable_ns = ns, .least = x->reduce_bytes > 0 ? FO_GAIN_HALF * most : 0,
+					 .most = most, .floor_ns = c->floor_ns }, f);
+	snprintf(f->title, sizeof(f->title), "%lld small all-reduces a step, %s each: %.1f %% of the step that nothing hides", (long long)x->reduces,
+		 fo_ns_text(a, x->reduce_median_ns), 100 * fo_share(c, ns));
+	snprintf(f->why, sizeof(f->why), "So short a one is latency, not transfer: its time hardly depends on its bytes.%s %s", bytes,
+		 c->facts->ddp ? "DistributedDataParallel is there: raise bucket_cap_mb."
+			       : "No DistributedDataParallel is in the trace. Gather gradients in buckets: it does that, as does one all-reduce of a "
+				 "flattened buffer.");
+	fo_evidence_kernels(f, c->s, (uint64_t)1 << FO_K_COMMUNICATION);
+	return true;
+}
+
+/* ---- layouts ---- */
+
+/* cuDNN's and MIOpen's kernels that turn an image's layout into the one that matrix units need, and back. */
+bool fo_turns_layout(const char *name)
+{
+	return strstr(name, "nchwToNhwc") || strstr(name, "nhwcToNchw") || strstr(name, "batched_transpose_");
+}
+
+int64_t fo_layout_ns(const struct fo_rule_context *c, int64_t *kernels)
+{
+	const struct fo_subject *s = c->s;
+	const struct fo_ledger *l = &s->l;
+	int64_t first, end, ns = 0;
+	*kernels = 0;
+	fo_subject_ops(s->t, s->id, s->begin_ns, s->end_ns, &first, &end);
+	for (int64_t i = first; i < end; i++) {
+		const struct fo_gpu_op *g = &s->t->gpu[i];
+		if (g->class != FO_K_CONV || g->begin_ns < s->begin_ns || !fo_turns_layout(fo_trace_text(s->t, g->name)))
+			continue;
+		ns += (g->end_ns < s->end_ns ? g->end_ns : s->end_ns) - g->begin_ns;
+		*kernels += 1;
+	}
+	ns /= s->steps;
+	*kernels /= s->steps;
+	if (l->class_sum_ns[FO_K_CONV] > l->class_ns[FO_K_CONV]) /* exclusive, as the ledger has it */
+		ns = (int64_t)((double)ns * (double)l->class_ns[FO_K_CONV] / (double)l->class_sum_ns[FO_K_CONV]);
+	return ns < l->class_ns[FO_K_CONV] ? ns : l->class_ns[FO_K_CONV];
+}
+
+static bool conv_layout(const struct fo_rule_context *c, struct fo_finding *f)
+{
+	const struct fo_subject *s = c->s;
+	const struct fo_trace *t = s->t;
+	int64_t first, end, n, ns = fo_layout_ns(c, &n);
+	/* Half the usual mark: beside what it saves itself, the convolutions between run in the layout that suits them. */
+	if (fo_share(c, ns) <= FO_SHARE_ADVICE / 2)
+		return false;
+	f->serious = fo_share(c, ns) > FO_SHARE_SERIOUS;
+	fo_gain_solve(&(struct fo_gain){ .step_ns = s->l.span_ns, .removable_ns = ns, .least = FO_GAIN_HALF, .most = 1, .floor_ns = c->floor_ns }, f);
+	snprintf(f->title, sizeof(f->title), "convolutions turn their layout around: %.1f %% of the step in %lld kernels", 100 * fo_share(c, ns),
+		 (long long)n);
+	snprintf(f->why, sizeof(f->why), "The matrix units take images with their channels last (NHWC); tensors are stored as NCHW and are converted "
+		 "around each convolution. Stored with channels last they need no conversion.");
+	fo_subject_ops(t, s->id, s->begin_ns, s->end_ns, &first, &end);
+	for (int64_t i = first; i < end; i++)
+		if (t->gpu[i].class == FO_K_CONV && fo_turns_layout(fo_trace_text(t, t->gpu[i].name)))
+			fo_evidence_add(f, s->rank->rank, s->id, t->gpu[i].begin_ns, t->gpu[i].end_ns - t->gpu[i].begin_ns,
+					fo_trace_text(t, t->gpu[i].name), NULL);
+	return true;
+}
+
+const struct fo_rule_row fo_rules_small[] = {
+	{ "comm-small", FO_FIND_COMM_TRANSFER, small_reduces },
+	{ "conv-layout", FO_FIND_MEMORY_BOUND, conv_layout },
+	{ NULL, FO_FIND_VALIDITY, NULL },
+};
