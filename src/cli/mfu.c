@@ -12,12 +12,13 @@ struct mfu {
 	const char *model, *device, *dtype, *devices_file;
 	int64_t seq, devices;
 	double params, total, per_device, step_seconds, tokens_per_step;
-	bool json;
+	const char *json;
+	bool force;
 };
 
 static const struct fo_opt rows[] = {
-	FO_OPT_TEXT(struct mfu, model, "mfu.model", "M", NULL, "preset, config.json, or a folder with one"),
-	FO_OPT_INT(struct mfu, seq, "mfu.seq", "S", NULL, 1, 1 << 30, "tokens", "sequence length (with --model)"),
+	FO_OPT_PATH(struct mfu, model, "mfu.model", "M", NULL, "preset, config.json, or a folder with one"),
+	FO_OPT_LENGTH(struct mfu, seq, "mfu.seq", "S", NULL, 1, 1 << 30, "sequence length (with --model)"),
 	FO_OPT_REAL(struct mfu, params, "mfu.params", "N", NULL, 1, 1e16, "weights",
 		    "instead of --model: weights that multiply a token"),
 	FO_OPT_TEXT(struct mfu, device, "mfu.device", "D", NULL,
@@ -28,13 +29,14 @@ static const struct fo_opt rows[] = {
 	FO_OPT_REAL(struct mfu, per_device, "mfu.tokens-per-second-per-device", "T", NULL, 1e-9, 1e18, "tokens/s",
 		    "or of one device"),
 	FO_OPT_REAL(struct mfu, step_seconds, "mfu.step-seconds", "T", NULL, 1e-9, 1e9, "s", "or: time of one step"),
-	FO_OPT_REAL(struct mfu, tokens_per_step, "mfu.tokens-per-step", "K", NULL, 1, 1e18, "tokens",
+	FO_OPT_LENGTH_REAL(struct mfu, tokens_per_step, "mfu.tokens-per-step", "K", NULL, 1, 1e18,
 		    "with the tokens of all devices in it"),
 	FO_OPT_TEXT(struct mfu, dtype, "mfu.dtype", "TYPE", "bf16",
 		    "precision of the dense peak: fp32, tf32, fp16, bf16, fp8, fp4"),
-	FO_OPT_TEXT(struct mfu, devices_file, "mfu.devices-file", "PATH", NULL,
+	FO_OPT_PATH(struct mfu, devices_file, "mfu.devices-file", "PATH", NULL,
 		    "CSV with own devices, as data/devices.csv"),
-	FO_OPT_BOOL(struct mfu, json, "mfu.json", "false", "JSON on standard output"),
+	FO_OPT_JSON(struct mfu, json, "mfu.json", "JSON on standard output"),
+	FO_OPT_FORCE(struct mfu, force, "mfu.force"),
 	FO_OPT_END
 };
 
