@@ -20,7 +20,7 @@ static const struct fo_opt rows[] = {
 	FO_OPT_JSON(struct diagnose, json, "diagnose.json", "JSON on standard output instead of text; into a file beside it"),
 	FO_OPT_OUTPUT(struct diagnose, html, "diagnose.html", "PATH", NULL, "one self-contained page into a file", FO_OUTPUT_PAGE),
 	FO_OPT_PATH(struct diagnose, model, "diagnose.model", "M", NULL,
-		    "what was trained, for MFU: preset, config.json, or a folder with one"),
+		    "what was trained, for MFU: preset, name on Hugging Face, config.json, or a folder with one"),
 	FO_OPT_LENGTH(struct diagnose, seq, "diagnose.seq", "S", NULL, 1, 1 << 30, "sequence length (with --model)"),
 	FO_OPT_LENGTH(struct diagnose, tokens_per_step, "diagnose.tokens-per-step", "N", NULL, 1, INT64_C(1) << 50,
 		   "tokens of one step of the whole job (with --model)"),

@@ -9,7 +9,7 @@
 #define R struct fo_run
 const struct fo_opt fo_run_options[] = {
 	FO_OPT_PATH(R, model, "model.name", "NAME", "flatout-134m",
-		    "preset (flatout flops --list), config.json or a folder with one"),
+		    "preset (flatout flops --list), name on Hugging Face, config.json or a folder with one"),
 	FO_OPT_PATH(R, weights, "model.weights", "PATH", "",
 		    "start from a Hugging Face folder's weights; also model.name and data.tokenizer unless given"),
 	FO_OPT_INT(R, layers, "model.layers", "N", "0", 0, 10000, "layers",
