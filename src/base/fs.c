@@ -137,22 +137,17 @@ fo_status fo_fs_read_regular(struct fo_arena *a, const char *path, size_t cap, c
 	return status;
 }
 
-static int write_all(int fd, const char *p, size_t len)
+char *fo_fs_home_path(struct fo_arena *a, const char *path)
 {
-	while (len) {
-		ssize_t n = write(fd, p, len);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return errno;
-		p += n;
-		len -= (size_t)n;
-	}
-	return 0;
+	const char *home = getenv("HOME");
+	if (*path != '~')
+		return fo_arena_strdup(a, path);
+	if ((path[1] && path[1] != '/') || !home || !*home)
+		return NULL;
+	return fo_arena_printf(a, "%s%s", home, path + 1);
 }
 
-/* The folder that holds path, in memory that the caller frees. */
-static char *parent_of(const char *path)
+char *fo_fs_parent(const char *path)
 {
 	const char *slash = strrchr(path, '/');
 	if (!slash)
@@ -160,79 +155,6 @@ static char *parent_of(const char *path)
 	char *dir = fo_xstrdup(path);
 	dir[slash == path ? 1 : slash - path] = 0;
 	return dir;
-}
-
-/* A file of these bytes, flushed; what is half written is removed. Errors name `meant`, for which path stands. */
-static fo_status write_flushed(const char *path, const char *meant, const void *bytes, size_t len)
-{
-	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
-	if (fd < 0)
-		return fo_fs_refuse("write", path, errno);
-	int error = write_all(fd, bytes, len);
-	if (!error && fsync(fd))
-		error = errno;
-	if (close(fd) && !error)
-		error = errno;
-	if (!error)
-		return FO_OK;
-	unlink(path);
-	return fo_fs_refuse("write", meant, error);
-}
-
-fo_status fo_fs_write_new(const char *path, const void *bytes, size_t len)
-{
-	return write_flushed(path, path, bytes, len);
-}
-
-fo_status fo_fs_may_replace(const char *path, const char *begin)
-{
-	char there[64];
-	size_t want = strlen(begin);
-	struct stat info;
-	if (stat(path, &info) || !S_ISREG(info.st_mode) || !info.st_size)
-		return FO_OK; /* whatever else is wrong with it, writing will tell */
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t n = fd < 0 ? 0 : read(fd, there, want < sizeof there ? want : sizeof there);
-	if (fd >= 0)
-		close(fd);
-	if (n == (ssize_t)want && !memcmp(there, begin, want))
-		return FO_OK;
-	return fo_hint(fo_fail(FO_EARG, "'%s' is there and is nothing that this command wrote: not replaced", path),
-		       "another name, or remove it first");
-}
-
-bool fo_fs_is_special(const char *path)
-{
-	struct stat info;
-	return !stat(path, &info) && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
-}
-
-static fo_status write_into(const char *path, const void *bytes, size_t len)
-{
-	int fd = open(path, O_WRONLY | O_CLOEXEC), error = fd < 0 ? errno : write_all(fd, bytes, len);
-	if (fd >= 0 && close(fd) && !error)
-		error = errno;
-	return error ? fo_fs_refuse("write", path, error) : FO_OK;
-}
-
-fo_status fo_fs_write_atomic(const char *path, const void *bytes, size_t len)
-{
-	if (fo_fs_is_special(path))
-		return write_into(path, bytes, len);
-	size_t n = strlen(path);
-	char *temporary = fo_xmalloc(n + 5), *dir = parent_of(path);
-	memcpy(temporary, path, n);
-	memcpy(temporary + n, ".tmp", 5);
-	fo_status st = write_flushed(temporary, path, bytes, len);
-	if (st == FO_OK && rename(temporary, path)) {
-		st = fo_fs_refuse("write", path, errno);
-		unlink(temporary);
-	}
-	if (st == FO_OK)
-		st = fo_fs_sync_dir(dir);
-	free(dir);
-	free(temporary);
-	return st;
 }
 
 /* 0 or an errno value. EINVAL: this file system has no such operation and orders its folders' entries by itself. */
@@ -249,7 +171,7 @@ static int sync_folder(const char *path)
 /* A folder that may be entered but not listed cannot be opened, so not be flushed: its owner's choice. */
 static int sync_parent(const char *path)
 {
-	char *dir = parent_of(path);
+	char *dir = fo_fs_parent(path);
 	int error = sync_folder(dir);
 	free(dir);
 	return error == EACCES ? 0 : error;

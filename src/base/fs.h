@@ -20,12 +20,21 @@ FO_CHECKED fo_status fo_fs_read_regular(struct fo_arena *a, const char *path, si
 FO_CHECKED fo_status fo_fs_open_regular(const char *path, int *fd);
 /* Is path a device, a pipe or a socket? Renaming a file over one would take it away from everybody: it is written into. */
 bool fo_fs_is_special(const char *path);
-/* Writes path.tmp, fsyncs, renames over path, fsyncs the directory: readers see the old or the new file. A special file is written into. */
+/* A file that appears at `path` when it is whole: it grows under a random name of its own (".NAME.RANDOM.flatout-tmp", O_EXCL) in the
+ * same folder, so that writers do not meet and a pipe, a link or a file in the way is not touched. What a killed writer left is removed
+ * by the next one of the same path. A special file is written into. */
+struct fo_new_file {
+	int fd;       /* written by whoever began it */
+	char *beside; /* where it grows; NULL: a special file */
+	char *path;
+};
+FO_CHECKED fo_status fo_fs_new_begin(struct fo_new_file *f, const char *path);
+FO_CHECKED fo_status fo_fs_new_write(struct fo_new_file *f, const void *bytes, size_t len);
+/* With st FO_OK renames it over path; else removes it and returns st. durable: fsync of file and folder. Closes fd. */
+FO_CHECKED fo_status fo_fs_new_end(struct fo_new_file *f, fo_status st, bool durable);
+/* All three: readers see the old or the new file. */
 FO_CHECKED fo_status fo_fs_write_atomic(const char *path, const void *bytes, size_t len);
-/* FO_EARG where replacing a file would lose what somebody else wrote: `path` is a file, is not empty and does not begin with `begin`.
- * For what a command writes where its user says, before the work: a list of inputs behind --html is soon typed. */
-FO_CHECKED fo_status fo_fs_may_replace(const char *path, const char *begin);
-/* Writes and fsyncs a file where nobody looks yet (a folder that is renamed when it is whole, after fo_fs_sync_dir). */
+/* Writes and fsyncs a new file where nobody looks yet (a folder that is renamed when it is whole, after fo_fs_sync_dir). */
 FO_CHECKED fo_status fo_fs_write_new(const char *path, const void *bytes, size_t len);
 /* For a file that several processes read, change and replace: makes its folder and waits until no other is between begin and end. Where
  * locks are not to be had two may lose each other's news; the file itself stays whole. The lock is "PATH.lock", which stays. */
@@ -34,6 +43,11 @@ void fo_fs_update_end(int lock);
 FO_CHECKED fo_status fo_fs_mkdirs(const char *path);          /* as mkdir -p; durable */
 FO_CHECKED fo_status fo_fs_sync_dir(const char *path);        /* makes renames inside durable */
 FO_CHECKED fo_status fo_fs_remove_tree(const char *path);     /* files and folders below path, path too; absent is ok */
+/* path with a leading "~" or "~/" replaced by HOME, as shells do; path itself where it has none; NULL for another user's home and where
+ * HOME is not set. */
+char *fo_fs_home_path(struct fo_arena *a, const char *path);
+/* The folder that holds path, in memory that the caller frees. */
+char *fo_fs_parent(const char *path);
 bool fo_fs_exists(const char *path);
 bool fo_fs_is_dir(const char *path);
 

@@ -1,4 +1,5 @@
 #include "base/opt.h"
+#include "base/fs.h"
 #include "base/json.h"
 #include "base/opt_int.h"
 
@@ -124,6 +125,18 @@ void fo_opt_problem(struct fo_opt_set *s, const char *fmt, ...)
 	va_end(ap);
 }
 
+/* "8k" is 8192 to some and 8000 to others: what it was taken for is said. */
+static void note_taken(struct fo_opt_set *s, int i, const char *text, size_t len, const char *name)
+{
+	const struct fo_opt *row = &s->rows[i];
+	char shown[FO_OPT_SHOWN], *copy = fo_arena_printf(&s->arena, "%.*s", (int)len, text);
+	if (!fo_opt_is_taken(row, copy))
+		return;
+	const void *field = (const char *)s->target + row->offset;
+	double v = row->type == FO_OPT_T_REAL ? *(const double *)field : (double)*(const int64_t *)field;
+	fo_str_printf(&s->notes, "%s%s: %s is taken as %.0f %s", s->notes.len ? "\n" : "", name, fo_opt_shown(shown, text, len), v, row->unit);
+}
+
 void fo_opt_assign(struct fo_opt_set *s, int i, const char *text, size_t len, enum fo_opt_origin from,
 		   const char *where)
 {
@@ -154,6 +167,8 @@ void fo_opt_assign(struct fo_opt_set *s, int i, const char *text, size_t len, en
 				       expected.data, shown, colon, why);
 		fo_str_fini(&expected);
 	} else if (from >= s->origin[i].from) {
+		if (from != FO_ORIGIN_DEFAULT)
+			note_taken(s, i, text, len, *where && from != FO_ORIGIN_FILE ? where : row->key);
 		s->origin[i].from = from;
 		s->origin[i].where = fo_arena_strdup(&s->arena, where);
 		return;
@@ -190,6 +205,7 @@ void fo_opt_fini(struct fo_opt_set *s)
 {
 	fo_arena_fini(&s->arena);
 	fo_str_fini(&s->problems);
+	fo_str_fini(&s->notes);
 	*s = (struct fo_opt_set){ 0 };
 }
 
@@ -265,7 +281,7 @@ static int read_flag(struct fo_opt_set *s, const char *arg, const char *next)
 	bool no = false;
 	if (i == -1 && !equals && len > 3 && !memcmp(name, "no-", 3)) {
 		int k = find_flag(s->rows, name + 3, len - 3, other);
-		no = k >= 0 && s->rows[k].type == FO_OPT_T_BOOL;
+		no = k >= 0 && (s->rows[k].type == FO_OPT_T_BOOL || s->rows[k].bare);
 		i = no ? k : -1;
 	}
 	if (i == -2) {
@@ -279,9 +295,13 @@ static int read_flag(struct fo_opt_set *s, const char *arg, const char *next)
 	}
 	char where[FO_OPT_SHOWN];
 	snprintf(where, sizeof where, "--%.*s", (int)len, name);
+	if (!equals && s->rows[i].bare && !no && next && !strcmp(next, "-")) {
+		fo_opt_assign(s, i, next, 1, FO_ORIGIN_FLAG, where);
+		return 2;
+	}
 	if (equals) {
 		fo_opt_assign(s, i, equals + 1, strlen(equals + 1), FO_ORIGIN_FLAG, where);
-	} else if (s->rows[i].type == FO_OPT_T_BOOL) {
+	} else if (s->rows[i].type == FO_OPT_T_BOOL || s->rows[i].bare) {
 		fo_opt_assign(s, i, no ? "no" : "yes", no ? 2 : 3, FO_ORIGIN_FLAG, where);
 	} else if (next && strncmp(next, "--", 2)) {
 		fo_opt_assign(s, i, next, strlen(next), FO_ORIGIN_FLAG, where);
@@ -310,13 +330,17 @@ void fo_opt_read_args(struct fo_opt_set *s, int *argc, char **argv)
 			unknown_flag(s, arg, arg + 1, strcspn(arg + 1, "="));
 			i++;
 		} else {
-			argv[kept++] = arg;
+			/* What a shell did not expand: in quotes, or from a script. No argument but a path begins so. */
+			char *path = fo_fs_home_path(&s->arena, arg);
+			argv[kept++] = path ? path : arg;
 			i++;
 		}
 	}
 	if (kept < *argc)
 		argv[kept] = NULL;
 	*argc = kept;
+	s->argv = argv;
+	s->argc = kept;
 }
 
 fo_status fo_opt_finish(struct fo_opt_set *s)

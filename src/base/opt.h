@@ -2,9 +2,12 @@
  *
  * A row names a field of a plain struct. Precedence: default < file < environment < flag, in whatever order they are
  * read; each value remembers where it came from. All mistakes are reported at once. Values:
- * - integers: 1000, 1e9, 4k, 1.5M, 2Ki (k, M, G, T are powers of 1000; Ki, Mi, Gi, Ti of 1024);
+ * - integers: 1000, 1e9, 4k, 1.5M, 8B, 15T, 2Ki (k, M, B or G, T are powers of 1000, in either case; Ki, Mi, Gi, Ti of 1024);
+ *   lengths of sequences and tokens of a step (LENGTH): k and M are of 1024, because 8k is 8192 to everybody; a note says so;
  * - numbers (REAL): as integers, with fractions; with unit "s" they are durations: 30, 250ms, 30s, 5m, 2h;
- * - sizes (BYTES): 80GiB, 1.5 MiB, 4096, 4096B, 80GB (KiB, MiB, GiB, TiB of 1024; kB, MB, GB, TB of 1000);
+ * - sizes (BYTES): 80GiB, 1.5 MiB, 4096, 4096B, 80GB (KiB, MiB, GiB, TiB of 1024; kB, MB, GB, TB of 1000); 16G is 16 GiB, and a
+ *   note says so;
+ * - paths: a leading "~/" or "~" alone is the home, as shells have it ("--out=~/x" reaches us unexpanded); "~user" is a mistake;
  * - booleans: true/false/yes/no/on/off; enumerations: their names; texts: any UTF-8, empty too.
  * Not-a-number, infinities, overflow and trailing bytes are mistakes.
  *
@@ -19,6 +22,7 @@
 
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/output.h"
 #include "base/str.h"
 
 #include <stdbool.h>
@@ -38,20 +42,48 @@ struct fo_opt {
 	enum fo_opt_type type;
 	size_t offset, size;
 	const char *refused;  /* ENUM: "name: why": a value that people ask for and get this answer to; NULL: none */
+	bool path;            /* TEXT: names a file or a folder, or may: "~/" is expanded */
+	enum fo_output output; /* TEXT: what the command writes there; FO_OUTPUT_NONE: it only reads */
+	const char *bare;     /* TEXT: the value of the flag alone ("--json" is "--json=-"); NULL: a value must follow */
+	bool binary;          /* INT, REAL: k and M are powers of 1024 */
 };
 
 #define FO_OPT_ROW(S, f, T, TYPE, key, arg, dfl, lo, hi, unit, help, names) \
 	{ key, arg, dfl, lo, hi, unit, help, names, TYPE, offsetof(S, f), \
-	  sizeof(struct { _Static_assert(_Generic(((S *)0)->f, T: 1, default: 0), "option type is not the type of " #f); char c; }), NULL }
+	  sizeof(struct { _Static_assert(_Generic(((S *)0)->f, T: 1, default: 0), "option type is not the type of " #f); char c; }), NULL, \
+	  false, FO_OUTPUT_NONE, NULL, false }
+/* A text row with what is special about it. */
+#define FO_OPT_ROW_TEXT(S, f, key, arg, dfl, help, path, output, bare) \
+	{ key, arg, dfl, 0, 0, "", help, NULL, FO_OPT_T_TEXT, offsetof(S, f), \
+	  sizeof(struct { _Static_assert(_Generic(((S *)0)->f, const char *: 1, default: 0), "option type is not the type of " #f); char c; }), NULL, \
+	  path, output, bare, false }
 #define FO_OPT_INT(S, f, key, arg, dfl, lo, hi, unit, help)  FO_OPT_ROW(S, f, int64_t, FO_OPT_T_INT, key, arg, dfl, lo, hi, unit, help, NULL)
 #define FO_OPT_REAL(S, f, key, arg, dfl, lo, hi, unit, help) FO_OPT_ROW(S, f, double, FO_OPT_T_REAL, key, arg, dfl, lo, hi, unit, help, NULL)
 #define FO_OPT_BYTES(S, f, key, arg, dfl, lo, hi, help)      FO_OPT_ROW(S, f, int64_t, FO_OPT_T_BYTES, key, arg, dfl, lo, hi, "bytes", help, NULL)
 #define FO_OPT_BOOL(S, f, key, dfl, help)                    FO_OPT_ROW(S, f, bool, FO_OPT_T_BOOL, key, "BOOL", dfl, 0, 1, "", help, NULL)
 #define FO_OPT_TEXT(S, f, key, arg, dfl, help)               FO_OPT_ROW(S, f, const char *, FO_OPT_T_TEXT, key, arg, dfl, 0, 0, "", help, NULL)
+/* A path that is read, or a name that may be one. */
+#define FO_OPT_PATH(S, f, key, arg, dfl, help)               FO_OPT_ROW_TEXT(S, f, key, arg, dfl, help, true, FO_OUTPUT_NONE, NULL)
+/* A path that is written: a table with such a row has one of FO_OPT_FORCE. */
+#define FO_OPT_OUTPUT(S, f, key, arg, dfl, help, kind)       FO_OPT_ROW_TEXT(S, f, key, arg, dfl, help, true, kind, NULL)
+/* --json, --json=-, --json=PATH; the field is NULL where no JSON is wanted. `--json PATH` is --json and an argument. */
+#define FO_OPT_JSON(S, f, key, help)                         FO_OPT_ROW_TEXT(S, f, key, "PATH", NULL, help, true, FO_OUTPUT_JSON, "-")
+#define FO_OPT_JSON_OF(S, f, key, help, kind)                FO_OPT_ROW_TEXT(S, f, key, "PATH", NULL, help, true, kind, "-")
+#define FO_OPT_FORCE(S, f, key)                              FO_OPT_BOOL(S, f, key, "false", "write over what other programs or people wrote")
+/* The length of a sequence or the tokens of a step. */
+#define FO_OPT_LENGTH(S, f, key, arg, dfl, lo, hi, help) \
+	{ key, arg, dfl, lo, hi, "tokens", help, NULL, FO_OPT_T_INT, offsetof(S, f), \
+	  sizeof(struct { _Static_assert(_Generic(((S *)0)->f, int64_t: 1, default: 0), "option type is not the type of " #f); char c; }), NULL, \
+	  false, FO_OUTPUT_NONE, NULL, true }
+#define FO_OPT_LENGTH_REAL(S, f, key, arg, dfl, lo, hi, help) \
+	{ key, arg, dfl, lo, hi, "tokens", help, NULL, FO_OPT_T_REAL, offsetof(S, f), \
+	  sizeof(struct { _Static_assert(_Generic(((S *)0)->f, double: 1, default: 0), "option type is not the type of " #f); char c; }), NULL, \
+	  false, FO_OUTPUT_NONE, NULL, true }
 #define FO_OPT_ENUM(S, f, key, dfl, help, names)             FO_OPT_ROW(S, f, int, FO_OPT_T_ENUM, key, "NAME", dfl, 0, 0, "", help, names)
 #define FO_OPT_ENUM_REFUSED(S, f, key, dfl, help, names, refused) \
 	{ key, "NAME", dfl, 0, 0, "", help, names, FO_OPT_T_ENUM, offsetof(S, f), \
-	  sizeof(struct { _Static_assert(_Generic(((S *)0)->f, int: 1, default: 0), "option type is not the type of " #f); char c; }), refused }
+	  sizeof(struct { _Static_assert(_Generic(((S *)0)->f, int: 1, default: 0), "option type is not the type of " #f); char c; }), refused, \
+	  false, FO_OUTPUT_NONE, NULL, false }
 #define FO_OPT_END { 0 }
 
 enum fo_opt_origin { FO_ORIGIN_DEFAULT, FO_ORIGIN_FILE, FO_ORIGIN_ENV, FO_ORIGIN_FLAG };
@@ -62,6 +94,9 @@ struct fo_opt_set {
 	void *target;
 	struct fo_arena arena;
 	struct { enum fo_opt_origin from; const char *where; } *origin;  /* per row; where: "run.yaml:12", a variable's name, "" */
+	char **argv;                 /* what fo_opt_read_args left: the command's name and its arguments */
+	int argc;
+	struct fo_str notes;         /* one line per value that could have meant something else ("--seq=8k": 8,192) */
 	struct fo_str problems;      /* one line per mistake found so far */
 	int problem_count;           /* all of them; only the first FO_OPT_PROBLEMS_MAX are written out */
 };

@@ -80,6 +80,8 @@ static void help_row(const struct fo_opt *row, const char *flag, struct fo_str *
 	struct fo_str name = { 0 }, text = { 0 };
 	if (row->type == FO_OPT_T_BOOL)
 		fo_str_printf(&name, "  --%s%s", is_on(row) ? "[no-]" : "", flag);
+	else if (row->bare)
+		fo_str_printf(&name, "  --%s[=%s]", flag, row->arg);
 	else
 		fo_str_printf(&name, "  --%s %s", flag, row->arg);
 	describe(row, &text);
@@ -261,7 +263,9 @@ void fo_opt_mdoc(const struct fo_opt *rows, struct fo_str *out)
 	for (int i = 0; rows[i].key; i++) {
 		struct fo_str text = { 0 };
 		fo_str_printf(out, ".It Fl -%s%s", is_on(&rows[i]) ? "[no-]" : "", fo_opt_flag_name(rows, i));
-		if (rows[i].type != FO_OPT_T_BOOL) {
+		if (rows[i].bare) {
+			fo_str_printf(out, " Ns Op = Ns Ar %s", rows[i].arg);
+		} else if (rows[i].type != FO_OPT_T_BOOL) {
 			fo_str_puts(out, " Ar \\&");
 			put_roff(out, rows[i].arg, strlen(rows[i].arg), false);
 		}

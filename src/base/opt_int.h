@@ -24,6 +24,8 @@ char *fo_opt_shown(char buf[FO_OPT_SHOWN], const char *text, size_t len);
 /* Parses into the field of row; false when the text is not a value of the row (or out of its range). TEXT is copied to
  * the arena. */
 bool fo_opt_parse(const struct fo_opt *row, void *target, struct fo_arena *a, const char *text, size_t len);
+/* Is text a number whose suffix people read in two ways, so that a note should say what it was taken for? */
+bool fo_opt_is_taken(const struct fo_opt *row, const char *text);
 /* Why row refuses this very text; "" where it has nothing to say about it. */
 const char *fo_opt_refused(const struct fo_opt *row, const char *text, size_t len);
 /* "an integer from 1 to 1e9 steps": what a row accepts. */

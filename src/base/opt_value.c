@@ -1,5 +1,6 @@
 /* Values of options: text to number and back. Numbers are scanned by hand, because strtod also takes "0x10", "nan" and
  * the locale's comma, and because integers must not pass through a double. */
+#include "base/fs.h"
 #include "base/opt_int.h"
 
 #include <math.h>
@@ -58,24 +59,32 @@ struct suffix {
 };
 
 static const struct suffix count_suffixes[] = {
-	{ "", 1 },        { "k", 1e3 },     { "M", 1e6 },     { "G", 1e9 },     { "T", 1e12 },
+	{ "", 1 },        { "k", 1e3 },     { "M", 1e6 },     { "G", 1e9 },     { "B", 1e9 }, { "T", 1e12 },
 	{ "Ki", 0x1p10 }, { "Mi", 0x1p20 }, { "Gi", 0x1p30 }, { "Ti", 0x1p40 }, { 0 },
+};
+/* Lengths of sequences and batches are powers of two by custom: a context of 8k, a batch of 4M tokens. Billions and more are not. */
+static const struct suffix length_suffixes[] = {
+	{ "", 1 },        { "k", 0x1p10 },  { "M", 0x1p20 },  { "B", 1e9 }, { "T", 1e12 },
+	{ "Ki", 0x1p10 }, { "Mi", 0x1p20 }, { "Gi", 0x1p30 }, { 0 },
 };
 static const struct suffix size_suffixes[] = {
 	{ "", 1 },         { "B", 1 },       { "KiB", 0x1p10 }, { "MiB", 0x1p20 }, { "GiB", 0x1p30 },
 	{ "TiB", 0x1p40 }, { "Ki", 0x1p10 }, { "Mi", 0x1p20 },  { "Gi", 0x1p30 },  { "Ti", 0x1p40 },
-	{ "kB", 1e3 },     { "MB", 1e6 },    { "GB", 1e9 },     { "TB", 1e12 },    { 0 },
+	{ "kB", 1e3 },     { "MB", 1e6 },    { "GB", 1e9 },     { "TB", 1e12 },
+	{ "k", 0x1p10 },   { "M", 0x1p20 },  { "G", 0x1p30 },   { "T", 0x1p40 },   { 0 }, /* as Slurm, Docker and the JVM take them */
 };
 static const struct suffix time_suffixes[] = {
 	{ "", 1 }, { "s", 1 }, { "ms", 1e-3 }, { "m", 60 }, { "h", 3600 }, { 0 },
 };
 
+/* In either case, but of times: M could be anything there. */
 static double find_suffix(const struct suffix *table, const char *text)
 {
 	if (*text == ' ' && text[1])
 		text++;
+	bool strict = table == time_suffixes;
 	for (; table->text; table++)
-		if (!strcmp(table->text, text))
+		if (strict ? !strcmp(table->text, text) : !strcasecmp(table->text, text))
 			return table->factor;
 	return 0;
 }
@@ -115,16 +124,26 @@ static bool is_duration(const struct fo_opt *row)
 	return row->type == FO_OPT_T_REAL && row->unit && !strcmp(row->unit, "s");
 }
 
+static const struct suffix *suffixes_of(const struct fo_opt *row)
+{
+	return row->type == FO_OPT_T_BYTES ? size_suffixes : is_duration(row) ? time_suffixes : row->binary ? length_suffixes : count_suffixes;
+}
+
+bool fo_opt_is_taken(const struct fo_opt *row, const char *text)
+{
+	struct decimal d;
+	const char *end = row->binary || row->type == FO_OPT_T_BYTES ? scan_decimal(text, &d) : NULL;
+	end += end && *end == ' ';
+	return end && end[0] && strchr("kKmMgGtT", end[0]) && !end[1] && (row->type == FO_OPT_T_BYTES || !strchr("tT", end[0]));
+}
+
 static bool parse_number(const struct fo_opt *row, void *field, const char *text)
 {
 	struct decimal d;
 	const char *end = scan_decimal(text, &d);
 	if (!end)
 		return false;
-	double factor = find_suffix(row->type == FO_OPT_T_BYTES ? size_suffixes
-				    : is_duration(row)          ? time_suffixes
-								: count_suffixes,
-				    end);
+	double factor = find_suffix(suffixes_of(row), end);
 	if (factor == 0)
 		return false;
 	if (row->type == FO_OPT_T_REAL) {
@@ -186,6 +205,24 @@ bool fo_opt_is_utf8(const char *text, size_t len)
 	return true;
 }
 
+static bool parse_path(struct fo_arena *a, const char **field, const char *text)
+{
+	const char *path = fo_fs_home_path(a, text);
+	*field = path;
+	return path != NULL;
+}
+
+/* --json: what boolean words say, or where the JSON goes. */
+static bool parse_bare(const struct fo_opt *row, struct fo_arena *a, const char **field, const char *text)
+{
+	bool on;
+	if (!*text || parse_bool(&on, text)) {
+		*field = *text && on ? row->bare : NULL;
+		return true;
+	}
+	return parse_path(a, field, text);
+}
+
 bool fo_opt_parse(const struct fo_opt *row, void *target, struct fo_arena *a, const char *text, size_t len)
 {
 	void *field = (char *)target + row->offset;
@@ -200,7 +237,13 @@ bool fo_opt_parse(const struct fo_opt *row, void *target, struct fo_arena *a, co
 	case FO_OPT_T_BYTES: return parse_number(row, field, copy);
 	case FO_OPT_T_BOOL: return parse_bool(field, copy);
 	case FO_OPT_T_ENUM: return parse_enum(row, field, copy);
-	case FO_OPT_T_TEXT: *(const char **)field = copy; return true;
+	case FO_OPT_T_TEXT:
+		if (row->bare)
+			return parse_bare(row, a, field, copy);
+		if (row->path)
+			return parse_path(a, field, copy);
+		*(const char **)field = copy;
+		return true;
 	}
 	return false;
 }
@@ -261,6 +304,9 @@ void fo_opt_range(const struct fo_opt *row, struct fo_str *out)
 const char *fo_opt_refused(const struct fo_opt *row, const char *text, size_t len)
 {
 	const char *r = row->refused;
+	if (row->path && len && *text == '~')
+		return len == 1 || text[1] == '/' ? "'~' is the folder in HOME, which is not set"
+						  : "only '~/' is expanded, no other user's home: write the whole path, or ./~... for that very name";
 	return r && !strncmp(r, text, len) && !strncmp(r + len, ": ", 2) ? r + len + 2 : "";
 }
 
@@ -280,7 +326,7 @@ void fo_opt_expected(const struct fo_opt *row, struct fo_str *out)
 	case FO_OPT_T_REAL: fo_str_puts(out, is_duration(row) ? "a duration" : "a number"); break;
 	case FO_OPT_T_BYTES: fo_str_puts(out, "a size"); break;
 	case FO_OPT_T_BOOL: fo_str_puts(out, "true or false"); return;
-	case FO_OPT_T_TEXT: fo_str_puts(out, "UTF-8 text without NUL"); return;
+	case FO_OPT_T_TEXT: fo_str_puts(out, row->path ? "a path in UTF-8" : "UTF-8 text without NUL"); return;
 	case FO_OPT_T_ENUM:
 		fo_str_puts(out, "one of ");
 		put_names(row, out);

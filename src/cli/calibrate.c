@@ -19,23 +19,24 @@
 struct calibrate {
 	struct fo_run run; /* run.threads: measure 1 thread and this many */
 	double seconds, documents;
-	bool quick, show, all, json;
-	const char *out, *svg, *of;
+	bool quick, show, all, force;
+	const char *json, *out, *svg, *of;
 };
 
 static const struct fo_opt extra[] = {
 	FO_OPT_REAL(struct calibrate, seconds, "cli.seconds", "S", "0", 0, 86400, "s",
 		    "how long to measure; 0: 120 s, with --quick 10 s; of a run what it takes, at least 60 s"),
-	FO_OPT_REAL(struct calibrate, documents, "cli.documents", "N", "0", 0, 1e9, "tokens",
+	FO_OPT_LENGTH_REAL(struct calibrate, documents, "cli.documents", "N", "0", 0, 1e9,
 		    "of a run: attention in documents of this mean length too; 0: in unbroken rows alone"),
-	FO_OPT_TEXT(struct calibrate, of, "cli.for", "RUN", "", "the operations of this run folder, with its threads and documents"),
+	FO_OPT_PATH(struct calibrate, of, "cli.for", "RUN", "", "the operations of this run folder, with its threads and documents"),
 	FO_OPT_BOOL(struct calibrate, quick, "cli.quick", "false", "fewer shapes"),
-	FO_OPT_TEXT(struct calibrate, out, "cli.out", "FILE", NULL,
-		    "write the profile to FILE instead of the user's cache"),
+	FO_OPT_OUTPUT(struct calibrate, out, "cli.out", "FILE", NULL,
+		    "write the profile to FILE instead of the user's cache", FO_OUTPUT_PROFILE),
 	FO_OPT_BOOL(struct calibrate, show, "cli.show", "false", "show a profile; measure nothing"),
 	FO_OPT_BOOL(struct calibrate, all, "cli.all", "false", "list every shape, not only a line per kind"),
-	FO_OPT_TEXT(struct calibrate, svg, "cli.svg", "FILE", NULL, "also write the picture as SVG"),
-	FO_OPT_BOOL(struct calibrate, json, "cli.json", "false", "the profile as JSON on standard output"),
+	FO_OPT_OUTPUT(struct calibrate, svg, "cli.svg", "FILE", NULL, "also write the picture as SVG", FO_OUTPUT_SVG),
+	FO_OPT_JSON_OF(struct calibrate, json, "cli.json", "the profile as JSON on standard output", FO_OUTPUT_PROFILE),
+	FO_OPT_FORCE(struct calibrate, force, "cli.force"),
 	FO_OPT_END
 };
 static struct fo_opt rows[FO_RUN_ROWS_MAX];

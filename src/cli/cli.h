@@ -19,6 +19,9 @@ struct fo_command {
 	const struct fo_opt *own;     /* of a command that takes a run: opts are the run's options and behind them these,
 				       * which no run file and no variable sets */
 	fo_status (*run)(int argc, char **argv);   /* argv[0] is the subcommand's name */
+	enum fo_output writes;        /* of a command that takes a run: what its run.dir becomes; FO_OUTPUT_NONE: the run's outputs are
+				       * not written */
+	bool json_beside;             /* writes the file of --json=PATH itself, beside its text; else what it prints goes there */
 };
 extern const struct fo_command *const fo_commands[];   /* NULL-terminated */
 
@@ -58,6 +61,11 @@ FO_CHECKED fo_status fo_cli_calibrate(const char *path, const struct fo_cli_cali
 /* Reads flags (and FLATOUT_* variables) of one command into target; positional arguments stay in argv. Handles nothing
  * but options: --help was served by main. Initialises s; the caller ends it with fo_opt_fini() also after an error. */
 void fo_cli_options_read(const struct fo_command *c, struct fo_opt_set *s, void *target, int *argc, char **argv);
+/* Between options and work: may every output that s names be written, and where does --json send what is printed? Part of
+ * fo_cli_options_finish. */
+FO_CHECKED fo_status fo_cli_output_begin(const struct fo_command *c, const struct fo_opt_set *s, enum fo_output writes);
+/* Ends what --json=PATH began: what was printed becomes the file, which stays away where nothing was. */
+FO_CHECKED fo_status fo_cli_output_end(void);
 /* All mistakes at once, of a run also those that span several keys (fo_run_check). */
 FO_CHECKED fo_status fo_cli_options_finish(const struct fo_command *c, struct fo_opt_set *s);
 /* Both in one. */

@@ -9,16 +9,18 @@
 #include <sys/stat.h>
 
 struct compare {
-	bool all, json;
+	bool all, force;
+	const char *json;
 	const char *model, *device;
 	int64_t seq, tokens_per_step;
 };
 static const struct fo_opt rows[] = {
 	FO_OPT_BOOL(struct compare, all, "compare.all", "false", "every operation and every option that differs"),
-	FO_OPT_BOOL(struct compare, json, "compare.json", "false", "print JSON"),
-	FO_OPT_TEXT(struct compare, model, "compare.model", "M", NULL, "of traces, for MFU: preset, config.json, or a folder with one"),
-	FO_OPT_INT(struct compare, seq, "compare.seq", "S", NULL, 1, 1 << 30, "tokens", "of traces, for MFU: sequence length"),
-	FO_OPT_INT(struct compare, tokens_per_step, "compare.tokens-per-step", "N", NULL, 1, 1e15, "tokens",
+	FO_OPT_JSON(struct compare, json, "compare.json", "print JSON"),
+	FO_OPT_FORCE(struct compare, force, "compare.force"),
+	FO_OPT_PATH(struct compare, model, "compare.model", "M", NULL, "of traces, for MFU: preset, name on Hugging Face, config.json, or a folder with one"),
+	FO_OPT_LENGTH(struct compare, seq, "compare.seq", "S", NULL, 1, 1 << 30, "of traces, for MFU: sequence length"),
+	FO_OPT_LENGTH(struct compare, tokens_per_step, "compare.tokens-per-step", "N", NULL, 1, 1e15,
 		   "of traces, for MFU: tokens of a step of the whole job"),
 	FO_OPT_TEXT(struct compare, device, "compare.device", "D", NULL, "of traces, for MFU: the device, where the trace does not name it"),
 	FO_OPT_END

@@ -22,7 +22,7 @@ static enum value value_of(const struct fo_opt *row)
 {
 	static const char *const files[] = { "PATH", "FILE", "DIR", "FOLDER" };
 	const char *name = last_part(row->key);
-	if (row->type == FO_OPT_T_BOOL)
+	if (row->type == FO_OPT_T_BOOL || row->bare)
 		return VALUE_NONE;
 	if (row->type == FO_OPT_T_ENUM)
 		return VALUE_NAMES;
@@ -35,7 +35,7 @@ static enum value value_of(const struct fo_opt *row)
 		return VALUE_MODEL;
 	if (!strcmp(name, "device"))
 		return VALUE_DEVICE;
-	return !strcmp(name, "dtype") ? VALUE_DTYPE : VALUE_ANY;
+	return !strcmp(name, "dtype") ? VALUE_DTYPE : row->path ? VALUE_FILE : VALUE_ANY;
 }
 
 /* The words that may stand there, each behind a blank but the first; nothing for VALUE_ANY and VALUE_FILE. */
@@ -141,7 +141,7 @@ static void bash_flags(const struct fo_command *c, struct fo_str *out)
 		for (int i = 0; f.table[t] && f.table[t][i].key; i++) {
 			const char *name = fo_opt_flag_name(f.table[t], i);
 			bool on_off = f.table[t][i].type == FO_OPT_T_BOOL;
-			fo_str_printf(out, on_off ? " --%s --no-%s" : " --%s=", name, name);
+			fo_str_printf(out, on_off ? " --%s --no-%s" : f.table[t][i].bare ? " --%s --%s=" : " --%s=", name, name);
 		}
 	fo_str_puts(out, "' ;;\n");
 }
@@ -366,6 +366,25 @@ static void fish(const struct fo_command *const *list, struct fo_str *out)
 	}
 }
 
+/* ---- for tests ---- */
+
+/* Every option of every command, a line each: command, flag, placeholder, and what it is about: "flag", "value", "input", or "output"
+ * with its kind. A test goes through all that read or write files, so that none is forgotten. Options of a run are listed where the
+ * command writes what a run writes. */
+static void list_options(const struct fo_command *const *list, struct fo_str *out)
+{
+	for (; *list; list++) {
+		struct flags f = flags_of(*list);
+		for (int t = 0; t < 2; t++)
+			for (const struct fo_opt *row = f.table[t]; row && row->key && (t == 0 || (*list)->writes); row++) {
+				enum fo_output kind = row->output == FO_OUTPUT_RUN ? (*list)->writes : row->output;
+				fo_str_printf(out, "%s\t--%s\t%s\t%s%s\n", (*list)->name, fo_opt_flag_name(f.table[t], (int)(row - f.table[t])), row->arg,
+					      row->type == FO_OPT_T_BOOL ? "flag" : kind ? "output " : row->path ? "input" : "value",
+					      kind ? fo_output_name(kind) : "");
+			}
+	}
+}
+
 fo_status fo_completion(const struct fo_command *const *list, const char *shell, struct fo_str *out)
 {
 	char shown[64];
@@ -375,6 +394,8 @@ fo_status fo_completion(const struct fo_command *const *list, const char *shell,
 		zsh(list, out);
 	else if (!strcmp(shell, "fish"))
 		fish(list, out);
+	else if (!strcmp(shell, "options"))
+		list_options(list, out);
 	else
 		return fo_fail(FO_EARG, "unknown shell '%s', expected bash, zsh or fish",
 			       fo_str_visible(shown, sizeof shown, shell));

@@ -8,15 +8,18 @@
 
 struct devices {
 	const char *devices_file;
-	bool json, local;
+	bool local, force;
+	const char *json;
 };
 
 static const struct fo_opt rows[] = {
-	FO_OPT_TEXT(struct devices, devices_file, "devices.devices-file", "PATH", NULL,
+	FO_OPT_PATH(struct devices, devices_file, "devices.devices-file", "PATH", NULL,
 		    "CSV with own devices, as data/devices.csv"),
 	FO_OPT_BOOL(struct devices, local, "devices.local", "false",
 		    "what this machine has: devices, NVIDIA's libraries, and what is missing"),
-	FO_OPT_BOOL(struct devices, json, "devices.json", "false", "JSON on standard output"), FO_OPT_END
+	FO_OPT_JSON(struct devices, json, "devices.json", "JSON on standard output"),
+	FO_OPT_FORCE(struct devices, force, "devices.force"),
+	FO_OPT_END
 };
 
 /* What is shown of a device besides peaks and texts; one table for both forms of output. */

@@ -13,16 +13,16 @@ struct diagnose {
 	const char *json, *html, *model, *device, *dtype;
 	int64_t seq, tokens_per_step;
 	double steps, step_seconds, price;
-	bool whole_trace, exclude_unlinked, brief;
+	bool force, whole_trace, exclude_unlinked, brief;
 };
 
 static const struct fo_opt rows[] = {
-	FO_OPT_TEXT(struct diagnose, json, "diagnose.json", "PATH", NULL, "JSON into a file; -: on standard output, instead of text"),
-	FO_OPT_TEXT(struct diagnose, html, "diagnose.html", "PATH", NULL, "one self-contained page into a file"),
-	FO_OPT_TEXT(struct diagnose, model, "diagnose.model", "M", NULL,
-		    "what was trained, for MFU: preset, config.json, or a folder with one"),
-	FO_OPT_INT(struct diagnose, seq, "diagnose.seq", "S", NULL, 1, 1 << 30, "tokens", "sequence length (with --model)"),
-	FO_OPT_INT(struct diagnose, tokens_per_step, "diagnose.tokens-per-step", "N", NULL, 1, INT64_C(1) << 50, "tokens",
+	FO_OPT_JSON(struct diagnose, json, "diagnose.json", "JSON on standard output instead of text; into a file beside it"),
+	FO_OPT_OUTPUT(struct diagnose, html, "diagnose.html", "PATH", NULL, "one self-contained page into a file", FO_OUTPUT_PAGE),
+	FO_OPT_PATH(struct diagnose, model, "diagnose.model", "M", NULL,
+		    "what was trained, for MFU: preset, name on Hugging Face, config.json, or a folder with one"),
+	FO_OPT_LENGTH(struct diagnose, seq, "diagnose.seq", "S", NULL, 1, 1 << 30, "sequence length (with --model)"),
+	FO_OPT_LENGTH(struct diagnose, tokens_per_step, "diagnose.tokens-per-step", "N", NULL, 1, INT64_C(1) << 50,
 		   "tokens of one step of the whole job (with --model)"),
 	FO_OPT_REAL(struct diagnose, steps, "diagnose.steps", "N", NULL, 1e-6, 1e12, "", "of a trace that shows no steps: how many it covers, for MFU"),
 	FO_OPT_REAL(struct diagnose, step_seconds, "diagnose.step-seconds", "T", NULL, 1e-9, 1e9, "s",
@@ -37,6 +37,7 @@ static const struct fo_opt rows[] = {
 		    "no steps: every GPU operation from the first to the last, kinds as recorded"),
 	FO_OPT_BOOL(struct diagnose, exclude_unlinked, "diagnose.exclude-unlinked", "false",
 		    "the whole trace without GPU operations that have no launch record"),
+	FO_OPT_FORCE(struct diagnose, force, "diagnose.force"),
 	FO_OPT_END
 };
 
@@ -57,7 +58,11 @@ static fo_status write_html(const struct fo_diagnosis *d, const char *path)
 {
 	struct fo_str out = { 0 };
 	fo_diagnose_html(d, &out);
-	fo_status st = fo_fs_write_atomic(path, out.data, out.len);
+	fo_status st = FO_OK;
+	if (strcmp(path, "-"))
+		st = fo_fs_write_atomic(path, out.data, out.len);
+	else
+		fwrite(out.data, 1, out.len, stdout);
 	fo_str_fini(&out);
 	return st;
 }
@@ -93,10 +98,9 @@ static fo_status run(int argc, char **argv)
 		st = fo_hint(fo_fail(FO_EARG, "no trace"), "flatout diagnose trace.json.gz");
 		goto done;
 	}
-	if (in.json && strcmp(in.json, "-"))
-		FO_TRY_OR(st, fo_fs_may_replace(in.json, "{\n  \"schema\":"), done);
-	if (in.html)
-		FO_TRY_OR(st, fo_fs_may_replace(in.html, "<!DOCTYPE html>"), done);
+	bool page = in.html && !strcmp(in.html, "-");
+	if (page && in.json && !strcmp(in.json, "-"))
+		FO_TRY_OR(st, fo_fail(FO_EARG, "--html=- and --json both write to standard output: give one of them a file"), done);
 	if (fo_schedule_is(argv[1])) {
 		if (in.html)
 			st = fo_fail(FO_EARG, "a pipeline schedule's log has no page: not with '--html'");
@@ -122,7 +126,7 @@ static fo_status run(int argc, char **argv)
 		FO_TRY_OR(st, write_json(&d, in.json), done);
 	if (in.html)
 		FO_TRY_OR(st, write_html(&d, in.html), done);
-	if (!in.json || strcmp(in.json, "-"))
+	if (!page && (!in.json || strcmp(in.json, "-")))
 		print_text(&d, in.brief);
 	serious = d.judged != FO_JUDGED_HEALTHY;
 done:
@@ -161,5 +165,6 @@ const struct fo_command fo_cmd_diagnose = {
 		"wrong arguments (an MFU above 100 % among them) or what is no trace; 3 for what\n"
 		"cannot be read or written.",
 	.opts = rows,
+	.json_beside = true,
 	.run = run,
 };

@@ -21,21 +21,23 @@
 
 struct export {
 	const char *tensorboard, *trace, *prometheus, *predicted, *program, *chrome, *csv;
-	bool json;
+	const char *json;
+	bool force;
 };
 
 static const struct fo_opt rows[] = {
-	FO_OPT_TEXT(struct export, tensorboard, "export.tensorboard", "DIR", "", "scalars as a TensorBoard event file in this folder"),
-	FO_OPT_TEXT(struct export, trace, "export.trace", "FILE", "",
-		    "timeline as a trace for ui.perfetto.dev or chrome://tracing (JSON; compressed when it ends in .gz)"),
-	FO_OPT_TEXT(struct export, prometheus, "export.prometheus", "FILE", "", "figures as node_exporter's textfile collector reads them"),
-	FO_OPT_TEXT(struct export, predicted, "export.predicted", "FILE", "",
+	FO_OPT_OUTPUT(struct export, tensorboard, "export.tensorboard", "DIR", "", "scalars as a TensorBoard event file in this folder", FO_OUTPUT_NEW_NAMES),
+	FO_OPT_OUTPUT(struct export, trace, "export.trace", "FILE", "",
+		    "timeline as a trace for ui.perfetto.dev or chrome://tracing (JSON; compressed when it ends in .gz)", FO_OUTPUT_SLICES),
+	FO_OPT_OUTPUT(struct export, prometheus, "export.prometheus", "FILE", "", "figures as node_exporter's textfile collector reads them", FO_OUTPUT_PROMETHEUS),
+	FO_OPT_PATH(struct export, predicted, "export.predicted", "FILE", "",
 		    "trace: also this timeline of the same program (flatout predict --timeline), as a second process"),
-	FO_OPT_TEXT(struct export, program, "export.program", "FILE", "", "trace of --predicted without a run: its step program"),
-	FO_OPT_TEXT(struct export, chrome, "export.chrome", "FILE", "",
-		    "operations of traces with class, step, pass and idle causes, for ui.perfetto.dev (.gz: compressed)"),
-	FO_OPT_TEXT(struct export, csv, "export.csv", "FILE", "", "the same as a table, one line for each operation (.gz: compressed)"),
-	FO_OPT_BOOL(struct export, json, "export.json", "false", "say as JSON what was written"),
+	FO_OPT_PATH(struct export, program, "export.program", "FILE", "", "trace of --predicted without a run: its step program"),
+	FO_OPT_OUTPUT(struct export, chrome, "export.chrome", "FILE", "",
+		    "operations of traces with class, step, pass and idle causes, for ui.perfetto.dev (.gz: compressed)", FO_OUTPUT_SLICES),
+	FO_OPT_OUTPUT(struct export, csv, "export.csv", "FILE", "", "the same as a table, one line for each operation (.gz: compressed)", FO_OUTPUT_CSV),
+	FO_OPT_JSON(struct export, json, "export.json", "say as JSON what was written"),
+	FO_OPT_FORCE(struct export, force, "export.force"),
 	FO_OPT_END
 };
 
@@ -44,47 +46,45 @@ static const struct fo_opt rows[] = {
 struct out {
 	FILE *f;
 	gzFile gz;
-	const char *path;
-	struct fo_str beside; /* where it grows */
-	bool special;         /* a device or a pipe: written into */
+	struct fo_new_file file;
 };
 
 static fo_status out_write(void *ctx, const void *bytes, size_t n)
 {
 	struct out *o = ctx;
 	if (o->gz)
-		return gzwrite(o->gz, bytes, (unsigned)n) == (int)n ? FO_OK : fo_fs_refuse("write", o->path, errno ? errno : ENOSPC);
-	return fwrite(bytes, 1, n, o->f) == n ? FO_OK : fo_fs_refuse("write", o->path, errno ? errno : ENOSPC);
+		return gzwrite(o->gz, bytes, (unsigned)n) == (int)n ? FO_OK : fo_fs_refuse("write", o->file.path, errno ? errno : ENOSPC);
+	return fwrite(bytes, 1, n, o->f) == n ? FO_OK : fo_fs_refuse("write", o->file.path, errno ? errno : ENOSPC);
 }
 
 static fo_status out_open(struct out *o, const char *path)
 {
 	size_t n = strlen(path);
 	bool gz = n > 3 && !strcmp(path + n - 3, ".gz");
-	*o = (struct out){ .path = path };
-	o->special = fo_fs_is_special(path);
-	fo_str_printf(&o->beside, "%s%s", path, o->special ? "" : ".tmp");
+	*o = (struct out){ 0 };
+	FO_TRY(fo_fs_new_begin(&o->file, path));
 	errno = 0;
-	if (gz) {
-		o->gz = gzopen(o->beside.data, "wbe");
-		return o->gz ? FO_OK : fo_fs_refuse("write", path, errno);
-	}
-	o->f = fopen(o->beside.data, "we");
-	return o->f ? FO_OK : fo_fs_refuse("write", path, errno);
+	int fd = dup(o->file.fd); /* the streams close theirs */
+	if (fd >= 0 && gz)
+		o->gz = gzdopen(fd, "wb");
+	else if (fd >= 0)
+		o->f = fdopen(fd, "w");
+	if (o->gz || o->f)
+		return FO_OK;
+	fo_status st = fo_fs_refuse("write", path, errno ? errno : ENOMEM);
+	if (fd >= 0)
+		close(fd);
+	return st;
 }
 
 /* Into its place, or away. */
 static fo_status out_close(struct out *o, fo_status st)
 {
-	bool opened = o->f, lost = o->f && fclose(o->f);
-	opened |= o->gz != NULL;
+	bool lost = o->f && fclose(o->f);
 	lost |= o->gz && gzclose(o->gz) != Z_OK;
-	if (st == FO_OK && (lost || (!o->special && rename(o->beside.data, o->path))))
-		st = fo_fs_refuse("write", o->path, errno ? errno : ENOSPC);
-	if (st != FO_OK && opened && !o->special)
-		remove(o->beside.data);
-	fo_str_fini(&o->beside);
-	return st;
+	if (st == FO_OK && lost)
+		st = fo_fs_refuse("write", o->file.path, errno ? errno : ENOSPC);
+	return fo_fs_new_end(&o->file, st, false);
 }
 
 fo_status fo_cli_export_file(const char *path, fo_status (*fill)(const struct fo_trace_sink *sink, void *ctx), void *ctx, int64_t *bytes)

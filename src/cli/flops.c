@@ -11,20 +11,22 @@ struct flops {
 	const char *model, *device, *dtype, *devices_file;
 	int64_t seq;
 	double tokens;
-	bool list, json;
+	bool list, force;
+	const char *json;
 };
 
 static const struct fo_opt rows[] = {
-	FO_OPT_TEXT(struct flops, model, "flops.model", "M", NULL, "preset, config.json, or a folder with one"),
-	FO_OPT_INT(struct flops, seq, "flops.seq", "S", NULL, 1, 1 << 30, "tokens", "sequence length"),
+	FO_OPT_PATH(struct flops, model, "flops.model", "M", NULL, "preset, name on Hugging Face, config.json, or a folder with one"),
+	FO_OPT_LENGTH(struct flops, seq, "flops.seq", "S", NULL, 1, 1 << 30, "sequence length"),
 	FO_OPT_REAL(struct flops, tokens, "flops.tokens", "D", NULL, 1, 1e18, "tokens",
 		    "training budget: adds totals and device-days"),
 	FO_OPT_TEXT(struct flops, device, "flops.device", "X", "H100-SXM5-80GB", "device of the device-days"),
 	FO_OPT_TEXT(struct flops, dtype, "flops.dtype", "TYPE", "bf16", "precision of the device's dense peak"),
-	FO_OPT_TEXT(struct flops, devices_file, "flops.devices-file", "PATH", NULL,
+	FO_OPT_PATH(struct flops, devices_file, "flops.devices-file", "PATH", NULL,
 		    "CSV with own devices, as data/devices.csv"),
 	FO_OPT_BOOL(struct flops, list, "flops.list", "false", "list the presets with their parameters and sources"),
-	FO_OPT_BOOL(struct flops, json, "flops.json", "false", "JSON on standard output"),
+	FO_OPT_JSON(struct flops, json, "flops.json", "JSON on standard output"),
+	FO_OPT_FORCE(struct flops, force, "flops.force"),
 	FO_OPT_END
 };
 

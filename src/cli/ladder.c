@@ -7,12 +7,13 @@
 #include <string.h>
 
 static const struct fo_opt extra[] = {
-	FO_OPT_TEXT(struct fo_cli_ladder, rungs, "ladder.rungs", "FILE", "", "rungs of your own (YAML); empty: the built-in ones"),
+	FO_OPT_PATH(struct fo_cli_ladder, rungs, "ladder.rungs", "FILE", "", "rungs of your own (YAML); empty: the built-in ones"),
 	FO_OPT_INT(struct fo_cli_ladder, rounds, "ladder.rounds", "N", "5", FO_LADDER_MIN_ROUNDS, FO_LADDER_MAX_ROUNDS, "rounds",
 		   "in each of which every rung trains its share of the steps"),
-	FO_OPT_BOOL(struct fo_cli_ladder, show, "cli.show", "false", "print the ladder in DIR as it is; run nothing"),
-	FO_OPT_BOOL(struct fo_cli_ladder, brief, "cli.brief", "false", "print only the first table: MFU, useful tokens/s, gains"),
-	FO_OPT_BOOL(struct fo_cli_ladder, json, "cli.json", "false", "print ladder.json, progress on standard error"),
+	FO_OPT_BOOL(struct fo_cli_ladder, show, "ladder.show", "false", "print the ladder in DIR as it is; run nothing"),
+	FO_OPT_BOOL(struct fo_cli_ladder, brief, "ladder.brief", "false", "print only the first table: MFU, useful tokens/s, gains"),
+	FO_OPT_JSON_OF(struct fo_cli_ladder, json, "ladder.json", "print ladder.json, progress on standard error", FO_OUTPUT_LADDER),
+	FO_OPT_FORCE(struct fo_cli_ladder, force, "ladder.force"),
 	FO_OPT_END
 };
 static struct fo_opt rows[FO_RUN_ROWS_MAX];
@@ -286,7 +287,11 @@ fo_status fo_cli_ladder_report(const char *dir, const struct fo_cli_ladder *in, 
 	}
 	/* Hours of turns were printed before anything could fail. */
 	fflush(stdout);
-	fo_status st = fo_cli_ladder_write(&l);
+	struct fo_arena a = { 0 };
+	fo_status st = in->force ? FO_OK : fo_output_may_replace(FO_OUTPUT_PAGE, fo_arena_printf(&a, "%s/ladder.html", dir));
+	fo_arena_fini(&a);
+	if (st == FO_OK)
+		st = fo_cli_ladder_write(&l);
 	if (st == FO_OK && !in->json)
 		printf("pictures   %s/ladder.html\n", fo_str_visible(shown, sizeof shown, dir));
 	if (st != FO_OK && !keeps) {
@@ -307,10 +312,12 @@ static fo_status show(int argc, char **argv)
 	fo_cli_options_read(&fo_cmd_ladder, &s, &in, &argc, argv);
 	fo_status st = fo_opt_finish(&s);
 	if (st == FO_OK)
+		st = fo_cli_output_begin(&fo_cmd_ladder, &s, FO_OUTPUT_NONE);
+	if (st == FO_OK)
 		st = fo_cli_no_more_args(&fo_cmd_ladder, argc, argv, 1);
 	/* What is shown is what was measured: an option that would change it would be ignored. */
 	for (int i = 0; st == FO_OK && rows[i].key; i++)
-		if (s.origin[i].from == FO_ORIGIN_FLAG && strncmp(rows[i].key, "cli.", 4) && (argc > 1 || strcmp(rows[i].key, "run.dir")))
+		if (s.origin[i].from == FO_ORIGIN_FLAG && strncmp(rows[i].key, "ladder.", 7) && (argc > 1 || strcmp(rows[i].key, "run.dir")))
 			st = fo_hint(fo_fail(FO_EARG, "'--%s' says nothing to --show, which runs nothing", rows[i].key),
 				     "flatout ladder DIR --show prints the ladder in DIR as it was measured");
 	if (st == FO_OK)
@@ -409,5 +416,6 @@ const struct fo_command fo_cmd_ladder = {
 		"again, runs nothing)\n",
 	.opts = rows,
 	.own = extra,
+	.writes = FO_OUTPUT_LADDER_FOLDER,
 	.run = run,
 };

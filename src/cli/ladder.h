@@ -9,7 +9,8 @@ struct fo_cli_ladder {
 	struct fo_run run;
 	const char *rungs;
 	int64_t rounds;
-	bool json, show, brief;
+	bool show, brief, force;
+	const char *json;
 };
 /* Tables at 80 columns: time and gains, what else was measured, where the time went, what each rung changes. */
 void fo_cli_ladder_print(const struct fo_ladder *l, bool brief, FILE *f);

@@ -7,11 +7,13 @@
 #include <string.h>
 
 struct machine {
-	bool json;
+	const char *json;
+	bool force;
 };
 
 static const struct fo_opt rows[] = {
-	FO_OPT_BOOL(struct machine, json, "machine.json", "false", "JSON on standard output"),
+	FO_OPT_JSON(struct machine, json, "machine.json", "JSON on standard output"),
+	FO_OPT_FORCE(struct machine, force, "machine.force"),
 	FO_OPT_END
 };
 
@@ -123,6 +125,7 @@ static void print_json(const struct fo_machine *m)
 	fo_json_begin(&j, &out, true);
 	fo_json_object(&j, NULL);
 	fo_json_int(&j, "schema", 1);
+	fo_json_text(&j, "of", "machine"); /* a profile of calibrate begins with the processor, too */
 	fo_machine_json(m, &j);
 	fo_json_close(&j);
 	fputs(out.data, stdout);

@@ -212,11 +212,18 @@ int main(int argc, char **argv)
 			fo_cli_tune_threads(argv, spin[i].turns);
 #endif
 	signal(SIGPIPE, SIG_IGN); /* a lost reader must not kill a training run; close_output() notices it */
-	bool json = has_flag(argc, argv, "--json"); /* asked now: commands take their options out of argv */
+	bool json = has_flag(argc, argv, "--json") || has_flag(argc, argv, "--json=-"); /* asked now: commands take their options out of argv */
 	fo_status st = dispatch(argc, argv, &out);
 	if (out.len)
 		fwrite(out.data, 1, out.len, stdout);
 	fo_str_fini(&out);
+	struct fo_err why;
+	fo_err_save(&why, st);
+	fo_status written = fo_cli_output_end();
+	if (st != FO_OK)
+		fo_err_raise(&why);
+	else
+		st = written;
 	if (st != FO_OK && (st != FO_ENUMERIC || *fo_err_text())) /* a finding is no error (fo_cli_found) */
 		report(st, json);
 	return close_output(fo_status_exit_code(st));

@@ -5,6 +5,7 @@
 #include "hw/profile.h"
 #include "model/model.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,12 +13,13 @@ struct mfu {
 	const char *model, *device, *dtype, *devices_file;
 	int64_t seq, devices;
 	double params, total, per_device, step_seconds, tokens_per_step;
-	bool json;
+	const char *json;
+	bool force;
 };
 
 static const struct fo_opt rows[] = {
-	FO_OPT_TEXT(struct mfu, model, "mfu.model", "M", NULL, "preset, config.json, or a folder with one"),
-	FO_OPT_INT(struct mfu, seq, "mfu.seq", "S", NULL, 1, 1 << 30, "tokens", "sequence length (with --model)"),
+	FO_OPT_PATH(struct mfu, model, "mfu.model", "M", NULL, "preset, name on Hugging Face, config.json, or a folder with one"),
+	FO_OPT_LENGTH(struct mfu, seq, "mfu.seq", "S", NULL, 1, 1 << 30, "sequence length (with --model)"),
 	FO_OPT_REAL(struct mfu, params, "mfu.params", "N", NULL, 1, 1e16, "weights",
 		    "instead of --model: weights that multiply a token"),
 	FO_OPT_TEXT(struct mfu, device, "mfu.device", "D", NULL,
@@ -28,13 +30,14 @@ static const struct fo_opt rows[] = {
 	FO_OPT_REAL(struct mfu, per_device, "mfu.tokens-per-second-per-device", "T", NULL, 1e-9, 1e18, "tokens/s",
 		    "or of one device"),
 	FO_OPT_REAL(struct mfu, step_seconds, "mfu.step-seconds", "T", NULL, 1e-9, 1e9, "s", "or: time of one step"),
-	FO_OPT_REAL(struct mfu, tokens_per_step, "mfu.tokens-per-step", "K", NULL, 1, 1e18, "tokens",
+	FO_OPT_LENGTH_REAL(struct mfu, tokens_per_step, "mfu.tokens-per-step", "K", NULL, 1, 1e18,
 		    "with the tokens of all devices in it"),
 	FO_OPT_TEXT(struct mfu, dtype, "mfu.dtype", "TYPE", "bf16",
 		    "precision of the dense peak: fp32, tf32, fp16, bf16, fp8, fp4"),
-	FO_OPT_TEXT(struct mfu, devices_file, "mfu.devices-file", "PATH", NULL,
+	FO_OPT_PATH(struct mfu, devices_file, "mfu.devices-file", "PATH", NULL,
 		    "CSV with own devices, as data/devices.csv"),
-	FO_OPT_BOOL(struct mfu, json, "mfu.json", "false", "JSON on standard output"),
+	FO_OPT_JSON(struct mfu, json, "mfu.json", "JSON on standard output"),
+	FO_OPT_FORCE(struct mfu, force, "mfu.force"),
 	FO_OPT_END
 };
 
@@ -102,8 +105,72 @@ static double rate(const struct result *r, double flop)
 	return r->tokens_per_second * flop / (double)r->in.devices / 1e12;
 }
 
-/* The rule whose figure stands first: the full one, or 6N when only a weight count is known. */
-static double headline(const struct result *r) { return isnan(r->flop.mfu) ? r->flop.mfu_6n : r->flop.mfu; }
+/* The rule whose figure stands first: the full one; the causal one where the full one counts more than the devices can do, which long
+ * sequences make possible; 6N when only a weight count is known. */
+static const char *headline_rule(const struct result *r)
+{
+	return isnan(r->flop.mfu) ? "mfu_6n" : rate(r, r->flop.mfu) > r->peak ? "mfu_causal" : "mfu";
+}
+
+static double headline(const struct result *r)
+{
+	const char *rule = headline_rule(r);
+	return !strcmp(rule, "mfu") ? r->flop.mfu : !strcmp(rule, "mfu_causal") ? r->flop.mfu_causal : r->flop.mfu_6n;
+}
+
+/* ---- more than the devices can do ---- */
+
+static const char *plain(struct result *r, double v) { return fo_arena_printf(&r->arena, v >= 100 && v < 1e9 ? "%.0f" : "%.4g", v >= 100 ? floor(v) : v); }
+
+/* The precisions whose peak would allow it, as "fp8" or "fp8 or fp4"; "" where none does. */
+static const char *wider(struct result *r, double rate_each)
+{
+	const char *all = "";
+	for (int p = 0; p < FO_PREC_COUNT; p++)
+		if (r->device->dense[p] > r->peak && rate_each <= r->device->dense[p])
+			all = fo_arena_printf(&r->arena, "%s%s%s", all, *all ? " or " : "", fo_precision_name[p]);
+	return all;
+}
+
+/* Which of the inputs to doubt: what is said of each is what it would have to be. */
+static const char *doubts(struct result *r, double share)
+{
+	const struct mfu *in = &r->in;
+	double most = r->tokens_per_second / share;
+	struct fo_str s = { 0 };
+	if (in->per_device > 0 && in->devices > 1 && share <= (double)in->devices)
+		fo_str_printf(&s, "is %s the throughput of all %lld devices? then it is --tokens-per-second; else ", plain(r, in->per_device),
+			      (long long)in->devices);
+	fo_str_puts(&s, "doubt ");
+	if (in->step_seconds > 0)
+		fo_str_printf(&s, "--step-seconds (at least %.3g s) or --tokens-per-step (at most %s)", in->step_seconds * share,
+			      plain(r, in->tokens_per_step / share));
+	else
+		fo_str_printf(&s, "%s (at most %s)", in->total > 0 ? "--tokens-per-second" : "--tokens-per-second-per-device",
+			      plain(r, in->total > 0 ? most : most / (double)in->devices));
+	if (in->total > 0 || in->step_seconds > 0)
+		fo_str_printf(&s, ", --devices (at least %.0f)", ceil(share * (double)in->devices));
+	fo_str_puts(&s, in->model ? ", --model" : ", --params");
+	const char *other = wider(r, rate(r, headline(r)));
+	if (r->device == &r->here)
+		fo_str_puts(&s, ", or the measured peak ('flatout calibrate' on a quiet machine)");
+	else if (*other)
+		fo_str_printf(&s, ", or --dtype (%s has such a peak)", other);
+	const char *text = fo_arena_strdup(&r->arena, s.data);
+	fo_str_fini(&s);
+	return text;
+}
+
+static fo_status check_share(struct result *r)
+{
+	double share = rate(r, headline(r)) / r->peak;
+	if (share <= 1)
+		return FO_OK;
+	return fo_hint(fo_fail(FO_EARG, "an MFU of %.2f %% (rule %s) cannot be: %lld x %s in %s %s at most %s tokens/s of this model, not %s", 100 * share,
+			       headline_rule(r), (long long)r->in.devices, r->device->name, fo_precision_name[r->precision],
+			       r->in.devices == 1 ? "does" : "do", plain(r, r->tokens_per_second / share), plain(r, r->tokens_per_second)),
+		       "%s", doubts(r, share));
+}
 
 static void add_notes(struct result *r)
 {
@@ -113,10 +180,10 @@ static void add_notes(struct result *r)
 			 fo_arena_printf(&r->arena,
 					 "mfu and mfu_causal need --model and --seq: a weight count says nothing about "
 					 "attention"));
-	if (rate(r, headline(r)) > r->peak)
-		add_note(r, fo_arena_printf(&r->arena,
-					    "more than 100 %%: the throughput, the number of devices or the precision "
-					    "cannot be right"));
+	if (rate(r, r->flop.mfu) > r->peak)
+		add_note(r, fo_arena_printf(&r->arena, "rule mfu counts attention over all pairs of tokens, causal kernels do half of them: at this "
+							"length its %.2f %% says nothing",
+					    100 * rate(r, r->flop.mfu) / r->peak));
 	if (!isnan(sparse))
 		add_note(r,
 			 fo_arena_printf(&r->arena,
@@ -160,7 +227,7 @@ static void print_json(const struct result *r)
 	fo_json_real(&j, "mfu", rate(r, r->flop.mfu) / r->peak);
 	fo_json_real(&j, "mfu_causal", rate(r, r->flop.mfu_causal) / r->peak);
 	fo_json_real(&j, "mfu_6n", rate(r, r->flop.mfu_6n) / r->peak);
-	fo_json_text(&j, "tflops_rule", isnan(r->flop.mfu) ? "mfu_6n" : "mfu");
+	fo_json_text(&j, "tflops_rule", headline_rule(r));
 	fo_json_real(&j, "tflops_per_device", rate(r, headline(r)));
 	fo_json_real(&j, "mfu_of_bf16_peak", rate(r, headline(r)) / bf16);
 	fo_json_real(&j, "tokens_per_second", r->tokens_per_second);
@@ -226,7 +293,7 @@ static void print_text(struct result *r)
 {
 	double share = rate(r, headline(r)) / r->peak;
 	struct fo_table t;
-	printf("MFU %.2f %% (rule %s, %s)\n\n", 100 * share, isnan(r->flop.mfu) ? "mfu_6n" : "mfu",
+	printf("MFU %.2f %% (rule %s, %s)\n\n", 100 * share, headline_rule(r),
 	       fo_precision_name[r->precision]);
 	fo_table_init(&t, "lrrrl");
 	fo_table_row(&t, "rule", "MFU", "TFLOP/s each", "GFLOP/token", "counts");
@@ -302,6 +369,7 @@ static fo_status measure(const struct mfu *in)
 	FO_TRY(fo_catalogue_load(&c, in->devices_file));
 	FO_TRY_OR(st, find_device(&r, &c), done);
 	FO_TRY_OR(st, fo_device_peak(r.device, r.precision, &r.peak), done);
+	FO_TRY_OR(st, check_share(&r), done);
 	add_notes(&r);
 	if (in->json)
 		print_json(&r);
@@ -343,8 +411,8 @@ const struct fo_command fo_cmd_mfu = {
 		"      --tokens-per-second 21111\n"
 		"  flatout mfu --model flatout-134m --seq 512 --device this --devices 1 \\\n"
 		"      --tokens-per-second 250\n"
-		"  flatout mfu --params 7e9 --device h100 --devices 8 --step-seconds 1.2 \\\n"
-		"      --tokens-per-step 32768",
+		"  flatout mfu --params 7B --device h100 --devices 8 --step-seconds 1.2 \\\n"
+		"      --tokens-per-step 32k   (32,768)",
 	.opts = rows,
 	.run = run,
 };

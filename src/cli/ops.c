@@ -3,10 +3,14 @@
 
 #include "program/program.h"
 
-struct ops { bool json; };
+struct ops {
+	const char *json;
+	bool force;
+};
 
 static const struct fo_opt rows[] = {
-	FO_OPT_BOOL(struct ops, json, "ops.json", "false", "JSON on standard output"),
+	FO_OPT_JSON(struct ops, json, "ops.json", "JSON on standard output"),
+	FO_OPT_FORCE(struct ops, force, "ops.force"),
 	FO_OPT_END
 };
 

@@ -1,10 +1,13 @@
 /* Options of one command, from all places. */
 #include "cli/cli.h"
 
+#include "base/fs.h"
 #include "program/run.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 void fo_cli_options_read(const struct fo_command *c, struct fo_opt_set *s, void *target, int *argc, char **argv)
 {
@@ -17,11 +20,111 @@ void fo_cli_options_read(const struct fo_command *c, struct fo_opt_set *s, void 
 	s->rows = c->opts;
 }
 
+/* ---- outputs ---- */
+
+static const char *text_at(const struct fo_opt_set *s, int i) { return *(const char *const *)((const char *)s->target + s->rows[i].offset); }
+
+static bool forced(const struct fo_opt_set *s)
+{
+	for (int i = 0; s->rows[i].key; i++) {
+		const char *dot = strrchr(s->rows[i].key, '.');
+		if (s->rows[i].type == FO_OPT_T_BOOL && !strcmp(dot ? dot + 1 : s->rows[i].key, "force"))
+			return *(const bool *)((const char *)s->target + s->rows[i].offset);
+	}
+	return false;
+}
+
+/* Neither an argument nor a file or folder that another option names. */
+static fo_status is_no_input(const struct fo_opt_set *s, enum fo_output kind, const char *path)
+{
+	for (int i = 1; i < s->argc; i++)
+		FO_TRY(fo_output_is_no_input(kind, path, s->argv[i]));
+	for (int i = 0; s->rows[i].key; i++)
+		if (s->rows[i].path && !s->rows[i].output && text_at(s, i) && *text_at(s, i))
+			FO_TRY(fo_output_is_no_input(kind, path, text_at(s, i)));
+	return FO_OK;
+}
+
+static fo_status check_output(const struct fo_opt_set *s, const struct fo_opt *row, enum fo_output kind, const char *path, bool force)
+{
+	if (!strcmp(path, "-")) {
+		if (row->bare || kind == FO_OUTPUT_PAGE)
+			return FO_OK;
+		return fo_hint(fo_fail(FO_EARG, "'%s' wants the name of a file, got '-'", row->key), "/dev/stdout is the standard output, ./- a file of that name");
+	}
+	if (kind == FO_OUTPUT_NEW_NAMES)
+		return FO_OK;
+	FO_TRY(is_no_input(s, kind, path));
+	return force ? FO_OK : fo_output_may_replace(kind, path);
+}
+
+/* Every output that the options name, before the work. */
+static fo_status check_outputs(const struct fo_command *c, const struct fo_opt_set *s, enum fo_output writes)
+{
+	int run_rows = c->own ? fo_opt_count(fo_run_options) : 0;
+	bool force = forced(s);
+	for (int i = 0; s->rows[i].key; i++) {
+		const struct fo_opt *row = &s->rows[i];
+		const char *path = row->output ? text_at(s, i) : NULL;
+		if (!path || !*path || (i < run_rows && !writes))
+			continue;
+		FO_TRY(check_output(s, row, row->output == FO_OUTPUT_RUN ? writes : row->output, path, force));
+	}
+	return FO_OK;
+}
+
+/* Where --json=PATH sends what the command prints. */
+static struct {
+	struct fo_new_file file;
+	int standard; /* the standard output meanwhile */
+} captured = { .standard = -1 };
+
+static fo_status begin_json(const struct fo_command *c, const struct fo_opt_set *s)
+{
+	for (int i = 0; !c->json_beside && s->rows[i].key; i++) {
+		const char *path = s->rows[i].bare ? text_at(s, i) : NULL;
+		if (!path || !strcmp(path, "-"))
+			continue;
+		FO_TRY(fo_fs_new_begin(&captured.file, path));
+		captured.standard = dup(STDOUT_FILENO);
+		if (captured.standard < 0 || dup2(captured.file.fd, STDOUT_FILENO) < 0)
+			return fo_fs_new_end(&captured.file, fo_fs_refuse("write", path, errno), false);
+	}
+	return FO_OK;
+}
+
+fo_status fo_cli_output_begin(const struct fo_command *c, const struct fo_opt_set *s, enum fo_output writes)
+{
+	FO_TRY(check_outputs(c, s, writes));
+	return begin_json(c, s);
+}
+
+fo_status fo_cli_output_end(void)
+{
+	if (captured.standard < 0)
+		return FO_OK;
+	int error = fflush(stdout) ? errno : 0;
+	off_t bytes = lseek(STDOUT_FILENO, 0, SEEK_CUR);
+	dup2(captured.standard, STDOUT_FILENO);
+	close(captured.standard);
+	captured.standard = -1;
+	if (error)
+		return fo_fs_new_end(&captured.file, fo_fs_refuse("write", captured.file.path, error), false);
+	if (bytes)
+		return fo_fs_new_end(&captured.file, FO_OK, true);
+	(void)!fo_fs_new_end(&captured.file, FO_EARG, false);
+	return FO_OK;
+}
+
+/* ---- all options ---- */
+
 fo_status fo_cli_options_finish(const struct fo_command *c, struct fo_opt_set *s)
 {
 	fo_status st = c->own ? fo_run_check(s, s->target) : fo_opt_finish(s);
+	if (st == FO_OK && s->notes.len)
+		fprintf(stderr, "note: %s\n", s->notes.data);
 	if (st == FO_OK)
-		return FO_OK;
+		return fo_cli_output_begin(c, s, c->writes);
 	if (c->own && strcmp(c->name, FO_RUN_OPTIONS_COMMAND))
 		return fo_hint(st,
 			       "'flatout %s --help' lists its own options, 'flatout " FO_RUN_OPTIONS_COMMAND

@@ -8,10 +8,13 @@
 
 struct passes {
 	struct fo_run run;
-	bool json;
+	const char *json;
+	bool force;
 };
 static const struct fo_opt extra[] = {
-	FO_OPT_BOOL(struct passes, json, "cli.json", "false", "print JSON"), FO_OPT_END
+	FO_OPT_JSON(struct passes, json, "cli.json", "print JSON"),
+	FO_OPT_FORCE(struct passes, force, "cli.force"),
+	FO_OPT_END
 };
 static struct fo_opt rows[FO_RUN_ROWS_MAX];
 __attribute__((constructor)) static void make_rows(void) { fo_run_options_with(rows, extra); }

@@ -15,16 +15,19 @@ struct predict {
 	struct fo_run run;
 	const char *profile, *compare, *timeline;
 	double documents;
-	bool all, json;
+	bool all, force;
+	const char *json;
 };
 static const struct fo_opt extra[] = {
-	FO_OPT_TEXT(struct predict, profile, "cli.profile", "FILE", "", "a profile of flatout calibrate; empty: this machine's"),
-	FO_OPT_REAL(struct predict, documents, "cli.documents", "N", "0", 0, 1e9, "tokens",
+	FO_OPT_PATH(struct predict, profile, "cli.profile", "FILE", "", "a profile of flatout calibrate; empty: this machine's"),
+	FO_OPT_LENGTH_REAL(struct predict, documents, "cli.documents", "N", "0", 0, 1e9,
 		    "mean length of documents: attention ends at their bounds; 0: rows are unbroken"),
-	FO_OPT_TEXT(struct predict, compare, "cli.compare", "RUN", "", "predict what this run folder ran, beside what was measured there"),
-	FO_OPT_TEXT(struct predict, timeline, "cli.timeline", "FILE", "", "write the predicted timeline"),
+	FO_OPT_PATH(struct predict, compare, "cli.compare", "RUN", "", "predict what this run folder ran, beside what was measured there"),
+	FO_OPT_OUTPUT(struct predict, timeline, "cli.timeline", "FILE", "", "write the predicted timeline", FO_OUTPUT_TIMELINE),
 	FO_OPT_BOOL(struct predict, all, "cli.all", "false", "list every operation"),
-	FO_OPT_BOOL(struct predict, json, "cli.json", "false", "print JSON"), FO_OPT_END
+	FO_OPT_JSON(struct predict, json, "cli.json", "print JSON"),
+	FO_OPT_FORCE(struct predict, force, "cli.force"),
+	FO_OPT_END
 };
 static struct fo_opt rows[FO_RUN_ROWS_MAX];
 __attribute__((constructor)) static void make_rows(void) { fo_run_options_with(rows, extra); }

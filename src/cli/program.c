@@ -9,15 +9,18 @@
 
 struct program {
 	struct fo_run run;
-	bool json;
+	const char *json;
+	bool force;
 	const char *dump;
 	bool operations;
 };
 static const struct fo_opt extra[] = {
 	FO_OPT_BOOL(struct program, operations, "cli.operations", "true", "list the operations of every block"),
-	FO_OPT_TEXT(struct program, dump, "cli.dump", "FILE", "",
-		    "write the program as text; --program.file=FILE reads it back"),
-	FO_OPT_BOOL(struct program, json, "cli.json", "false", "print JSON"), FO_OPT_END
+	FO_OPT_OUTPUT(struct program, dump, "cli.dump", "FILE", "",
+		    "write the program as text; --program.file=FILE reads it back", FO_OUTPUT_PROGRAM),
+	FO_OPT_JSON(struct program, json, "cli.json", "print JSON"),
+	FO_OPT_FORCE(struct program, force, "cli.force"),
+	FO_OPT_END
 };
 static struct fo_opt rows[FO_RUN_ROWS_MAX];
 __attribute__((constructor)) static void make_rows(void) { fo_run_options_with(rows, extra); }

@@ -10,13 +10,16 @@
 
 struct report {
 	const char *html;
-	bool json;
+	const char *json;
+	bool force;
 };
 
 static const struct fo_opt rows[] = {
-	FO_OPT_TEXT(struct report, html, "report.html", "FILE", NULL,
-		    "where the page goes; default: report.html in the run directory"),
-	FO_OPT_BOOL(struct report, json, "report.json", "false", "JSON on standard output"), FO_OPT_END
+	FO_OPT_OUTPUT(struct report, html, "report.html", "FILE", NULL,
+		    "where the page goes; default: report.html in the run directory", FO_OUTPUT_PAGE),
+	FO_OPT_JSON(struct report, json, "report.json", "JSON on standard output"),
+	FO_OPT_FORCE(struct report, force, "report.force"),
+	FO_OPT_END
 };
 
 enum { PHASES_SHOWN = 8, GUARDS_SHOWN = 5, RULES = FO_STEP_HFU - FO_STEP_MFU + 1 };
@@ -257,13 +260,22 @@ static fo_status report(const struct report *in, const char *dir)
 	struct fo_report o;
 	struct fo_str html = { 0 };
 	const char *page = in->html ? in->html : fo_arena_printf(&a, "%s/report.html", dir);
-	fo_status st = fo_record_open(&r, dir, FO_RECORD_WITH_TIMELINE | FO_RECORD_WITH_METERED);
+	/* A page that is named was asked about with the options. */
+	fo_status st = in->html || in->force ? FO_OK : fo_output_may_replace(FO_OUTPUT_PAGE, page);
+	if (st == FO_OK)
+		st = fo_record_open(&r, dir, FO_RECORD_WITH_TIMELINE | FO_RECORD_WITH_METERED);
 	if (st == FO_OK) {
 		fo_report_make(&o, &r);
 		fo_report_html(&o, &html);
-		st = fo_fs_write_atomic(page, html.data, html.len);
+		bool shown = !strcmp(page, "-");
+		if (shown)
+			fwrite(html.data, 1, html.len, stdout);
+		else
+			st = fo_fs_write_atomic(page, html.data, html.len);
 		/* Whoever may only read the directory gets the figures all the same, and the reason why there is no page. */
-		if (in->json)
+		if (shown)
+			; /* the page alone */
+		else if (in->json)
 			print_json(&o, st == FO_OK ? page : NULL);
 		else
 			print_text(&o, page, st == FO_OK);
@@ -284,6 +296,8 @@ static fo_status run(int argc, char **argv)
 	fo_status st;
 	FO_TRY_OR(st, fo_cli_options(&fo_cmd_report, &s, &in, &argc, argv), done);
 	FO_TRY_OR(st, fo_cli_no_more_args(&fo_cmd_report, argc, argv, 1), done);
+	if (in.html && !strcmp(in.html, "-") && in.json)
+		FO_TRY_OR(st, fo_fail(FO_EARG, "--html=- and --json both write: give one of them a file, or two commands"), done);
 	st = argc < 2 ? fo_hint(fo_fail(FO_EARG, "no run directory"), "usage: %s", fo_cmd_report.usage)
 		      : report(&in, argv[1]);
 done:

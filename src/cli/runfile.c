@@ -10,10 +10,14 @@
 
 struct init {
 	struct fo_run run;
-	bool json;
+	const char *json;
+	bool force;
 };
-static const struct fo_opt init_extra[] = { FO_OPT_BOOL(struct init, json, "cli.json", "false", "print JSON"),
-					    FO_OPT_END };
+static const struct fo_opt init_extra[] = {
+	FO_OPT_JSON(struct init, json, "cli.json", "print JSON"),
+	FO_OPT_FORCE(struct init, force, "cli.force"),
+	FO_OPT_END
+};
 static struct fo_opt init_rows[FO_RUN_ROWS_MAX];
 
 /* A first run that any machine finishes in minutes: about 7M parameters. What the user gives replaces it. */
@@ -27,7 +31,7 @@ static const struct {
 	{ "eval.every", "50" },         { "checkpoint.every", "100" }, { "sample.tokens", "60" },
 };
 
-static fo_status write_sample(struct fo_opt_set *s, const char *path, bool json)
+static fo_status write_sample(struct fo_opt_set *s, const char *path, bool json, bool force)
 {
 	/* Only the run's own rows go into the file. */
 	struct fo_opt_set only = *s;
@@ -35,9 +39,9 @@ static fo_status write_sample(struct fo_opt_set *s, const char *path, bool json)
 	only.rows = fo_run_options;
 	fo_opt_sample_yaml(&only, &text);
 	s->arena = only.arena;
-	fo_status st = fo_fs_exists(path) ? fo_hint(fo_fail(FO_EARG, "'%s' exists and is not overwritten", path),
-						    "name another file: flatout init FILE")
-					  : fo_fs_write_atomic(path, text.data, text.len);
+	fo_status st = force ? FO_OK : fo_output_may_replace(FO_OUTPUT_RUN_FILE, path);
+	if (st == FO_OK)
+		st = fo_fs_write_atomic(path, text.data, text.len);
 	fo_str_fini(&text);
 	if (st == FO_OK && json) {
 		struct fo_str out = { 0 };
@@ -73,7 +77,7 @@ static fo_status run_init(int argc, char **argv)
 	if (!fo_opt_given(&s, "data.holdout"))
 		fo_opt_set_text(&s, "data.holdout", "10", FO_ORIGIN_FILE, "first run");
 	FO_TRY_OR(st, fo_cli_options_finish(&fo_cmd_init, &s), done);
-	st = write_sample(&s, argc > 1 ? argv[1] : "run.yaml", in.json);
+	st = write_sample(&s, argc > 1 ? argv[1] : "run.yaml", in.json, in.force);
 done:
 	fo_opt_fini(&s);
 	return st;
@@ -84,7 +88,7 @@ const struct fo_command fo_cmd_init = {
 	.group = "train",
 	.usage = "flatout init [FILE] [--KEY=VALUE ...] [--json]",
 	.summary = "write a commented run file that runs",
-	.text = "FILE is run.yaml unless named; an existing file is never overwritten. Without --model.name the file "
+	.text = "FILE is run.yaml unless named; an existing file is overwritten with --force alone. Without --model.name the file "
 		"holds a model of "
 		"about 7M parameters that any machine trains in minutes. Any option given here goes into the file:\n\n"
 		"  flatout init --data.path=books/ --train.steps=2000\n",
@@ -97,11 +101,14 @@ const struct fo_command fo_cmd_init = {
 
 struct config {
 	struct fo_run run;
-	bool json, all;
+	bool all, force;
+	const char *json;
 };
 static const struct fo_opt config_extra[] = {
 	FO_OPT_BOOL(struct config, all, "cli.all", "true", "show values that are defaults too"),
-	FO_OPT_BOOL(struct config, json, "cli.json", "false", "print JSON"), FO_OPT_END
+	FO_OPT_JSON(struct config, json, "cli.json", "print JSON"),
+	FO_OPT_FORCE(struct config, force, "cli.force"),
+	FO_OPT_END
 };
 static struct fo_opt config_rows[FO_RUN_ROWS_MAX];
 

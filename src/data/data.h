@@ -41,6 +41,7 @@ FO_CHECKED fo_status fo_tokenizer_train(char *const *inputs, size_t n, const str
 FO_CHECKED fo_status fo_tokenizer_load(const char *path, struct fo_tokenizer **out);
 /* Writes a tokenizer.json that Hugging Face tokenizers loads and that gives the same ids there. */
 FO_CHECKED fo_status fo_tokenizer_save(const struct fo_tokenizer *t, const char *path);
+bool fo_tokenizer_is_saved(const struct fo_tokenizer *t, const char *path); /* does the file hold these very bytes? */
 void fo_tokenizer_free(struct fo_tokenizer *t);
 int64_t fo_tokenizer_vocab(const struct fo_tokenizer *t);
 int32_t fo_tokenizer_bos(const struct fo_tokenizer *t);

@@ -298,6 +298,21 @@ void tok_text(const struct fo_tokenizer *t, struct fo_str *out)
 	fo_json_close(&j);
 }
 
+bool fo_tokenizer_is_saved(const struct fo_tokenizer *t, const char *path)
+{
+	struct fo_str text = { 0 };
+	struct fo_arena a = { 0 };
+	char *there;
+	size_t len;
+	tok_text(t, &text);
+	bool same = fo_fs_exists(path) && fo_fs_read_regular(&a, path, text.len + 1, &there, &len) == FO_OK && len == text.len &&
+		    !memcmp(there, text.data, len);
+	fo_err_clear();
+	fo_arena_fini(&a);
+	fo_str_fini(&text);
+	return same;
+}
+
 fo_status fo_tokenizer_save(const struct fo_tokenizer *t, const char *path)
 {
 	struct fo_str text = { 0 };

@@ -1,5 +1,7 @@
 #include "draw/draw_int.h"
 
+#include "base/output.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,12 +25,7 @@ void fo_draw_escaped(struct fo_str *out, const char *before, const char *text, c
 /* The policy lets a browser fetch and run nothing, whatever a string from a run directory may look like. */
 void fo_draw_page_begin(struct fo_str *out, const char *title, const char *lead)
 {
-	fo_str_puts(
-		out,
-		"<!DOCTYPE html>\n<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"en\">\n<head>\n"
-		"<meta charset=\"utf-8\"/>\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
-		"<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
-		"'unsafe-inline'\"/>\n<meta name=\"color-scheme\" content=\"light dark\"/>\n");
+	fo_str_puts(out, FO_OUTPUT_PAGE_HEAD);
 	fo_draw_escaped(out, "<title>", title, "</title>\n<style>\n");
 	fo_str_puts(out, fo_draw_style);
 	fo_draw_escaped(out, "</style>\n</head>\n<body>\n<main>\n<h1>", title, "</h1>\n");

@@ -40,8 +40,10 @@ void fo_cpu_name(char *buf, size_t size)
 char *fo_cache_path(struct fo_arena *a, const char *name)
 {
 	const char *dir = getenv("FLATOUT_CACHE"), *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-	char *base = dir && *dir   ? fo_arena_strdup(a, dir)
-		     : xdg && *xdg ? fo_arena_printf(a, "%s/flatout", xdg)
+	/* A relative XDG_CACHE_HOME is to be ignored (XDG Base Directory Specification 0.8). */
+	char *own = dir && *dir ? fo_fs_home_path(a, dir) : NULL;
+	char *base = own                 ? own
+		     : xdg && *xdg == '/' ? fo_arena_printf(a, "%s/flatout", xdg)
 				   : fo_arena_printf(a, "%s/.cache/flatout", home && *home ? home : "/tmp");
 	return fo_arena_printf(a, "%s/%s", base, name);
 }

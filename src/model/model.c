@@ -264,6 +264,20 @@ static fo_status load_file(const char *path, struct fo_model *out)
 	return st;
 }
 
+/* The name on Hugging Face that is most like this one. */
+static const char *nearest_id(const char *name)
+{
+	int best = 0, best_distance = 1 << 20;
+	for (int i = 0; i < fo_model_hub_count(); i++) {
+		int d = fo_str_distance(name, fo_model_hub_id(i));
+		if (d < best_distance) {
+			best = i;
+			best_distance = d;
+		}
+	}
+	return fo_model_hub_id(best);
+}
+
 /* The refusal of an unknown name, with the nearest presets as a hint. An organisation in front ("meta-llama/") is not
  * part of a preset's name. */
 static fo_status unknown(const char *name)
@@ -286,6 +300,9 @@ static fo_status unknown(const char *name)
 	}
 	fo_status st = fo_fail(FO_EARG, "unknown model '%s': neither a preset nor a config.json nor a folder with one",
 			       fo_str_visible(shown, sizeof(shown), name));
+	if (last != name)
+		return fo_hint(st, "nearest presets: %s, and %s on Hugging Face; of another model name its config.json, as fetched", list,
+			       nearest_id(name));
 	return fo_hint(st, "nearest presets: %s; 'flatout flops --list' shows all", list);
 }
 
@@ -293,11 +310,11 @@ fo_status fo_model_load(const char *name, struct fo_model *out)
 {
 	if (!name || !*name)
 		return fo_fail(FO_EARG, "no model given: expected a preset or the path of a config.json");
-	for (int i = 0; i < fo_model_preset_count(); i++)
-		if (strcasecmp(name, fo_model_preset(i)->name) == 0) {
-			*out = *fo_model_preset(i);
-			return FO_OK;
-		}
+	const struct fo_model *preset = fo_model_preset_named(name);
+	if (preset) {
+		*out = *preset;
+		return FO_OK;
+	}
 	if (fo_fs_is_dir(name)) {
 		struct fo_arena a = { 0 };
 		fo_status st = load_file(fo_arena_printf(&a, "%s/config.json", name), out);
@@ -306,5 +323,9 @@ fo_status fo_model_load(const char *name, struct fo_model *out)
 	}
 	if (fo_fs_exists(name))
 		return load_file(name, out);
-	return unknown(name);
+	preset = fo_model_of_hub(name); /* behind the paths: a folder of that name is what somebody fetched */
+	if (!preset)
+		return unknown(name);
+	*out = *preset;
+	return FO_OK;
 }

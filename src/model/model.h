@@ -62,8 +62,8 @@ extern const int fo_model_fields;
 
 /* ---- where a model comes from ---- */
 
-/* name is a preset ("llama-3.1-8b"), or a path to a Hugging Face config.json or to a folder that holds one.
- * An unknown name is FO_EARG with the nearest presets. */
+/* name is a preset ("llama-3.1-8b"), a path to a Hugging Face config.json or to a folder that holds one, or the name of a preset's
+ * model on Hugging Face ("meta-llama/Llama-3.1-8B"; nothing is fetched). An unknown name is FO_EARG with the nearest of them. */
 FO_CHECKED fo_status fo_model_load(const char *name, struct fo_model *out);
 /* Parses the text of a config.json; `where` names it in errors. Caps every dimension; refuses unknown model_type with
  * what is supported. */
@@ -80,6 +80,11 @@ FO_CHECKED fo_status fo_model_check(const struct fo_model *m);
 /* FO_EUNSUPPORTED naming all that differs if the engine cannot train this architecture. */
 FO_CHECKED fo_status fo_model_trainable(const struct fo_model *m);
 
+/* Names on Hugging Face, and the preset that such a name means; NULL: none of them. */
+int fo_model_hub_count(void);
+const char *fo_model_hub_id(int i);
+const struct fo_model *fo_model_of_hub(const char *name);
+const struct fo_model *fo_model_preset_named(const char *name); /* in either case; NULL: none */
 int fo_model_preset_count(void);
 const struct fo_model *fo_model_preset(int i);
 const char *fo_model_preset_source(int i); /* where the dimensions come from */

@@ -1,6 +1,8 @@
 /* Published models. Dimensions as in the config.json of the named repository on Hugging Face, or as in the paper. */
 #include "model/model.h"
 
+#include <strings.h>
+
 #define THETA(t) .rope = { .theta = (t), .factor = 1 }
 /* Rotary scaling of Llama 3.1 (factor 8) and 3.2 (factor 32). */
 #define LLAMA3(f) \
@@ -145,6 +147,13 @@ static const struct { struct fo_model m; const char *source; } preset[] = {
 	  "PaLM (2022), table 1 and section 2; its layers have one norm, counted here as two (4e-6 of it)" },
 };
 
+const struct fo_model *fo_model_preset_named(const char *name)
+{
+	for (int i = 0; i < fo_model_preset_count(); i++)
+		if (!strcasecmp(name, preset[i].m.name))
+			return &preset[i].m;
+	return NULL;
+}
 int fo_model_preset_count(void) { return (int)(sizeof(preset) / sizeof(preset[0])); }
 const struct fo_model *fo_model_preset(int i) { return &preset[i].m; }
 const char *fo_model_preset_source(int i) { return preset[i].source; }

@@ -159,31 +159,14 @@ void fo_prometheus_text(const struct fo_prometheus *p, struct fo_str *out)
 
 fo_status fo_prometheus_write(const struct fo_prometheus *p, const char *path)
 {
-	struct fo_str text = { 0 }, beside = { 0 };
-	int error = 0;
+	struct fo_str text = { 0 };
+	struct fo_new_file f; /* its name does not end in .prom: the collector does not take it for a file of its own */
 	fo_prometheus_text(p, &text);
-	/* Not *.prom: the collector must not take it for a file of its own. */
-	bool special = fo_fs_is_special(path);
-	fo_str_printf(&beside, "%s%s", path, special ? "" : ".tmp");
-	int fd = open(beside.data, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
-	if (fd < 0)
-		error = errno;
-	for (size_t done = 0; !error && done < text.len;) {
-		ssize_t n = write(fd, text.data + done, text.len - done);
-		if (n > 0)
-			done += (size_t)n;
-		else if (n == 0 || errno != EINTR)
-			error = n < 0 ? errno : ENOSPC;
-	}
-	if (fd >= 0 && close(fd) && !error)
-		error = errno;
-	if (!error && !special && rename(beside.data, path))
-		error = errno;
-	if (error && fd >= 0 && !special)
-		unlink(beside.data);
+	fo_status st = fo_fs_new_begin(&f, path);
+	if (st == FO_OK)
+		st = fo_fs_new_end(&f, fo_fs_new_write(&f, text.data, text.len), false);
 	fo_str_fini(&text);
-	fo_str_fini(&beside);
-	return error ? fo_fs_refuse("write", path, error) : FO_OK;
+	return st;
 }
 
 /* ---- of a run that was read ---- */

@@ -196,6 +196,9 @@ fo_status fo_trace_events_write(const struct fo_trace_source *source, int n, con
 	fo_json_begin(&w.j, &w.out, false);
 	fo_json_object(&w.j, NULL);
 	fo_json_text(&w.j, "displayTimeUnit", "ns");
+	fo_json_object(&w.j, "otherData"); /* says to us that the file is ours to write anew (base/output.c) */
+	fo_json_text(&w.j, "program", "flatout");
+	fo_json_close(&w.j);
 	fo_json_array(&w.j, "traceEvents");
 	for (int i = 0; i < n && st == FO_OK; i++) {
 		w.from = &source[i];

@@ -21,7 +21,7 @@ done
 # Every command and each of its flags is in each script.
 "$bin" --help | awk '/^[A-Z][a-z]*:$/ { on = 1; next } /^$/ { on = 0 } on { print $1 }' >"$tmp/commands"
 while read -r name; do
-	"$bin" help "$name" | awk '/^  --/ { sub(/^\[no-\]/, "", $1); sub(/^--(\[no-\])?/, "", $1); print $1 }' >"$tmp/flags"
+	"$bin" help "$name" | awk '/^  --/ { sub(/^\[no-\]/, "", $1); sub(/^--(\[no-\])?/, "", $1); sub(/\[=.*/, "", $1); print $1 }' >"$tmp/flags"
 	while read -r flag; do
 		grep -q "^	$name) flags=.* --$flag[= ]" "$tmp/bash" || wrong "bash: no '$name --$flag'"
 		sed -n "/^	$name)/,/;;\$/p" "$tmp/zsh" | grep -q -- "--$flag[=[]" || wrong "zsh: no '$name --$flag'"
@@ -55,7 +55,7 @@ offers "fp8" flatout mfu --dtype fp8
 offers "a.yaml" flatout config a.
 offers "a folder" flatout config --run.dir = "a f"
 offers "" flatout flops --seq 1
-offers "--json" flatout ops --js
+offers "--json --json=" flatout ops --js
 if "$bin" help data >/dev/null 2>&1; then
 	offers "data" flatout da
 	offers "prepare" flatout data pr

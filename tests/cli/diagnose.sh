@@ -37,11 +37,11 @@ gzip -kf "$tmp/trace.json"
 # What is there already and is not our own is not replaced: a list of traces behind --html loses none of them.
 cp "$tmp/trace.json" "$tmp/another.json"
 expect 2 "another.json' is there and is nothing that this command wrote" diagnose "$tmp/trace.json" --html "$tmp/another.json"
-expect 2 "another.json' is there and is nothing that this command wrote" diagnose "$tmp/trace.json" --json "$tmp/another.json"
-expect 2 "is one of the traces: not replaced" export "$tmp/trace.json" --csv "$tmp/trace.json"
+expect 2 "another.json' is there and is nothing that this command wrote" diagnose "$tmp/trace.json" --json="$tmp/another.json"
+expect 2 "is read by this very command: not replaced" export "$tmp/trace.json" --csv "$tmp/trace.json"
 cmp "$tmp/trace.json" "$tmp/another.json" || failed=1
 for again in 1 2; do
-	expect 1 "" diagnose "$tmp/trace.json" --html "$tmp/page.html" --json "$tmp/page.json"
+	expect 1 "" diagnose "$tmp/trace.json" --html "$tmp/page.html" --json="$tmp/page.json"
 done
 
 # What cannot be diagnosed is no healthy trace: it is said, and nothing is claimed of it.
@@ -96,7 +96,7 @@ expect 1 '"host_data": 600000' diagnose "$tmp/trace.json" --json -
 expect 1 '"launch_latency": 20000' diagnose "$tmp/trace.json" --json -
 expect 1 '"span_ns": 2795000' diagnose "$tmp/trace.json" --json - --whole-trace
 expect 1 '"excluded_ops": 1' diagnose "$tmp/trace.json" --json - --exclude-unlinked
-expect 1 "rank 0 of 2" diagnose "$tmp/trace.json" --json "$tmp/out.json"
+expect 1 "rank 0 of 2" diagnose "$tmp/trace.json" --json="$tmp/out.json"
 if command -v python3 >/dev/null; then
 	python3 - "$tmp/out.json" <<-'END' || failed=1
 	import json, sys

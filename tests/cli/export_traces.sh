@@ -46,7 +46,7 @@ fi
 refused 2 'which traces' export --csv x.csv
 refused 2 'two commands' export rank0.json --csv x.csv --trace y.json
 refused 3 'cannot read\|no such' export nowhere.json --csv x.csv
-refused 3 'cannot write' export rank0.json --csv .
+refused 2 'is a folder' export rank0.json --csv .
 echo "{\"schemaVersion\": 1, \"traceEvents\": []}" >empty.json
 refused 2 'no GPU operations' export empty.json --csv x.csv
 [ -e x.csv ] && wrong "a command that failed left a file"

@@ -46,7 +46,7 @@ for dotted in $commands ${FLATOUT_HAS_ENGINE:+data.prepare data.train-tokenizer 
 	"$bin" man $name > "$dir/man.1"
 	grep -q "^\\.Nm flatout-$(echo "$name" | tr ' ' -)\$" "$dir/man.1" || fail "$name: no manual page"
 	# Each option of the help is on the page.
-	awk '/^  --/ { print $1 }' "$dir/page" | sed 's/^-//' | while read -r option; do
+	awk '/^  --/ { print $1 }' "$dir/page" | sed 's/^-//; s/\[=.*//' | while read -r option; do
 		grep -qF "It Fl $option" "$dir/man.1" || fail "$name: option -$option is not in the manual"
 	done
 	if [ "$lint" ]; then

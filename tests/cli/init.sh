@@ -33,15 +33,17 @@ fi
 
 # It is never overwritten, whatever it is.
 cp run.yaml before.yaml
-refused 2 "'run.yaml' exists and is not overwritten" init
-says "^hint: name another file"
+refused 2 "'run.yaml' is there and is nothing that this command wrote: not replaced" init
+says "^hint: another name, or --force"
 same run.yaml before.yaml
-refused 2 "exists" init run.yaml --train.steps=500
+refused 2 "is there" init run.yaml --train.steps=500
 same run.yaml before.yaml
 mkdir folder
-refused 2 "'folder' exists" init folder
-: >hollow.yaml
-refused 2 "exists" init hollow.yaml
+refused 2 "'folder' is a folder" init folder
+: >hollow.yaml # nothing to lose
+run 0 init hollow.yaml
+run 0 init run.yaml --train.steps=500 --force
+grep -q "steps: 500" run.yaml || wrong "--force did not write the file anew"
 refused 3 "missing/run.yaml" init missing/run.yaml
 : >file
 refused 3 "file/run.yaml" init file/run.yaml

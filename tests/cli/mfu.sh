@@ -35,7 +35,28 @@ expect 0 "45.73 %" $P
 expect 0 "27.17 %" $B --tokens-per-second 21111 --dtype fp8
 expect 0 "against the bf16 peak of 2250 TFLOP/s: 54.34 %" $B --tokens-per-second 21111 --dtype fp8
 narrow
-expect 0 "more than 100 %" $B --tokens-per-second 60k
+
+# More than the devices can do is an error that says which input to doubt.
+expect 2 "an MFU of 137.26 % (rule mfu_causal) cannot be: 1 x B200-SXM-HGX in bf16 does at most 43712 tokens/s of this model, not 60000" $B --tokens-per-second 60k
+expect 2 "hint: doubt --tokens-per-second (at most 43712), --devices (at least 2), --model, or --dtype (fp8 or fp4 has such a peak)" $B --tokens-per-second 60k
+expect 2 '"kind":"argument"' $B --tokens-per-second 60k --json
+expect 2 "hint: is 90000 the throughput of all 8 devices? then it is --tokens-per-second" $H --tokens-per-second-per-device 90k
+expect 2 "hint: doubt --step-seconds (at least 0.174 s) or --tokens-per-step (at most 188)" $H --step-seconds 1ms --tokens-per-step 32768
+expect 2 "cannot be" mfu --params 8B --device h100 --devices 1 --tokens-per-second 1e6
+# The full rule may pass 100 % where causal kernels do half of the attention: then the causal one stands first.
+L="mfu --model llama-3.1-8b --seq 128k --device h100 --devices 8 --tokens-per-second 50k"
+expect 0 "MFU 93.60 % (rule mfu_causal" $L
+narrow
+expect 0 "rule mfu counts attention over all pairs" $L
+expect 0 '"tflops_rule": "mfu_causal"' $L --json
+
+# Numbers as people write them; what could mean two things is said.
+expect 0 "MFU 16.57 %" mfu --params 8B --device h100 --devices 8 --tokens-per-second 27307
+expect 0 "note: --seq: 8k is taken as 8192 tokens" mfu --model meta-llama/Llama-3.1-8B --seq 8k --device b200 --devices 1 --tokens-per-second 21111
+expect 0 "MFU 54.34 %" mfu --model https://huggingface.co/meta-llama/Llama-3.1-8B-Instruct --seq 8K --device b200 --devices 1 --tokens-per-second 21111
+expect 0 "note: --tokens-per-step: 32k is taken as 32768 tokens" $H --step-seconds 1.2 --tokens-per-step 32k
+expect 0 "MFU 14.50 %" $H --step-seconds 1.2 --tokens-per-step 32k
+expect 2 "and meta-llama/Llama-3.1-8B on Hugging Face" mfu --model meta-llama/Llama-3.1-8Bx --seq 8k --device b200 --devices 1 --tokens-per-second 1
 
 expect 2 "'H100-SXM5-80GB'" mfu --params 7e9 --device h10 --devices 8 --tokens-per-second 1
 expect 2 "no published dense peak for bf16, only for: fp32, fp16" mfu --params 7e9 --device v100 --devices 8 --tokens-per-second 1

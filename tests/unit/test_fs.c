@@ -2,6 +2,7 @@
 #define _DEFAULT_SOURCE
 #include "base/fs.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -64,7 +66,6 @@ static void test_write_read(void **state)
 	assert_int_equal(fo_fs_read(&arena, in("a"), 5, &text, &len), FO_OK);
 	assert_string_equal(text, "short");
 	assert_int_equal(len, 5);
-	assert_false(fo_fs_exists(in("a.tmp")));
 
 	put("empty", "");
 	assert_int_equal(fo_fs_read(&arena, in("empty"), 0, &text, &len), FO_OK);
@@ -95,15 +96,128 @@ static void test_write_refuses(void **state)
 	assert_failed(fo_fs_write_atomic(in("no/such"), "x", 1), FO_EIO, "no such file");
 	assert_int_equal(fo_fs_mkdirs(in("folder/inside")), FO_OK);
 	assert_failed(fo_fs_write_atomic(in("folder"), "x", 1), FO_EIO, "cannot write");
-	assert_false(fo_fs_exists(in("folder.tmp")));
-	/* a planted link must not lead the write elsewhere */
-	put("victim", "untouched");
-	assert_int_equal(symlink(in("victim"), in("target.tmp")), 0);
-	assert_failed(fo_fs_write_atomic(in("target"), "x", 1), FO_EIO, "target.tmp");
+}
+
+static void assert_text(const char *name, const char *want)
+{
 	char *text;
 	size_t len;
-	assert_int_equal(fo_fs_read(&arena, in("victim"), 100, &text, &len), FO_OK);
-	assert_string_equal(text, "untouched");
+	assert_int_equal(fo_fs_read(&arena, in(name), 100, &text, &len), FO_OK);
+	assert_string_equal(text, want);
+}
+
+/* Entries of the folder, hidden ones too. */
+static int entries(const char *name)
+{
+	int n = 0;
+	DIR *d = opendir(in(name));
+	assert_non_null(d);
+	for (const struct dirent *e; (e = readdir(d));)
+		n += strcmp(e->d_name, ".") && strcmp(e->d_name, "..");
+	closedir(d);
+	return n;
+}
+
+/* What lies under the names that temporary files had or have: a pipe does not hang us, and no link leads the write elsewhere. */
+static void test_planted_names(void **state)
+{
+	(void)state;
+	static const char *const name[] = { "plant/target.tmp", "plant/.target.0123456789abcdef.flatout-tmp", "plant/.target.tmp" };
+	assert_int_equal(fo_fs_mkdirs(in("plant")), FO_OK);
+	put("plant/victim", "untouched");
+	for (int kind = 0; kind < 3; kind++) {
+		for (int i = 0; i < 3; i++) {
+			unlink(in(name[i]));
+			assert_int_equal(kind == 0   ? mkfifo(in(name[i]), 0600)
+					 : kind == 1 ? link(in("plant/victim"), in(name[i]))
+						     : symlink(in("plant/victim"), in(name[i])), 0);
+		}
+		put("plant/target", "x");
+		assert_text("plant/target", "x");
+		assert_text("plant/victim", "untouched");
+		struct stat st;
+		for (int i = 0; i < 3; i++)
+			assert_int_equal(lstat(in(name[i]), &st), 0); /* not ours to remove */
+	}
+}
+
+/* A writer that was killed leaves a file; the next one of the same target removes it, but not one that is still written. */
+static void test_left_over(void **state)
+{
+	(void)state;
+	assert_int_equal(fo_fs_mkdirs(in("left")), FO_OK);
+	for (int i = 0; i < 3; i++) {
+		pid_t child = fork();
+		if (!child) {
+			struct fo_new_file f;
+			_exit(fo_fs_new_begin(&f, in("left/target")) == FO_OK && fo_fs_new_write(&f, "half", 4) == FO_OK ? 0 : 1);
+		}
+		int code;
+		assert_int_equal(waitpid(child, &code, 0), child);
+		assert_int_equal(code, 0);
+	}
+	assert_int_equal(entries("left"), 1); /* the newest alone */
+	struct fo_new_file open_one;
+	assert_int_equal(fo_fs_new_begin(&open_one, in("left/target")), FO_OK);
+	put("left/other", "of another name");
+	put("left/target", "whole");
+	assert_int_equal(entries("left"), 3);
+	assert_int_equal(fo_fs_new_write(&open_one, "later", 5), FO_OK);
+	assert_int_equal(fo_fs_new_end(&open_one, FO_OK, true), FO_OK);
+	assert_text("left/target", "later");
+	assert_int_equal(entries("left"), 2);
+	/* A name as long as file systems allow has room for what is added. */
+	char longest[256 + 8] = "left/";
+	memset(longest + 5, 'n', 255);
+	put(longest, "long");
+	assert_text(longest, "long");
+	/* An error leaves nothing. */
+	assert_int_equal(fo_fs_new_begin(&open_one, in("left/target")), FO_OK);
+	assert_int_equal(fo_fs_new_end(&open_one, FO_EIO, true), FO_EIO);
+	assert_int_equal(entries("left"), 3);
+	assert_text("left/target", "later");
+}
+
+/* Processes that write one file at once all succeed, and one of them has it whole. */
+static void test_writers_at_once(void **state)
+{
+	(void)state;
+	enum { WRITERS = 8, TIMES = 20, BYTES = 20000 };
+	pid_t child[WRITERS];
+	assert_int_equal(fo_fs_mkdirs(in("once")), FO_OK);
+	for (int i = 0; i < WRITERS; i++) {
+		child[i] = fork();
+		if (child[i])
+			continue;
+		static char bytes[BYTES];
+		memset(bytes, 'a' + i, sizeof bytes);
+		for (int k = 0; k < TIMES; k++)
+			if (fo_fs_write_atomic(in("once/target"), bytes, sizeof bytes) != FO_OK)
+				_exit(1);
+		_exit(0);
+	}
+	for (int i = 0; i < WRITERS; i++) {
+		int code;
+		assert_int_equal(waitpid(child[i], &code, 0), child[i]);
+		assert_int_equal(code, 0);
+	}
+	char *text;
+	size_t len;
+	assert_int_equal(fo_fs_read(&arena, in("once/target"), BYTES, &text, &len), FO_OK);
+	assert_int_equal(len, BYTES);
+	for (size_t i = 1; i < len; i++)
+		assert_int_equal(text[i], text[0]);
+	assert_int_equal(entries("once"), 1);
+}
+
+static void test_home_path(void **state)
+{
+	(void)state;
+	assert_int_equal(setenv("HOME", "/h", 1), 0);
+	assert_string_equal(fo_fs_home_path(&arena, "~/x"), "/h/x");
+	assert_string_equal(fo_fs_home_path(&arena, "~"), "/h");
+	assert_string_equal(fo_fs_home_path(&arena, "x/~"), "x/~");
+	assert_null(fo_fs_home_path(&arena, "~bob/x"));
 }
 
 /* A device or a pipe is written into: a file renamed over /dev/null would take it from the whole machine. */
@@ -269,6 +383,10 @@ int main(void)
 		cmocka_unit_test(test_write_read),
 		cmocka_unit_test(test_read_refuses),
 		cmocka_unit_test(test_write_refuses),
+		cmocka_unit_test(test_planted_names),
+		cmocka_unit_test(test_left_over),
+		cmocka_unit_test(test_writers_at_once),
+		cmocka_unit_test(test_home_path),
 		cmocka_unit_test(test_write_special),
 		cmocka_unit_test(test_mkdirs),
 		cmocka_unit_test(test_remove_tree),

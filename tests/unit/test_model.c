@@ -590,8 +590,16 @@ static void test_load(void **state)
 	assert_int_equal(m.layers, 32);
 	assert_int_equal(fo_model_load("llama-3.1-8", &m), FO_EARG);
 	assert_non_null(strstr(fo_err_hint(), "'llama-3.1-8b'"));
-	assert_int_equal(fo_model_load("meta-llama/Llama-3.1-8B", &m), FO_EARG);
+	assert_int_equal(fo_model_load("meta-llama/llama-3.1-8b", &m), FO_OK);
+	assert_string_equal(m.name, "llama-3.1-8b");
+	for (int i = 0; i < fo_model_hub_count(); i++) { /* each means a preset, and stands once */
+		assert_non_null(fo_model_of_hub(fo_model_hub_id(i)));
+		for (int k = 0; k < i; k++)
+			assert_string_not_equal(fo_model_hub_id(i), fo_model_hub_id(k));
+	}
+	assert_int_equal(fo_model_load("meta-llama/Llama-3.1-9B", &m), FO_EARG);
 	assert_non_null(strstr(fo_err_hint(), "'llama-3.1-8b'"));
+	assert_non_null(strstr(fo_err_hint(), "meta-llama/Llama-3.1-8B on Hugging Face"));
 	assert_int_equal(fo_model_load("", &m), FO_EARG);
 	assert_int_equal(fo_model_load(NULL, &m), FO_EARG);
 	char dir[] = "/tmp/flatout_model_XXXXXX", path[64];

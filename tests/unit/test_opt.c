@@ -118,6 +118,11 @@ static void test_integers(void **state)
 		{ "1Gi", 0 },
 		{ "12 k", 12000 },
 		{ "000123", 123 },
+		{ "4K", 4000 },
+		{ "1m", 1000000 },
+		{ "1B", 1000000000 },
+		{ "0.5b", 500000000 },
+		{ "1T", 0 },
 		{ "1000000000", 1000000000 },
 	};
 	struct run r;
@@ -151,7 +156,8 @@ static void test_integers(void **state)
 		"1,000",
 		"1_000",
 		"--1",
-		"1K",
+		"1KB",
+		"1kk",
 		"one",
 		"1.2.3",
 		".",
@@ -182,6 +188,8 @@ static void test_reals_sizes_and_the_rest(void **state)
 	assert_true(set(&r, "train.memory", "80GiB") && r.memory == 80LL << 30);
 	assert_true(set(&r, "train.memory", "80 GB") && r.memory == 80000000000);
 	assert_true(set(&r, "train.memory", "4096B") && r.memory == 4096);
+	assert_true(set(&r, "train.memory", "80gb") && r.memory == 80000000000);
+	assert_true(set(&r, "train.memory", "16G") && r.memory == 16LL << 30);
 	assert_true(set(&r, "train.dtype", "fp32") && r.dtype == 0);
 	assert_true(set(&r, "json", "Yes") && r.json);
 	assert_true(set(&r, "json", "off") && !r.json);
@@ -194,7 +202,8 @@ static void test_reals_sizes_and_the_rest(void **state)
 		{ "train.pause", "5x" },
 		{ "train.pause", "2k" },
 		{ "train.pause", "3d" },
-		{ "train.memory", "80G" },
+		{ "train.memory", "80P" },
+		{ "train.pause", "5M" },
 		{ "train.memory", "1023" },
 		{ "train.memory", "0.3B" },
 		{ "train.memory", "9999999TiB" },
@@ -210,6 +219,117 @@ static void test_reals_sizes_and_the_rest(void **state)
 	};
 	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
 		assert_false(set(&r, bad[i][0], bad[i][1]));
+}
+
+struct outputs {
+	int64_t seq;
+	double batch;
+	const char *in, *out, *json;
+	bool force;
+};
+static const struct fo_opt output_rows[] = {
+	FO_OPT_LENGTH(struct outputs, seq, "cmd.seq", "S", NULL, 1, 1 << 30, "sequence length"),
+	FO_OPT_LENGTH_REAL(struct outputs, batch, "cmd.tokens-per-step", "N", NULL, 1, 1e18, "tokens of a step"),
+	FO_OPT_PATH(struct outputs, in, "cmd.in", "PATH", NULL, "what is read"),
+	FO_OPT_OUTPUT(struct outputs, out, "cmd.out", "FILE", NULL, "what is written", FO_OUTPUT_PAGE),
+	FO_OPT_JSON(struct outputs, json, "cmd.json", "JSON on standard output"),
+	FO_OPT_FORCE(struct outputs, force, "cmd.force"),
+	FO_OPT_END
+};
+
+/* Reads these arguments; the caller ends s. */
+static void read_outputs(struct fo_opt_set *s, struct outputs *o, int *argc, char **argv)
+{
+	fo_opt_init(s, output_rows, o);
+	fo_opt_read_args(s, argc, argv);
+}
+
+/* 8k is 8192 where it is the length of a sequence or a batch, and the reader is told so. */
+static void test_lengths(void **state)
+{
+	(void)state;
+	struct fo_opt_set s;
+	struct outputs o;
+	char *argv[] = { "cmd", "--seq=8k", "--tokens-per-step=4M", NULL };
+	int argc = 3;
+	read_outputs(&s, &o, &argc, argv);
+	assert_int_equal(fo_opt_finish(&s), FO_OK);
+	assert_int_equal(o.seq, 8192);
+	assert_true(o.batch == 4194304);
+	assert_string_equal(s.notes.data, "--seq: 8k is taken as 8192 tokens\n--tokens-per-step: 4M is taken as 4194304 tokens");
+	fo_opt_fini(&s);
+
+	char *plain[] = { "cmd", "--seq=8Ki", "--tokens-per-step=1.5B", NULL };
+	argc = 3;
+	read_outputs(&s, &o, &argc, plain);
+	assert_int_equal(o.seq, 8192);
+	assert_true(o.batch == 1.5e9);
+	assert_int_equal(s.notes.len, 0); /* these have one meaning */
+	fo_opt_fini(&s);
+}
+
+/* A shell expands "~/x" where it begins a word, not behind "--out=": we do, so that no folder "~" is ever made. */
+static void test_home(void **state)
+{
+	(void)state;
+	struct fo_opt_set s;
+	struct outputs o;
+	char *argv[] = { "cmd", "--in=~", "--out=~/a/b", "~/c", "d~/~", NULL };
+	int argc = 5;
+	assert_int_equal(setenv("HOME", "/h", 1), 0);
+	read_outputs(&s, &o, &argc, argv);
+	assert_int_equal(fo_opt_finish(&s), FO_OK);
+	assert_string_equal(o.in, "/h");
+	assert_string_equal(o.out, "/h/a/b");
+	assert_int_equal(argc, 3);
+	assert_string_equal(argv[1], "/h/c");
+	assert_string_equal(argv[2], "d~/~");
+	fo_opt_set_text(&s, "cmd.out", "./~/x", FO_ORIGIN_FLAG, "");
+	assert_string_equal(o.out, "./~/x");
+	assert_int_equal(fo_opt_read_yaml_text(&s, "cmd: {in: ~/y}\n", 15, "run.yaml"), FO_OK);
+	fo_opt_fini(&s);
+	fo_opt_init(&s, output_rows, &o);
+	assert_int_equal(fo_opt_read_yaml_text(&s, "cmd: {in: ~/y}\n", 15, "run.yaml"), FO_OK);
+	assert_string_equal(o.in, "/h/y");
+	fo_opt_set_text(&s, "cmd.out", "~bob/x", FO_ORIGIN_FLAG, "--out");
+	assert_int_equal(fo_opt_finish(&s), FO_EARG);
+	assert_non_null(strstr(fo_err_text(), "'--out' must be a path in UTF-8, got '~bob/x': only '~/' is expanded"));
+	fo_opt_fini(&s);
+	assert_int_equal(unsetenv("HOME"), 0);
+	fo_opt_init(&s, output_rows, &o);
+	fo_opt_set_text(&s, "cmd.out", "~/x", FO_ORIGIN_FLAG, "--out");
+	assert_int_equal(fo_opt_finish(&s), FO_EARG);
+	assert_non_null(strstr(fo_err_text(), "which is not set"));
+	fo_opt_fini(&s);
+}
+
+/* --json alone takes no argument: what follows is the command's own. */
+static void test_json_flag(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *a, *b, *json;
+		int left;
+	} row[] = {
+		{ "--json", "trace.json", "-", 2 }, { "--json", "-", "-", 1 },      { "--json=-", "x", "-", 2 },      { "--json=out.json", "x", "out.json", 2 },
+		{ "--json=yes", "x", "-", 2 },      { "--json=no", "x", NULL, 2 },  { "--no-json", "x", NULL, 2 },    { "--force", "x", NULL, 2 },
+	};
+	for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+		struct fo_opt_set s;
+		struct outputs o;
+		char a[16], b[16], *argv[] = { "cmd", a, b, NULL };
+		int argc = 3;
+		snprintf(a, sizeof a, "%s", row[i].a);
+		snprintf(b, sizeof b, "%s", row[i].b);
+		read_outputs(&s, &o, &argc, argv);
+		assert_int_equal(fo_opt_finish(&s), FO_OK);
+		assert_int_equal(argc, row[i].left);
+		if (row[i].json)
+			assert_string_equal(o.json, row[i].json);
+		else
+			assert_null(o.json);
+		fo_opt_fini(&s);
+	}
 }
 
 static void test_yaml(void **state)
@@ -664,6 +784,9 @@ int main(void)
 		cmocka_unit_test(test_defaults),
 		cmocka_unit_test(test_integers),
 		cmocka_unit_test(test_reals_sizes_and_the_rest),
+		cmocka_unit_test(test_lengths),
+		cmocka_unit_test(test_home),
+		cmocka_unit_test(test_json_flag),
 		cmocka_unit_test(test_yaml),
 		cmocka_unit_test(test_yaml_mistakes_come_together),
 		cmocka_unit_test(test_yaml_bytes),

@@ -68,16 +68,18 @@ struct tokenizer {
 	const char *out;
 	int64_t vocab, sample;
 	struct fo_cli_texts texts;
-	bool json;
+	const char *json;
+	bool force;
 };
 static const struct fo_opt tokenizer_rows[] = {
-	FO_OPT_TEXT(struct tokenizer, out, "tokenizer.out", "FILE", "tokenizer.json", "the file to write"),
+	FO_OPT_OUTPUT(struct tokenizer, out, "tokenizer.out", "FILE", "tokenizer.json", "the file to write", FO_OUTPUT_TOKENIZER),
 	FO_OPT_INT(struct tokenizer, vocab, "tokenizer.vocab", "N", "32000", 258, 1 << 20, "tokens",
 		   "size of the vocabulary, two special tokens included"),
 	FO_OPT_BYTES(struct tokenizer, sample, "tokenizer.sample", "SIZE", "32MiB", 1, 0x1p36,
 		     "of more text an even sample of at most this much is used"),
 	FO_CLI_TEXT_ROWS(struct tokenizer, texts, "tokenizer"),
-	FO_OPT_BOOL(struct tokenizer, json, "tokenizer.json", "false", "the result as JSON, progress on standard error"),
+	FO_OPT_JSON(struct tokenizer, json, "tokenizer.json", "the result as JSON, progress on standard error"),
+	FO_OPT_FORCE(struct tokenizer, force, "tokenizer.force"),
 	FO_OPT_END
 };
 

@@ -11,17 +11,19 @@ struct inspect {
 	int64_t doc, seq, seed;
 	int split;
 	const char *tokenizer;
-	bool json;
+	const char *json;
+	bool force;
 };
 static const struct fo_opt rows[] = {
 	FO_OPT_INT(struct inspect, doc, "inspect.doc", "N", "-1", -1, 0x1p53, "",
 		   "show this document's text, from 0; -1: none"),
-	FO_OPT_INT(struct inspect, seq, "inspect.seq", "N", "2048", 1, 1 << 24, "tokens",
+	FO_OPT_LENGTH(struct inspect, seq, "inspect.seq", "N", "2048", 1, 1 << 24,
 		   "length of the rows that the packings are compared at"),
 	FO_OPT_INT(struct inspect, seed, "inspect.seed", "N", "1", 0, 0x1p53, "", "of the order in which 'packed' lays documents"),
 	FO_OPT_ENUM(struct inspect, split, "inspect.split", "train", "which shard of a folder", "train|val"),
-	FO_OPT_TEXT(struct inspect, tokenizer, "inspect.tokenizer", "FILE", "", "empty: tokenizer.json beside the shard"),
-	FO_OPT_BOOL(struct inspect, json, "inspect.json", "false", "JSON on standard output"),
+	FO_OPT_PATH(struct inspect, tokenizer, "inspect.tokenizer", "FILE", "", "empty: tokenizer.json beside the shard"),
+	FO_OPT_JSON(struct inspect, json, "inspect.json", "JSON on standard output"),
+	FO_OPT_FORCE(struct inspect, force, "inspect.force"),
 	FO_OPT_END
 };
 

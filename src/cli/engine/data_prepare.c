@@ -12,11 +12,12 @@ struct prepare {
 	int64_t vocab, holdout, threads;
 	double save_every;
 	struct fo_cli_texts texts;
-	bool replace, json;
+	bool replace, force;
+	const char *json;
 };
 static const struct fo_opt rows[] = {
-	FO_OPT_TEXT(struct prepare, out, "prepare.out", "DIR", "", "the folder to write; made if needed"),
-	FO_OPT_TEXT(struct prepare, tokenizer, "prepare.tokenizer", "FILE", "", "a tokenizer.json; copied into the folder"),
+	FO_OPT_OUTPUT(struct prepare, out, "prepare.out", "DIR", "", "the folder to write; made if needed", FO_OUTPUT_SHARDS),
+	FO_OPT_PATH(struct prepare, tokenizer, "prepare.tokenizer", "FILE", "", "a tokenizer.json; copied into the folder"),
 	FO_OPT_INT(struct prepare, vocab, "prepare.vocab", "N", "0", 0, 1 << 20, "tokens",
 		   "train a tokenizer of this size on the text instead"),
 	FO_OPT_INT(struct prepare, holdout, "prepare.holdout", "N", "50", 2, 1000000, "documents",
@@ -27,7 +28,8 @@ static const struct fo_opt rows[] = {
 	FO_CLI_TEXT_ROWS(struct prepare, texts, "prepare"),
 	FO_OPT_BOOL(struct prepare, replace, "prepare.replace", "false",
 		    "make anew what the folder holds of other inputs or options"),
-	FO_OPT_BOOL(struct prepare, json, "prepare.json", "false", "the result as JSON, progress on standard error"),
+	FO_OPT_JSON(struct prepare, json, "prepare.json", "the result as JSON, progress on standard error"),
+	FO_OPT_FORCE(struct prepare, force, "prepare.force"),
 	FO_OPT_END
 };
 
@@ -132,7 +134,11 @@ static fo_status prepare(const struct prepare *in, int argc, char **argv, struct
 	FO_TRY_OR(st, tokenizer_of(in, argc, argv, a, screen, &t), done);
 	/* The folder is never without the tokenizer of its journal, nor a finished one's overwritten by another. */
 	char *own = fo_arena_printf(a, "%s/tokenizer.json", in->out);
-	if (!is_begun(a, in->out) || in->replace || !fo_fs_exists(own))
+	bool begun = is_begun(a, in->out);
+	/* One that was killed before its journal began left the same bytes there; others are not ours. */
+	if (!begun && !in->force && !fo_tokenizer_is_saved(t, own))
+		FO_TRY_OR(st, fo_output_may_replace(FO_OUTPUT_TOKENIZER, own), done);
+	if (!begun || in->replace || !fo_fs_exists(own))
 		FO_TRY_OR(st, fo_tokenizer_save(t, own), done);
 	from = fo_now_ns();
 	st = fo_data_prepare(&(struct fo_prepare){ .inputs = argv + 1,

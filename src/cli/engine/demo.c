@@ -15,19 +15,21 @@
 struct demo {
 	const char *text, *dir;
 	double minutes;
-	bool json, ladder;
+	bool ladder, force;
+	const char *json;
 };
 static const struct fo_opt rows[] = {
-	FO_OPT_TEXT(struct demo, text, "demo.text", "PATH", "",
+	FO_OPT_PATH(struct demo, text, "demo.text", "PATH", "",
 		    "text to train on: a file or folder; empty: the POD files of Debian's perl-doc"),
-	FO_OPT_TEXT(struct demo, dir, "demo.dir", "PATH", "",
-		    "run directory; empty: runs/demo, replaced when it is an earlier demo's"),
+	FO_OPT_OUTPUT(struct demo, dir, "demo.dir", "PATH", "",
+		    "run directory; empty: runs/demo, replaced when it is an earlier demo's", FO_OUTPUT_DEMO),
 	FO_OPT_REAL(struct demo, minutes, "demo.minutes", "X", "2", 0.05, 60, "minutes",
 		    "how long to train; preparing takes some seconds more"),
 	FO_OPT_BOOL(struct demo, ladder, "demo.ladder", "true",
 		    "then measure four rungs of a ladder on the same model; takes six tenths of --minutes more"),
-	FO_OPT_BOOL(struct demo, json, "demo.json", "false",
+	FO_OPT_JSON(struct demo, json, "demo.json",
 		    "the result as JSON on standard output, progress on standard error"),
+	FO_OPT_FORCE(struct demo, force, "demo.force"),
 	FO_OPT_END
 };
 
@@ -159,14 +161,13 @@ static fo_status default_text(struct fo_arena *a, const char **text)
 			       "install perl-doc, or name any text: flatout demo --text=PATH");
 }
 
-#define MARK "flatout-demo" /* a file that says: this folder is ours to replace */
-
-static fo_status fresh_folder(struct fo_arena *a, const char *dir)
+static fo_status fresh_folder(struct fo_arena *a, const char *dir, bool force)
 {
-	char *mark = fo_arena_printf(a, "%s/%s", dir, MARK);
-	if (fo_fs_exists(dir) && !fo_fs_exists(mark))
-		return fo_hint(fo_fail(FO_EARG, "'%s' exists and is not an earlier demo's folder", dir),
-			       "choose another: flatout demo --dir=PATH");
+	char *mark = fo_arena_printf(a, "%s/" FO_OUTPUT_DEMO_MARK, dir);
+	/* What somebody else's folder holds is not removed even then, and the folder does not become ours. */
+	if (force && fo_fs_exists(dir) && !fo_fs_exists(mark))
+		return fo_fs_mkdirs(dir);
+	FO_TRY(fo_output_may_replace(FO_OUTPUT_DEMO, dir));
 	FO_TRY(fo_fs_remove_tree(dir));
 	FO_TRY(fo_fs_mkdirs(dir));
 	return fo_fs_write_atomic(mark, "", 0);
@@ -392,7 +393,7 @@ static fo_status run_demo(const struct demo *in, struct fo_arena *a, struct fo_t
 	struct fo_opt_set s;
 	if (!*text)
 		FO_TRY(default_text(a, &text));
-	FO_TRY(fresh_folder(a, dir));
+	FO_TRY(fresh_folder(a, dir, in->force));
 	base_run(&s, &r, text, dir);
 	fo_status st = train_sized(in, &s, &r, a, result);
 	if (st == FO_OK && in->ladder)

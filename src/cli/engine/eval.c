@@ -11,12 +11,13 @@ struct eval {
 	const char *data, *batches, *device;
 	int64_t seq, threads;
 	int precision;
-	bool json;
+	const char *json;
+	bool force;
 };
 static const struct fo_opt rows[] = {
-	FO_OPT_TEXT(struct eval, data, "eval.data", "PATH", NULL,
+	FO_OPT_PATH(struct eval, data, "eval.data", "PATH", NULL,
 		    "text (a file or a folder), a shard, or a folder with val.shard; without it what the run held out"),
-	FO_OPT_INT(struct eval, seq, "eval.seq", "N", "0", 0, 1 << 20, "tokens",
+	FO_OPT_LENGTH(struct eval, seq, "eval.seq", "N", "0", 0, 1 << 20,
 		   "length of one row; 0: as trained, else the model's positions, at most 2048"),
 	FO_OPT_TEXT(struct eval, batches, "eval.batches", "N|all", NULL,
 		    "how many batches of rows, or all of the text; without it as the run evaluated, else all"),
@@ -24,7 +25,8 @@ static const struct fo_opt rows[] = {
 		    "stored|fp32|bf16"),
 	FO_OPT_INT(struct eval, threads, "eval.threads", "N", "0", 0, 1024, "threads", "0: all this process may use"),
 	FO_OPT_TEXT(struct eval, device, "eval.device", "HOW", "auto", "what computes: auto, cpu, cuda or cuda:N, as train.device"),
-	FO_OPT_BOOL(struct eval, json, "eval.json", "false", "print JSON"),
+	FO_OPT_JSON(struct eval, json, "eval.json", "print JSON"),
+	FO_OPT_FORCE(struct eval, force, "eval.force"),
 	FO_OPT_END
 };
 

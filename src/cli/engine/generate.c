@@ -21,12 +21,13 @@ struct generate {
 	int64_t tokens, top_k, seed, threads;
 	double temperature, top_p;
 	int precision;
-	bool stop_at_eos, json;
+	bool stop_at_eos, force;
+	const char *json;
 };
 static const struct fo_opt rows[] = {
 	FO_OPT_TEXT(struct generate, prompt, "generate.prompt", "TEXT", NULL,
 		    "what to continue; without it and --prompt-file: standard input, on a terminal the start of a document"),
-	FO_OPT_TEXT(struct generate, prompt_file, "generate.prompt-file", "PATH", NULL, "a file to continue"),
+	FO_OPT_PATH(struct generate, prompt_file, "generate.prompt-file", "PATH", NULL, "a file to continue"),
 	FO_OPT_INT(struct generate, tokens, "generate.tokens", "N", "128", 1, 1 << 24, "tokens", "how many to generate"),
 	FO_OPT_REAL(struct generate, temperature, "generate.temperature", "T", "0.8", 0, 100, "",
 		    "logits are divided by it; 0: always the likeliest token"),
@@ -41,7 +42,8 @@ static const struct fo_opt rows[] = {
 		    "stored|fp32|bf16"),
 	FO_OPT_INT(struct generate, threads, "generate.threads", "N", "0", 0, 1024, "threads", "0: all this process may use"),
 	FO_OPT_TEXT(struct generate, device, "generate.device", "HOW", "auto", "what computes: auto, cpu, cuda or cuda:N, as train.device"),
-	FO_OPT_BOOL(struct generate, json, "generate.json", "false", "print the result as JSON, nothing as it comes"),
+	FO_OPT_JSON(struct generate, json, "generate.json", "print the result as JSON, nothing as it comes"),
+	FO_OPT_FORCE(struct generate, force, "generate.force"),
 	FO_OPT_END
 };
 

@@ -6,13 +6,15 @@
 
 struct train {
 	struct fo_run run;
-	bool json, dry_run;
+	bool dry_run, force;
+	const char *json;
 };
 static const struct fo_opt extra[] = {
 	FO_OPT_BOOL(struct train, dry_run, "cli.dry-run", "false",
 		    "show the model, the memory plan and the kernels, then stop"),
-	FO_OPT_BOOL(struct train, json, "cli.json", "false",
+	FO_OPT_JSON(struct train, json, "cli.json",
 		    "print the result (of a dry run the plan) as JSON, progress on standard error"),
+	FO_OPT_FORCE(struct train, force, "cli.force"),
 	FO_OPT_END
 };
 static struct fo_opt rows[FO_RUN_ROWS_MAX];
@@ -78,5 +80,6 @@ const struct fo_command fo_cmd_train = {
 		"FLATOUT_ISA=ref|avx2|avx512|avx512bf16|amx lowers the instruction set.\n",
 	.opts = rows,
 	.own = extra,
+	.writes = FO_OUTPUT_RUN,
 	.run = run,
 };

@@ -10,7 +10,8 @@
 #include <unistd.h>
 
 struct verify {
-	bool brief, json;
+	bool brief, force;
+	const char *json;
 	int64_t threads;
 	const char *device;
 };
@@ -22,7 +23,8 @@ static const struct fo_opt rows[] = {
 		   "of the steps; 0: all this process may use"),
 	FO_OPT_TEXT(struct verify, device, "verify.device", "HOW", "cpu",
 		    "what is checked: cpu, the processor's kernels; cuda or cuda:N, that device's; auto, as train.device"),
-	FO_OPT_BOOL(struct verify, json, "verify.json", "false", "JSON on standard output"),
+	FO_OPT_JSON(struct verify, json, "verify.json", "JSON on standard output"),
+	FO_OPT_FORCE(struct verify, force, "verify.force"),
 	FO_OPT_END
 };
 
