@@ -189,7 +189,11 @@ endif()
 # What is installed, of a build that could be shipped.
 if(TARGET flatout_static AND NOT CMAKE_CROSSCOMPILING)
 	list(APPEND FO_TEST_ENV "FLATOUT_BUILD=${CMAKE_BINARY_DIR}" "FLATOUT_STAGE=${FO_TEST_DIR}/stage")
-	foreach(name tree api package make)
+	set(names tree api package make)
+	if(TARGET flatout_onefile)
+		list(APPEND names static)
+	endif()
+	foreach(name ${names})
 		fo_test(install_${name} install sh "${CMAKE_CURRENT_SOURCE_DIR}/tests/install/${name}.sh")
 	endforeach()
 	# Each installs from this build, where CMake notes its last installation.
