@@ -202,6 +202,13 @@ if(TARGET flatout_static AND NOT CMAKE_CROSSCOMPILING)
 	set_tests_properties(install_api PROPERTIES FIXTURES_REQUIRED staged)
 endif()
 
+# The static file of another architecture, without that one's libraries: the emulator gets no folder to look for them in.
+if(TARGET flatout_onefile AND CMAKE_CROSSCOMPILING_EMULATOR)
+	list(GET CMAKE_CROSSCOMPILING_EMULATOR 0 emulator)
+	fo_test(static_emulated install "${emulator}" $<TARGET_FILE:flatout_onefile> diagnose "${CMAKE_CURRENT_SOURCE_DIR}/examples/trace/slow-loader.json.gz")
+	set_tests_properties(static_emulated PROPERTIES PASS_REGULAR_EXPRESSION "Bottleneck:  the GPU waits for data")
+endif()
+
 if(FO_CUDA)
 	fo_test(cuda_resources cuda sh "${CMAKE_CURRENT_SOURCE_DIR}/tests/cuda/resources.sh" "${CMAKE_BINARY_DIR}/cuda")
 endif()
