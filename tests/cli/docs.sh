@@ -69,9 +69,7 @@ paste() {
 		case $line in
 		"" | "#"*) continue ;;
 		"make "* | make)
-			shift
-			[ "${1:-all}" = "${1#*=}" ] || continue
-			make -n -C "$FLATOUT_SOURCE" "${1:-all}" >/dev/null 2>&1 || echo "no 'make ${1:-}'"
+			make -n -C "$FLATOUT_SOURCE" "${2:-all}" >/dev/null 2>&1 || echo "no '$line'"
 			;;
 		"sudo make "*) make -n -C "$FLATOUT_SOURCE" "$3" >/dev/null 2>&1 || echo "no '$line'" ;;
 		./*) [ -x "$FLATOUT_SOURCE/$1" ] || echo "'$1' is not there" ;;
