@@ -4,7 +4,7 @@
 install(TARGETS flatout)
 set(docs ${CMAKE_INSTALL_DOCDIR})
 install(FILES LICENSE NOTICE README.md CHANGELOG.md DESTINATION ${docs})
-install(DIRECTORY docs/ DESTINATION ${docs}/docs FILES_MATCHING PATTERN "*.md" PATTERN "*.svg")
+install(DIRECTORY docs/ DESTINATION ${docs}/docs FILES_MATCHING PATTERN "*.md" PATTERN "*.svg" PATTERN "*.png")
 install(DIRECTORY examples/ DESTINATION ${docs}/examples)
 # To read and to copy rows from: the program has its tables built in.
 install(FILES data/devices.csv data/README.md DESTINATION ${docs}/data)

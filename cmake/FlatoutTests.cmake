@@ -189,13 +189,24 @@ endif()
 # What is installed, of a build that could be shipped.
 if(TARGET flatout_static AND NOT CMAKE_CROSSCOMPILING)
 	list(APPEND FO_TEST_ENV "FLATOUT_BUILD=${CMAKE_BINARY_DIR}" "FLATOUT_STAGE=${FO_TEST_DIR}/stage")
-	foreach(name tree api package make)
+	set(names tree api package make)
+	if(TARGET flatout_onefile)
+		list(APPEND names static)
+	endif()
+	foreach(name ${names})
 		fo_test(install_${name} install sh "${CMAKE_CURRENT_SOURCE_DIR}/tests/install/${name}.sh")
 	endforeach()
 	# Each installs from this build, where CMake notes its last installation.
 	set_tests_properties(install_tree install_package install_make PROPERTIES RESOURCE_LOCK installing)
 	set_tests_properties(install_tree PROPERTIES FIXTURES_SETUP staged)
 	set_tests_properties(install_api PROPERTIES FIXTURES_REQUIRED staged)
+endif()
+
+# The static file of another architecture, without that one's libraries: the emulator gets no folder to look for them in.
+if(TARGET flatout_onefile AND CMAKE_CROSSCOMPILING_EMULATOR)
+	list(GET CMAKE_CROSSCOMPILING_EMULATOR 0 emulator)
+	fo_test(static_emulated install "${emulator}" $<TARGET_FILE:flatout_onefile> diagnose "${CMAKE_CURRENT_SOURCE_DIR}/examples/trace/slow-loader.json.gz")
+	set_tests_properties(static_emulated PROPERTIES PASS_REGULAR_EXPRESSION "Bottleneck:  the GPU waits for data")
 endif()
 
 if(FO_CUDA)
@@ -206,7 +217,7 @@ fo_test(tree_floors tree sh "${CMAKE_CURRENT_SOURCE_DIR}/tools/check-floors")
 fo_test(tree_floors_refuses tree sh "${CMAKE_CURRENT_SOURCE_DIR}/tools/test-check-floors")
 
 # The longest first (about their seconds; a tree that has been tested knows better): at the end nothing long runs alone.
-foreach(cost cli_demo=30 test_sets=15 install_package=15 install_make=10 cli_hostile=15 cli_cuda=12 test_train=12 cli_disk=12 test_guard=10 test_cuda_kernels=10
+foreach(cost cli_demo=30 test_sets=15 install_package=15 install_make=10 install_static=13 cli_hostile=15 cli_cuda=12 test_train=12 cli_disk=12 test_guard=10 test_cuda_kernels=10
 	cli_resume=10 test_passes=10 cli_data=9 cli_ladder=8 cli_calibrate=8 cli_html=8 test_wide_avx2=7 test_cuda_step=7 test_fuzz_replay=7 test_generate=6
 	test_attention=5)
 	string(REPLACE "=" ";" cost ${cost})

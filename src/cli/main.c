@@ -119,6 +119,13 @@ static fo_status unknown_command(const char *name)
 	const char *nearest = NULL;
 	fo_command_find(fo_commands, name, &nearest);
 	fo_str_visible(shown, sizeof shown, name);
+#ifdef FO_NO_ENGINE
+	static const char *const left_out[] = { "train", "demo", "data", "generate", "eval", "verify" };
+	for (size_t i = 0; i < sizeof left_out / sizeof left_out[0]; i++)
+		if (!strcmp(name, left_out[i]))
+			return fo_hint(fo_fail(FO_EUNSUPPORTED, "'%s' is not in this program: it was built without the training engine", name),
+				       "'make' in the source tree builds the whole; this one knows but does not train");
+#endif
 	if (nearest)
 		fo_fail(FO_EARG, "unknown command '%s'; nearest is '%s'", shown, nearest);
 	else

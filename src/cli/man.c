@@ -96,7 +96,7 @@ void fo_man_command(const struct fo_command *c, struct fo_str *out)
 
 void fo_man_overview(const struct fo_command *const *list, struct fo_str *out)
 {
-	head(out, "flatout", "trains transformers flat out and measures MFU honestly");
+	head(out, "flatout", "why training is slow, what MFU it reaches, and a fast engine");
 	fo_str_puts(out, ".Sh SYNOPSIS\n.Nm\n.Ar command\n.Op Ar argument ...\n.Op Fl -option Ns = Ns Ar value ...\n"
 			 ".Sh DESCRIPTION\nThe commands are:\n.Bl -tag -width Ds\n");
 	for (; *list; list++) {
