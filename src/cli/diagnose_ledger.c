@@ -68,8 +68,9 @@ static const char *device_name(struct fo_arena *a, const struct fo_trace *t, con
 	return fo_arena_printf(a, "device %lld%s%s", (long long)hardware->id, *name ? ": " : "", name);
 }
 
-static void print_steps(FILE *f, const struct fo_device_ledger *d, const struct fo_ledger_options *o)
+static void print_steps(FILE *f, const struct fo_trace *t, const struct fo_device_ledger *d, const struct fo_ledger_options *o)
 {
+	const char *from = t->format == FO_TRACE_OWN ? "each from its first operation to the next one's first" : steps_from[d->from];
 	if (d->from == FO_WINDOW_WHOLE) {
 		fo_cli_put(f, "  ", "  ", "The whole trace, as one step%s%s.",
 			   o->whole_trace || o->exclude_unlinked ? "" : ": it does not show two that follow each other",
@@ -78,14 +79,14 @@ static void print_steps(FILE *f, const struct fo_device_ledger *d, const struct 
 	}
 	long long first = d->step[0].number, last = d->step[d->steps - 1].number;
 	if (d->steps == 1)
-		fo_cli_put(f, "  ", "  ", "Step %lld: %s.", first, steps_from[d->from]);
+		fo_cli_put(f, "  ", "  ", "Step %lld: %s.", first, from);
 	else
-		fo_cli_put(f, "  ", "  ", "%lld steps (%lld to %lld): %s.", (long long)d->steps, first, last, steps_from[d->from]);
+		fo_cli_put(f, "  ", "  ", "%lld steps (%lld to %lld): %s.", (long long)d->steps, first, last, from);
 	if (d->dropped_steps)
 		fo_cli_put(f, "  ", "  ", "%lld more at the end left out: the trace does not show where it ends.", (long long)d->dropped_steps);
 }
 
-static void print_ledger(FILE *f, struct fo_arena *a, const struct fo_device_ledger *d)
+static void print_ledger(FILE *f, struct fo_arena *a, const struct fo_trace *x, const struct fo_device_ledger *d)
 {
 	struct fo_shown_step s;
 	struct table rows_of;
@@ -98,7 +99,7 @@ static void print_ledger(FILE *f, struct fo_arena *a, const struct fo_device_led
 	for (int i = 0; i < rows_of.n; i++) {
 		const struct row *r = &rows_of.row[i];
 		bool counted = r->class >= 0 && s.l.class_ops[r->class];
-		fo_table_row(&t, fo_arena_printf(a, "%s%s", r->level ? "  " : "", r->name),
+		fo_table_row(&t, fo_arena_printf(a, "%s%s", r->level ? "  " : "", fo_own_label(x, r->name)),
 			     fo_arena_printf(a, "%.1f %%", percent(r->ns, s.l.span_ns)), ms(a, (double)r->ns),
 			     counted ? fo_arena_printf(a, "%lld", (long long)s.l.class_ops[r->class]) : "",
 			     counted ? ms(a, (double)s.l.class_sum_ns[r->class]) : "");
@@ -110,13 +111,16 @@ static void print_ledger(FILE *f, struct fo_arena *a, const struct fo_device_led
 }
 
 /* What lies over the parts and is in no sum. */
-static void print_overlays(FILE *f, const struct fo_device_ledger *d)
+static void print_overlays(FILE *f, const struct fo_trace *t, const struct fo_device_ledger *d)
 {
 	struct fo_shown_step s;
 	fo_shown_step_of(d, &s);
 	const struct fo_ledger *l = &s.l;
-	fo_cli_put(f, "  ", "  ", "A kernel was resident for %.1f %% of the time, waiting communication included.",
-		   percent(l->resident_ns, l->span_ns));
+	if (t->format == FO_TRACE_OWN)
+		fo_cli_put(f, "  ", "  ", "An operation ran for %.1f %% of the time.", percent(l->resident_ns, l->span_ns));
+	else
+		fo_cli_put(f, "  ", "  ", "A kernel was resident for %.1f %% of the time, waiting communication included.",
+			   percent(l->resident_ns, l->span_ns));
 	if (l->comm_ns)
 		fo_cli_put(f, "  ", "  ", "Communication: %.3f ms, of which %.1f %% lies under computation.", (double)l->comm_ns / 1e6,
 			   percent(l->comm_ns - l->exposed_comm_ns, l->comm_ns));
@@ -196,32 +200,36 @@ static void print_slowest(FILE *f, const struct fo_diagnosis *d)
 		   (double)(s.l.span_ns - s.l.exposed_wait_ns) / 1e6, (double)s.l.span_ns / 1e6);
 }
 
-static void print_rank(FILE *f, struct fo_arena *a, const struct fo_rank_ledger *r, const struct fo_ledger_options *o)
+static void print_rank(FILE *f, struct fo_arena *a, const struct fo_rank_ledger *r, const struct fo_diagnosis *all)
 {
 	const struct fo_trace *t = r->trace;
 	char shown[1024];
 	fprintf(f, "%s\n", fo_str_visible(shown, sizeof shown, t->path));
 	const char *rank = r->rank < 0 ? "rank not told" : fo_arena_printf(a, "rank %d", r->rank);
-	fo_cli_put(f, "  ", "  ", "%s trace, %s%s", format_name[t->format], rank,
-		   t->world_size > 0 ? fo_arena_printf(a, " of %d", t->world_size) : "");
+	if (t->format == FO_TRACE_OWN)
+		fo_cli_put(f, "  ", "  ", "%s", "timeline of a run of our own");
+	else
+		fo_cli_put(f, "  ", "  ", "%s trace, %s%s", format_name[t->format], rank,
+			   t->world_size > 0 ? fo_arena_printf(a, " of %d", t->world_size) : "");
 	if (!r->devices)
 		fo_cli_put(f, "  ", "  ", "No GPU operation is in it: nothing to divide.");
 	for (int64_t i = 0; i < r->devices; i++) {
 		const struct fo_device_ledger *d = &r->device[i];
-		fo_str_visible(shown, sizeof shown, device_name(a, t, d));
+		fo_str_visible(shown, sizeof shown, all->own.is && *all->own.device ? fo_arena_printf(a, "device: %s", all->own.device) : device_name(a, t, d));
 		fprintf(f, "\n");
 		fprintf(f, "%s\n", shown);
-		print_steps(f, d, o);
+		print_steps(f, t, d, &all->with.ledger);
 		fprintf(f, "\n");
-		print_ledger(f, a, d);
+		print_ledger(f, a, t, d);
 		fprintf(f, "\n");
-		print_overlays(f, d);
+		print_overlays(f, t, d);
 	}
 	if (r->devices)
 		fo_cli_put(f, "  ", "  ", "Shares are rounded, so that parts may add up to 0.1 more or less; \"if one by one\": durations added up, "
 			   "overlapping or not.");
 	print_doubts(f, r);
-	print_host(f, a, r);
+	if (t->format != FO_TRACE_OWN) /* whose host is the device */
+		print_host(f, a, r);
 }
 
 /* Every rank and device in one line. */
@@ -259,6 +267,6 @@ void fo_cli_diagnose_ledger(FILE *f, const struct fo_diagnosis *d)
 		print_slowest(f, d);
 	}
 	if (d->ranks)
-		print_rank(f, &a, &d->rank[d->worst], &d->with.ledger);
+		print_rank(f, &a, &d->rank[d->worst], d);
 	fo_arena_fini(&a);
 }

@@ -72,7 +72,7 @@ static void print_reason(FILE *f, const struct fo_diagnosis *d)
 void fo_cli_diagnose_answer(FILE *f, const struct fo_diagnosis *d)
 {
 	struct fo_arena a = { 0 };
-	char text[SHOWN];
+	char text[SHOWN], own[400];
 	const struct fo_finding *first = NULL, *second = NULL;
 	for (int64_t i = 0; i < d->findings; i++) {
 		first = d->finding[i].is_bottleneck ? &d->finding[i] : first;
@@ -94,6 +94,8 @@ void fo_cli_diagnose_answer(FILE *f, const struct fo_diagnosis *d)
 	if (d->bridge.known)
 		fo_cli_put(f, "MFU:         ", "             ", "%s (%s%s%s%s%s)%s", percent(&a, d->bridge.mfu), rule, *d->bridge.dtype ? ", " : "",
 			   d->bridge.dtype, *d->bridge.note ? "; " : "", seen(text, d->bridge.note), losses(&a, &d->bridge));
+	else if (d->own.known)
+		fo_cli_put(f, "MFU:         ", "             ", "%s", seen(text, fo_own_mfu_text(&d->own, own)));
 	else
 		fo_cli_put(f, "MFU:         ", "             ", "not known: %s",
 			   *d->bridge.why_not ? seen(text, d->bridge.why_not) : "give --model, --seq and --tokens-per-step");
@@ -306,9 +308,9 @@ void fo_cli_diagnose_kernels(FILE *f, const struct fo_diagnosis *d)
 	struct fo_table t;
 	fo_kernels_of(d, &top);
 	if (top.n) {
-		fprintf(f, "\nKernels by time, durations added up, %s\n\n", top.label);
+		fprintf(f, "\n%s by time, durations added up, %s\n\n", d->own.is ? "Operations" : "Kernels", top.label);
 		fo_table_init(&t, "llrrr");
-		fo_table_row(&t, "kernel", "class", "calls", "of step", "ms");
+		fo_table_row(&t, d->own.is ? "operation" : "kernel", "class", "calls", "of step", "ms");
 	}
 	for (int64_t i = 0; i < top.n && i < FO_KERNELS_SHOWN; i++) {
 		const struct fo_kernel_sum *k = &top.v[i];

@@ -52,6 +52,7 @@ fo_status fo_diagnose(struct fo_diagnosis *d, struct fo_trace_set *s, const stru
 	FO_TRY_OR(st, fo_ledger_ranks(d->rank, s->rank, (size_t)s->count, &o->ledger), drop);
 	FO_TRY_OR(st, fo_diagnose_collectives(d), drop);
 	rank_by_work(d);
+	fo_own_run_of(d);
 	FO_TRY_OR(st, fo_diagnose_pipeline(d), drop);
 	FO_TRY_OR(st, fo_diagnose_bridge(d), drop);
 	FO_TRY_OR(st, fo_diagnose_findings(d), drop);

@@ -322,6 +322,19 @@ enum fo_judgement {
 extern const char *const fo_judgement_name[FO_JUDGED_COUNT]; /* "healthy", "serious", "no_gpu_work", "too_little_gpu_work",
 									  * "warm_up" */
 
+/* A run of our own engine: what its record (run.json, log.jsonl beside the timeline) tells (own_run.c). */
+enum { FO_OWN_OPTIONS = 6 };
+struct fo_own_run {
+	bool is;        /* the trace is of our engine */
+	bool known;     /* MFU and peak are recorded */
+	bool processor; /* it ran on the processor, as far as the record tells */
+	double mfu, mfu_causal, peak_flop_s; /* medians over the steps; NaN */
+	int64_t steps, threads;
+	char dtype[8], device[96], peak_source[200];
+	const char *key[FO_OWN_OPTIONS]; /* options that findings speak of, with their values */
+	char value[FO_OWN_OPTIONS][24];
+};
+
 struct fo_diagnosis {
 	struct fo_diagnose_options with;
 	struct fo_trace_set *set; /* not owned */
@@ -333,6 +346,7 @@ struct fo_diagnosis {
 	int waits;
 	struct fo_culprit culprit;
 	struct fo_pipeline pipeline;
+	struct fo_own_run own;
 	struct fo_bridge bridge;
 	struct fo_utilisation utilisation;
 	struct fo_attention_rate attention;
@@ -401,6 +415,20 @@ void fo_kernels_of(const struct fo_diagnosis *d, struct fo_kernels *out);
 void fo_kernels_fini(struct fo_kernels *k);
 /* The operator or module that launched a GPU operation which is evidence; NULL: it is none, or the trace does not tell. */
 const char *fo_evidence_place(const struct fo_diagnosis *d, const struct fo_evidence *e);
+
+/* ---- runs of our own (own_run.c) ---- */
+
+/* "10.5 % by rule mfu, ..., of 494 GFLOP/s bf16: measured on this machine ...": own.known. Returns buf. */
+const char *fo_own_mfu_text(const struct fo_own_run *x, char buf[400]);
+/* A ledger's row as it is called for our own timelines; others keep theirs. */
+const char *fo_own_label(const struct fo_trace *t, const char *label);
+/* A text that speaks of GPUs, kernels and launches, made one of a processor. */
+struct fo_str;
+void fo_own_words(struct fo_str *s);
+struct fo_json;
+void fo_own_run_json(struct fo_json *j, const struct fo_diagnosis *d); /* the key "own_run" */
+void fo_own_run_of(struct fo_diagnosis *d); /* fills own */
+void fo_own_reword(struct fo_diagnosis *d); /* findings in words of a processor, where it is one */
 
 /* ---- what was given and what of it was taken (found.c) ---- */
 

@@ -82,7 +82,8 @@ static void run_rules(struct fo_diagnosis *d, const struct fo_rule_context *c, c
 {
 	for (; row->id; row++) {
 		struct fo_finding f = { .id = row->id, .kind = row->kind, .dollars = NAN };
-		if (!row->holds(c, &f) || f.evidences == 0)
+		bool own = c->s->t->format == FO_TRACE_OWN;
+		if ((own && !fo_own_validity(row->id)) || !row->holds(c, &f) || f.evidences == 0)
 			continue;
 		if (c->s->device->from == FO_WINDOW_WHOLE)
 			name_window(&f);
@@ -93,7 +94,8 @@ static void run_rules(struct fo_diagnosis *d, const struct fo_rule_context *c, c
 			fo_gain_none(&f);
 		} else {
 			hold_back(&f, c);
-			fo_settings_add(&f, row->id, c->facts, &d->pipeline);
+			if (!own) /* whose rules bring options of our own */
+				fo_settings_add(&f, row->id, c->facts, &d->pipeline);
 			if (d->with.price_per_hour > 0 && !isnan(f.gain))
 				f.dollars = d->with.price_per_hour * d->bridge.devices * saved(&f);
 		}
@@ -276,6 +278,17 @@ static void without_gpu_work(struct fo_diagnosis *d)
 	fo_unknowns_without_gpu(d);
 }
 
+static void run_causes(struct fo_diagnosis *d, const struct fo_rule_context *c)
+{
+	static const struct fo_rule_row *const gpu[] = { fo_rules_host, fo_rules_marked, fo_rules_comm, fo_rules_small, fo_rules_gpu, fo_rules_compute };
+	if (c->s->t->format == FO_TRACE_OWN) {
+		run_rules(d, c, fo_rules_own);
+		return;
+	}
+	for (size_t i = 0; i < sizeof(gpu) / sizeof(*gpu); i++)
+		run_rules(d, c, gpu[i]);
+}
+
 fo_status fo_diagnose_findings(struct fo_diagnosis *d)
 {
 	struct fo_subject s;
@@ -291,7 +304,7 @@ fo_status fo_diagnose_findings(struct fo_diagnosis *d)
 	if (!facts.capability && d->with.device)
 		facts.capability = fo_capability_of_name(d->bridge.device);
 	facts.norm_written_out &= (double)s.l.class_ns[FO_K_NORM] > FO_SHARE_ADVICE * (double)s.l.span_ns;
-	snprintf(d->framework, sizeof(d->framework), "%s", facts.framework);
+	snprintf(d->framework, sizeof(d->framework), "%s", s.t->format == FO_TRACE_OWN ? "Flatout" : facts.framework);
 	struct fo_chains chain;
 	fo_chains_of(&s, &chain);
 	struct fo_rule_context c = { .s = &s, .facts = &facts, .chain = &chain };
@@ -315,12 +328,7 @@ fo_status fo_diagnose_findings(struct fo_diagnosis *d)
 	run_rules(d, &c, fo_rules_validity);
 	run_rules(d, &c, fo_rules_window);
 	if (fo_diagnosed(d)) {
-		run_rules(d, &c, fo_rules_host);
-		run_rules(d, &c, fo_rules_marked);
-		run_rules(d, &c, fo_rules_comm);
-		run_rules(d, &c, fo_rules_small);
-		run_rules(d, &c, fo_rules_gpu);
-		run_rules(d, &c, fo_rules_compute);
+		run_causes(d, &c);
 		sort(d, s.l.span_ns);
 		break_tie(d, s.l.span_ns);
 		add_healthy(d, &c);
@@ -329,6 +337,7 @@ fo_status fo_diagnose_findings(struct fo_diagnosis *d)
 		join_settings(d);
 	}
 	fo_diagnose_unknowns(d, &s, &facts);
+	fo_own_reword(d);
 	free(gap);
 	return FO_OK;
 }

@@ -243,7 +243,8 @@ struct fo_rule_row {
 	fo_rule *holds;
 };
 extern const struct fo_rule_row fo_rules_validity[], fo_rules_window[], fo_rules_host[], fo_rules_gpu[], fo_rules_comm[], fo_rules_compute[],
-	fo_rules_marked[], fo_rules_small[]; /* end with id NULL */
+	fo_rules_marked[], fo_rules_small[], fo_rules_own[]; /* end with id NULL; own: all there are for a timeline of our own */
+bool fo_own_validity(const char *id); /* Does this note apply to one? */
 
 /* One window stands for all: what happens once cannot be told from what every step does. */
 bool fo_one_window(const struct fo_rule_context *c);

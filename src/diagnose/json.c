@@ -208,6 +208,7 @@ void fo_diagnosis_json(const struct fo_diagnosis *d, struct fo_str *out)
 		rank(&j, d, i);
 	fo_json_close(&j);
 	fo_found_json(&j, d);
+	fo_own_run_json(&j, d);
 	fo_diagnosis_findings_json(&j, d);
 	fo_diagnosis_ranks_json(&j, d);
 	fo_json_bool(&j, "serious", d->serious);

@@ -98,7 +98,7 @@ void fo_diagnose_unknowns(struct fo_diagnosis *d, const struct fo_subject *s, co
 {
 	if (s->t->format == FO_TRACE_OWN) { /* its recorder has no flags to set */
 		if (!d->bridge.known)
-			add(d, "MFU, and what each loss costs of it", d->bridge.why_not);
+			add(d, d->own.known ? "what each loss costs of the MFU" : "MFU, and what each loss costs of it", d->bridge.why_not);
 		return;
 	}
 	of_steps(d, s);

@@ -175,9 +175,11 @@ static void answer(struct page *p)
 	}
 	if (d->bridge.known)
 		fact[n++] = (struct fo_draw_fact){ "MFU", number(p, d->bridge.mfu, FO_DRAW_SHARE), mfu_note(p) };
+	else if (s && d->own.known)
+		fact[n++] = (struct fo_draw_fact){ "MFU", number(p, d->own.mfu, FO_DRAW_SHARE), fo_own_mfu_text(&d->own, fo_arena_alloc(p->a, 400)) };
 	else if (s)
 		fact[n++] = (struct fo_draw_fact){ "MFU", "not known", why_no_mfu(d) };
-	if (s && isfinite(d->utilisation.resident))
+	if (s && isfinite(d->utilisation.resident) && !d->own.is)
 		fact[n++] = (struct fo_draw_fact){ "utilisation", number(p, d->utilisation.resident, FO_DRAW_SHARE),
 						   "as the driver counts: any kernel resident, waiting ones included" };
 	if (s && s->median.l.span_ns > 0) {
@@ -339,7 +341,7 @@ static void host_table(struct page *p, bool open)
 	const struct fo_rank_ledger *r = d->ranks > 0 ? &d->rank[d->worst >= 0 && d->worst < d->ranks ? d->worst : 0] : NULL;
 	int64_t span = 0, part[FO_HOST_PART_COUNT] = { 0 };
 	struct fo_draw_table t;
-	if (!r || r->hosts <= 0)
+	if (!r || r->hosts <= 0 || d->own.is)
 		return;
 	for (int64_t i = 0; i < r->hosts; i++) {
 		span += r->host[i].end_ns - r->host[i].begin_ns;
@@ -829,5 +831,7 @@ void fo_diagnose_html(const struct fo_diagnosis *d, struct fo_str *out)
 	draw_traces(p);
 	definitions(p);
 	fo_draw_page_end(out, "flatout diagnose --html. Figures are defined in docs/metrics.md.");
+	if (d->own.is && d->own.processor)
+		fo_own_words(out);
 	fo_arena_fini(&a);
 }

@@ -68,6 +68,25 @@ if [ -n "${FLATOUT_HAS_ENGINE:-}" ]; then
 	    assert d["categories"].get(c, 0) > 0, (c, d["categories"])
 	assert len(d["steps"]) >= 4, len(d["steps"])
 	END
+	# In words of a processor and with our own options; the MFU is the record's, as the report has it.
+	run '0|1' diagnose r1 --html r1.html
+	if grep -qi 'GPU\|torch\|nvidia\|kernel\|DataLoader' out || sed 's/<style>.*<\/style>//; s/<[^>]*>/ /g' r1.html | grep -qi 'GPU\|torch\|nvidia'; then
+		wrong "a run on a processor is told of GPUs: $(grep -i 'GPU\|torch\|nvidia\|kernel' out | head -n 3)"
+	fi
+	says '^MFU: .*by rule mfu' '^device: .'
+	cp out diagnosed
+	run 0 report r1
+	mfu=$(sed -n 's/^MFU  *mfu \([0-9.]*\) %.*/\1/p' out)
+	grep -q "^MFU:  *$mfu % by rule mfu" diagnosed || wrong "diagnose has another MFU than report's $mfu: $(grep MFU diagnosed)"
+	# Another run in a folder below is another run; a folder of runs is none.
+	mkdir -p r1/ladder
+	cp -r r1/timeline.fot r1/program.txt r1/ladder
+	run '0|1' diagnose r1
+	says 'is of another run'
+	mkdir runs
+	cp -r r1 runs/a
+	cp -r r1 runs/b
+	refused 2 'which are not ranks of one job' diagnose runs
 	run 0 export r1 --csv run.csv
 	grep -q ',norm,norm,backward,' run.csv || wrong "no norm in the backward pass of the run"
 	mkdir alone && cp r1/timeline.fot alone

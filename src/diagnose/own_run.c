@@ -1,0 +1,239 @@
+/* Timelines of our own engine: what the run's record says beside them, rules that speak of its options, words for a processor. */
+#include "diagnose/findings_int.h"
+
+#include "base/fs.h"
+#include "base/json.h"
+#include "base/str.h"
+#include "record/record.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- the record ---- */
+
+/* "yes" and the like of an option in run.json; "" without. */
+static const char *option(const struct fo_record *r, const char *key)
+{
+	const struct fo_record_option *o = fo_record_option(r, key);
+	return o ? o->value : "";
+}
+
+static void take(struct fo_own_run *x, const struct fo_record *r)
+{
+	static const char *const key[FO_OWN_OPTIONS] = { "eval.every", "eval.batches", "checkpoint.every", "pass.fuse-elementwise", "pass.fused-optimizer",
+							 "run.threads" };
+	const struct fo_record_start *start = fo_record_last_start(r);
+	int64_t n = r->step.n; /* the same median as 'flatout report' prints */
+	x->mfu = fo_record_quantile(&r->step, FO_STEP_MFU, 0, n, 0.5);
+	x->mfu_causal = fo_record_quantile(&r->step, FO_STEP_MFU_CAUSAL, 0, n, 0.5);
+	x->steps = n;
+	x->peak_flop_s = n ? fo_record_peak_of(r, n - 1) : r->peak_flop_s;
+	x->threads = start ? start->threads : r->threads;
+	x->processor = !start || !*start->device;
+	snprintf(x->device, sizeof x->device, "%s", x->processor ? r->cpu : start->device);
+	snprintf(x->dtype, sizeof x->dtype, "%s", start ? start->peak_dtype : "");
+	snprintf(x->peak_source, sizeof x->peak_source, "%s", r->peak_source);
+	for (int i = 0; i < FO_OWN_OPTIONS; i++) {
+		x->key[i] = key[i];
+		snprintf(x->value[i], sizeof x->value[i], "%s", option(r, key[i]));
+	}
+	x->known = isfinite(x->mfu) && isfinite(x->peak_flop_s);
+}
+
+void fo_own_run_of(struct fo_diagnosis *d)
+{
+	struct fo_own_run *x = &d->own;
+	struct fo_record r;
+	*x = (struct fo_own_run){ .mfu = NAN, .mfu_causal = NAN, .peak_flop_s = NAN, .processor = true };
+	if (!d->ranks || d->rank[0].trace->format != FO_TRACE_OWN)
+		return;
+	x->is = true;
+	struct fo_str dir = { 0 };
+	const char *path = d->rank[0].trace->path, *slash = strrchr(path, '/');
+	fo_str_append(&dir, slash ? path : ".", slash && slash > path ? (size_t)(slash - path) : 1);
+	/* Without a record beside it a timeline is a timeline. */
+	if (fo_record_open(&r, dir.data, 0) == FO_OK) {
+		take(x, &r);
+		fo_record_fini(&r);
+	} else {
+		fo_err_clear();
+	}
+	fo_str_fini(&dir);
+}
+
+const char *fo_own_mfu_text(const struct fo_own_run *x, char buf[400])
+{
+	char peak[32], causal[48] = "";
+	if (isfinite(x->mfu_causal))
+		snprintf(causal, sizeof causal, ", by mfu_causal %.1f %%", 100 * x->mfu_causal);
+	snprintf(buf, 400, "%.1f %% by rule mfu%s (median of %lld steps, from the run's record), of %s%s%s%s%s", 100 * x->mfu, causal, (long long)x->steps,
+		 fo_str_si(peak, x->peak_flop_s, "FLOP/s"), *x->dtype ? " " : "", x->dtype, *x->peak_source ? ": " : "", x->peak_source);
+	return buf;
+}
+
+void fo_own_run_json(struct fo_json *j, const struct fo_diagnosis *d)
+{
+	const struct fo_own_run *x = &d->own;
+	if (!x->is) {
+		fo_json_raw(j, "own_run", "null");
+		return;
+	}
+	fo_json_object(j, "own_run");
+	fo_json_real(j, "mfu", x->mfu);
+	fo_json_real(j, "mfu_causal", x->mfu_causal);
+	fo_json_real(j, "peak_flop_s", x->peak_flop_s);
+	fo_json_text(j, "dtype", *x->dtype ? x->dtype : NULL);
+	fo_json_text(j, "peak_source", *x->peak_source ? x->peak_source : NULL);
+	fo_json_text(j, "device", *x->device ? x->device : NULL);
+	fo_json_bool(j, "processor", x->processor);
+	fo_json_close(j);
+}
+
+/* ---- rules ---- */
+
+static void propose(const struct fo_rule_context *c, struct fo_finding *f, const char *key, const char *only_if, const char *to)
+{
+	const struct fo_own_run *x = &c->s->d->own;
+	for (int i = 0; i < FO_OWN_OPTIONS && f->settings < FO_SETTINGS_MAX; i++) {
+		if (!x->key[i] || strcmp(x->key[i], key) != 0 || !*x->value[i] || (only_if && strcmp(x->value[i], only_if) != 0))
+			continue;
+		struct fo_setting *s = &f->setting[f->settings++];
+		*s = (struct fo_setting){ 0 };
+		snprintf(s->framework, sizeof s->framework, "Flatout");
+		snprintf(s->key, sizeof s->key, "%s", key);
+		snprintf(s->now, sizeof s->now, "%s", x->value[i]);
+		snprintf(s->proposed, sizeof s->proposed, "%s", to);
+	}
+}
+
+static bool waits_for_data(const struct fo_rule_context *c, struct fo_finding *f)
+{
+	int64_t idle = c->s->l.idle_ns[FO_IDLE_HOST_DATA];
+	if (fo_share(c, idle) <= FO_SHARE_ADVICE)
+		return false;
+	f->serious = fo_share(c, idle) > FO_SHARE_SERIOUS;
+	f->loss_ns = idle;
+	fo_gain_none(f);
+	snprintf(f->title, sizeof f->title, "the step waits for its batch: %.1f %% of it", 100 * fo_share(c, idle));
+	snprintf(f->why, sizeof f->why, "The loader had not filled the next batch when the step needed it. Look at the disk that holds the shards, and at "
+		 "what else runs on this machine.");
+	fo_evidence_host(f, c->s, FO_HOST_DATA);
+	if (!f->evidences)
+		fo_evidence_gaps(f, c->s, c->gap, c->gaps, 1u << FO_IDLE_HOST_DATA, 0, INT64_MAX);
+	return true;
+}
+
+static bool between_steps(const struct fo_rule_context *c, struct fo_finding *f)
+{
+	const int64_t *by = c->s->l.idle_ns, idle = by[FO_IDLE_HOST_OTHER] + by[FO_IDLE_HOST_SYNC] + by[FO_IDLE_HOST_LAUNCH_BOUND];
+	if (fo_share(c, idle) <= FO_SHARE_ADVICE)
+		return false;
+	f->serious = fo_share(c, idle) > FO_SHARE_SERIOUS;
+	f->loss_ns = idle;
+	fo_gain_none(f);
+	snprintf(f->title, sizeof f->title, "between steps nothing is trained: %.1f %% of the time", 100 * fo_share(c, idle));
+	snprintf(f->why, sizeof f->why, "That is where the training loop evaluates, saves and logs; 'flatout report RUN' says how long each took. Of a run of few "
+		 "steps it is much, of a long one little.");
+	propose(c, f, "eval.every", NULL, "more, or 0 for none");
+	propose(c, f, "eval.batches", NULL, "fewer");
+	propose(c, f, "checkpoint.every", NULL, "more");
+	fo_evidence_gaps(f, c->s, c->gap, c->gaps, 1u << FO_IDLE_HOST_OTHER | 1u << FO_IDLE_HOST_SYNC | 1u << FO_IDLE_HOST_LAUNCH_BOUND, 0, INT64_MAX);
+	return true;
+}
+
+static bool moves_bytes(const struct fo_rule_context *c, struct fo_finding *f)
+{
+	int64_t ns = fo_class_time(&c->s->l, FO_MOVING_CLASSES);
+	if (fo_share(c, ns) <= FO_SHARE_SERIOUS)
+		return false;
+	f->loss_ns = ns;
+	fo_gain_none(f);
+	snprintf(f->title, sizeof f->title, "operations that only move bytes: %.1f %% of the step", 100 * fo_share(c, ns));
+	snprintf(f->why, sizeof f->why, "Memory bandwidth limits them, not arithmetic. Their share is large where the model is narrow or its rows are few.");
+	propose(c, f, "pass.fuse-elementwise", "no", "yes");
+	propose(c, f, "pass.fused-optimizer", "no", "yes");
+	fo_evidence_kernels(f, c->s, FO_MOVING_CLASSES);
+	return true;
+}
+
+const struct fo_rule_row fo_rules_own[] = {
+	{ "own-data", FO_FIND_DATA, waits_for_data },
+	{ "own-between-steps", FO_FIND_HOST, between_steps },
+	{ "own-memory-bound", FO_FIND_MEMORY_BOUND, moves_bytes },
+	{ NULL, FO_FIND_VALIDITY, NULL },
+};
+
+/* Of the notes on a trace those that a profiler of GPUs alone can cause. */
+bool fo_own_validity(const char *id)
+{
+	static const char *const none[] = { "host-step", "unlinked", "profiler-overhead", "forward-only", "no-training-step" };
+	for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+		if (!strcmp(id, none[i]))
+			return false;
+	return true;
+}
+
+/* ---- words ---- */
+
+const char *fo_own_label(const struct fo_trace *t, const char *label)
+{
+	const struct {
+		const char *gpu, *own;
+	} word[] = {
+		{ fo_idle_words[FO_IDLE_HOST_DATA], "waiting for the batch" },	  { fo_idle_words[FO_IDLE_HOST_SYNC], "waiting for a lane" },
+		{ fo_idle_words[FO_IDLE_HOST_LAUNCH_BOUND], "the training loop" }, { fo_idle_words[FO_IDLE_HOST_OTHER], "between steps" },
+		{ fo_idle_words[FO_IDLE_LAUNCH_LATENCY], "behind a wait" },	  { fo_idle_words[FO_IDLE_KERNEL_GAP], "short gaps" },
+		{ fo_idle_words[FO_IDLE_DEPENDENCY], "another lane" },
+	};
+	for (size_t i = 0; t->format == FO_TRACE_OWN && i < sizeof word / sizeof *word; i++)
+		if (!strcmp(label, word[i].gpu))
+			return word[i].own;
+	return label;
+}
+
+void fo_own_words(struct fo_str *s)
+{
+	/* The longer first. */
+	static const char *const word[][2] = {
+		{ "GPU operations", "operations" },   { "GPU operation", "operation" }, { "GPU work", "work" },	      { "The GPU", "The processor" },
+		{ "GPU 0, stream", "lane" },	      { "GPU 0", "processor" },		{ "GPU idle", "idle" },	      { "GPUs", "processors" },
+		{ "GPU", "processor" },		      { "kernels", "operations" },	{ "kernel", "operation" },     { "launching thread", "training loop" },
+		{ "host, not in the trace", "between steps" }, { "host busy launching", "the training loop" }, { "host waits or allocates", "waiting for a lane" },
+		{ "another stream or event", "another lane" }, { ": what nvidia-smi shows", "" },
+	};
+	struct fo_str out = { 0 };
+	for (const char *p = s->data ? s->data : ""; *p;) {
+		size_t i = 0, n = sizeof word / sizeof *word;
+		while (i < n && strncmp(p, word[i][0], strlen(word[i][0])) != 0)
+			i++;
+		if (i < n) {
+			fo_str_puts(&out, word[i][1]);
+			p += strlen(word[i][0]);
+		} else {
+			fo_str_append(&out, p++, 1);
+		}
+	}
+	fo_str_fini(s);
+	*s = out;
+}
+
+static void reword(char *text, size_t size)
+{
+	struct fo_str s = { 0 };
+	fo_str_puts(&s, text);
+	fo_own_words(&s);
+	snprintf(text, size, "%s", s.data ? s.data : "");
+	fo_str_fini(&s);
+}
+
+void fo_own_reword(struct fo_diagnosis *d)
+{
+	if (!d->own.is || !d->own.processor)
+		return;
+	reword(d->cannot, sizeof d->cannot);
+	for (int64_t i = 0; i < d->findings; i++) {
+		reword(d->finding[i].title, sizeof d->finding[i].title);
+		reword(d->finding[i].why, sizeof d->finding[i].why);
+	}
+}
