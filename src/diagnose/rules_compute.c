@@ -46,16 +46,18 @@ static bool attention_unknown(const struct fo_rule_context *c, struct fo_finding
 	return true;
 }
 
-/* What products reach, over all with a known ceiling: FLOP/s. */
+/* What products reach, over all with a known ceiling, but those that are findings of their own and those too short for a rate: FLOP/s. */
 struct reached {
 	double flop_s, attainable_flop_s, fill;
+	double part; /* of all products' time */
 };
 static struct reached products_reached(const struct fo_diagnosis *d)
 {
-	double flop = 0, s = 0, best_s = 0, filled = 0;
+	double flop = 0, s = 0, best_s = 0, filled = 0, all_s = 0;
 	for (int64_t i = 0; i < d->products; i++) {
 		const struct fo_product *p = &d->product[i];
 		double n = p->flop_s * (double)p->time_ns / 1e9;
+		all_s += (double)p->time_ns / 1e9;
 		if (isnan(p->attainable_flop_s) || isnan(p->fill) || p->attainable_flop_s <= 0 || p->tiny || fo_product_claimed(p))
 			continue;
 		flop += n;
@@ -63,7 +65,7 @@ static struct reached products_reached(const struct fo_diagnosis *d)
 		best_s += n / p->attainable_flop_s;
 		filled += n * p->fill;
 	}
-	return (struct reached){ flop / s, flop / best_s, filled / flop };
+	return (struct reached){ flop / s, flop / best_s, filled / flop, s / all_s };
 }
 
 /* Products that do what can be done, and are yet far below the peak: the difference is the device's, and the points of MFU it costs are
@@ -72,7 +74,7 @@ static bool product_ceiling(const struct fo_rule_context *c, struct fo_finding *
 {
 	const struct fo_bridge *b = &c->s->d->bridge;
 	struct reached r = products_reached(c->s->d);
-	double share = fo_share(c, fo_class_time(&c->s->l, PRODUCTS)), lost = share * (1 - r.flop_s / b->peak_flop_s);
+	double share = r.part * fo_share(c, fo_class_time(&c->s->l, PRODUCTS)), lost = share * (1 - r.flop_s / b->peak_flop_s);
 	if (!b->known || !(r.attainable_flop_s >= FO_RATE_LEAST * b->peak_flop_s) || !(r.flop_s >= 0.6 * r.attainable_flop_s) || !(lost > FO_SHARE_ADVICE))
 		return false;
 	char measured[120] = "no measured ceiling of this device is known";
