@@ -237,6 +237,20 @@ struct fo_product {
 	double fill;       /* estimate: share of tiles and waves that hold work; NaN: the device is unknown */
 	double contended;  /* median time while a communication kernel was live over that without; NaN: not both seen */
 	bool memory_bound; /* intensity below the ridge of the device */
+	bool tiny;         /* a call is so short that what every kernel costs hides its rate */
+	int64_t warm_up;   /* first calls that are left out, where no step is marked: much slower than those behind */
+	/* What its shape costs, where that is worth a finding of its own (padding.c). */
+	int64_t pad[3];       /* m, n, k as they would be; 0: as it is */
+	double padded_flop_s; /* estimate: of the same useful FLOP with them; NaN: there is nothing to pad, or no ceiling known */
+	double tiles;         /* of the result, over the batch; NaN: the device is unknown */
+	bool splits_k;        /* some kernel divides k over units */
+	bool few_tiles;       /* fewer than half of the units have one, k is long, and nothing divides it */
+};
+
+/* What elementwise operators of recorded shapes move: each operand and the result once. */
+struct fo_moving_rate {
+	int64_t time_ns;
+	double bytes, peak_bytes_s; /* peak NaN: the device is unknown */
 };
 
 /* ---- findings ---- */
@@ -350,6 +364,7 @@ struct fo_diagnosis {
 	struct fo_bridge bridge;
 	struct fo_utilisation utilisation;
 	struct fo_attention_rate attention;
+	struct fo_moving_rate moving;
 	bool forward_only; /* operators are recorded, and neither a backward pass nor an optimizer is among them: FLOP are of the forward pass */
 	char framework[24]; /* of the settings: "PyTorch", "TorchTitan", ...; "" where nothing was found */
 	enum fo_judgement judged;

@@ -135,9 +135,11 @@ static void add_healthy(struct fo_diagnosis *d, const struct fo_rule_context *c)
 	if (2 * l->comp_ns < l->span_ns)
 		return;
 	snprintf(f.title, sizeof(f.title), "compute takes %.1f %% of the step, and neither host, communication nor copies stand in its way", 100 * fo_share(c, l->comp_ns));
+	char rates[240];
+	fo_compute_words(c, rates, sizeof(rates));
 	snprintf(f.why, sizeof(f.why), "Idling %.1f %%, communication that nothing hides %.1f %%, copies %.1f %%: none of them above the mark. What is "
-		 "left is in the kernels themselves.", 100 * fo_share(c, l->idle_total_ns), 100 * fo_share(c, l->exposed_comm_ns),
-		 100 * fo_share(c, l->exposed_mem_ns));
+		 "left is in the kernels themselves.%s", 100 * fo_share(c, l->idle_total_ns), 100 * fo_share(c, l->exposed_comm_ns),
+		 100 * fo_share(c, l->exposed_mem_ns), rates);
 	fo_evidence_kernels(&f, c->s, ((uint64_t)1 << FO_K_COMPUTE_COUNT) - 1);
 	if (f.evidences == 0)
 		return;
@@ -280,7 +282,8 @@ static void without_gpu_work(struct fo_diagnosis *d)
 
 static void run_causes(struct fo_diagnosis *d, const struct fo_rule_context *c)
 {
-	static const struct fo_rule_row *const gpu[] = { fo_rules_host, fo_rules_marked, fo_rules_comm, fo_rules_small, fo_rules_gpu, fo_rules_compute };
+	static const struct fo_rule_row *const gpu[] = { fo_rules_host, fo_rules_marked, fo_rules_comm,    fo_rules_small,
+							  fo_rules_gpu,  fo_rules_compute, fo_rules_shape };
 	if (c->s->t->format == FO_TRACE_OWN) {
 		run_rules(d, c, fo_rules_own);
 		return;
@@ -327,6 +330,7 @@ fo_status fo_diagnose_findings(struct fo_diagnosis *d)
 	c.no_training_step = fo_no_training_step(&c);
 	run_rules(d, &c, fo_rules_validity);
 	run_rules(d, &c, fo_rules_window);
+	run_rules(d, &c, fo_rules_warm);
 	if (fo_diagnosed(d)) {
 		run_causes(d, &c);
 		sort(d, s.l.span_ns);

@@ -243,7 +243,8 @@ struct fo_rule_row {
 	fo_rule *holds;
 };
 extern const struct fo_rule_row fo_rules_validity[], fo_rules_window[], fo_rules_host[], fo_rules_gpu[], fo_rules_comm[], fo_rules_compute[],
-	fo_rules_marked[], fo_rules_small[], fo_rules_own[]; /* end with id NULL; own: all there are for a timeline of our own */
+	fo_rules_marked[], fo_rules_small[], fo_rules_shape[], fo_rules_warm[],
+	fo_rules_own[]; /* end with id NULL; own: all there are for a timeline of our own */
 bool fo_own_validity(const char *id); /* Does this note apply to one? */
 
 /* One window stands for all: what happens once cannot be told from what every step does. */
@@ -256,6 +257,17 @@ void fo_too_little_work(const struct fo_rule_context *c, char *out, size_t size)
 bool fo_no_training_step(const struct fo_rule_context *c);
 /* For a diagnosis without a subject: the findings that say so. */
 int fo_without_gpu_work(const struct fo_diagnosis *d, struct fo_finding out[2]);
+
+/* Below this share of the peak attention is slow: published kernels reach more (rules_compute.c). */
+#define FO_ATTENTION_LEAST 0.5
+/* A rate below this share of its ceiling is no rate: the work is too little for its time, and nothing is said of it. */
+#define FO_RATE_LEAST 0.01
+
+/* rates.c: sentences with a blank in front, "" where the trace does not tell: what elementwise operators move, how fast copies are, what
+ * products and attention reach. */
+void fo_moving_words(const struct fo_diagnosis *d, char *out, size_t size);
+void fo_copy_words_of(const struct fo_rule_context *c, char *out, size_t size);
+void fo_compute_words(const struct fo_rule_context *c, char *out, size_t size);
 
 /* "12.3 ms", "45 us". */
 char *fo_ns_text(char buf[24], int64_t ns);

@@ -114,6 +114,9 @@ static void products(struct fo_json *j, const struct fo_diagnosis *d)
 		fo_json_real(j, "fill", p->fill);
 		fo_json_real(j, "contended", p->contended);
 		fo_json_bool(j, "memory_bound", p->memory_bound);
+		fo_json_int(j, "warm_up", p->warm_up);
+		fo_json_real(j, "padded_flop_s", p->padded_flop_s);
+		fo_json_bool(j, "few_tiles", p->few_tiles);
 		fo_json_close(j);
 	}
 	fo_json_close(j);

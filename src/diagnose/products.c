@@ -67,19 +67,39 @@ static bool is_attention(const char *name)
 }
 
 /* Queries (batch, heads, queries, dim), keys (batch, kv heads, keys, dim), values; heads behind the sequence in the libraries' own
- * operators; (batch, queries, dim) where there is one head. Both products over all pairs, so that a causal mask counts in full, as the
- * rule mfu has it; backward counts twice the forward. */
-static double attention_of(const char *name, const struct fo_shapes *s)
+ * operators; (batch, queries, dim) where there is one head. */
+static bool attention_shape(const char *name, const struct fo_shapes *s, struct fo_attention_shape *out)
 {
 	bool heads_first = strstr(name, "scaled_dot_product_") != NULL, backward = strstr(name, "ackward") != NULL;
 	int q = backward && s->n > 3 ? 1 : 0, rank = q < s->n ? s->rank[q] : 0;
 	if (s->n < q + 3 || (rank != 4 && rank != 3) || s->rank[q + 1] != rank || s->rank[q + 2] != rank)
-		return 0;
+		return false;
 	const int64_t *a = s->dim[q], *b = s->dim[q + 1], *c = s->dim[q + 2];
-	double pairs = (double)a[1] * (double)b[1];
-	if (rank == 4)
-		pairs = heads_first ? (double)a[1] * (double)a[2] * (double)b[2] : (double)a[2] * (double)a[1] * (double)b[1];
-	return (backward ? 2.0 : 1.0) * 2 * (double)a[0] * pairs * (double)(a[rank - 1] + c[rank - 1]);
+	int sequence = rank == 3 || !heads_first ? 1 : 2;
+	*out = (struct fo_attention_shape){ .batch = a[0], .heads = rank == 3 ? 1 : a[3 - sequence], .queries = a[sequence], .keys = b[sequence],
+					    .dim = a[rank - 1], .value_dim = c[rank - 1], .backward = backward };
+	return true;
+}
+
+/* Both products over all pairs, so that a causal mask counts in full, as the rule mfu has it; backward counts twice the forward. */
+static double attention_of(const char *name, const struct fo_shapes *s)
+{
+	struct fo_attention_shape a;
+	if (!attention_shape(name, s, &a))
+		return 0;
+	return (a.backward ? 2.0 : 1.0) * 2 * (double)a.batch * (double)a.heads * (double)a.queries * (double)a.keys * (double)(a.dim + a.value_dim);
+}
+
+bool fo_attention_of_op(const struct fo_trace *t, int32_t op, struct fo_attention_shape *out)
+{
+	struct fo_shapes s;
+	for (int depth = 0; op >= 0 && depth < 64; op = t->op[op].parent, depth++) {
+		const struct fo_host_op *o = &t->op[op];
+		const char *name = fo_trace_text(t, o->name);
+		if (o->shapes >= 0 && is_attention(name) && fo_shapes_parse(&s, fo_trace_text(t, o->shapes)) && attention_shape(name, &s, out))
+			return true;
+	}
+	return false;
 }
 
 /* The type of the operand that a product, convolution or attention multiplies first. */
@@ -199,9 +219,10 @@ const char *fo_dtype_of_gpu(const struct fo_trace *t, const struct fo_gpu_op *g)
 
 struct call {
 	struct fo_product_shape shape;
-	int64_t op, time_ns, live_ns; /* live: under communication */
+	int64_t op, begin_ns, time_ns, live_ns; /* live: under communication */
 	int32_t kernel; /* name of the longest */
 	int64_t kernel_ns;
+	bool splits; /* some kernel of it divides k over units */
 };
 
 static int by_op(const void *a, const void *b)
@@ -250,6 +271,12 @@ static void type_of_call(const struct fo_trace *t, struct call *c)
 	snprintf(c->shape.dtype, sizeof(c->shape.dtype), "%s", dtype);
 }
 
+/* Split k, stream k: such a kernel fills waves that tiles alone would not. */
+static bool splits_k(const char *kernel)
+{
+	return strstr(kernel, "plitK") || strstr(kernel, "splitk") || strstr(kernel, "streamk") || strstr(kernel, "StreamK") || strstr(kernel, "_SK3");
+}
+
 static int64_t collect(const struct fo_subject *s, struct call **out)
 {
 	const struct fo_trace *t = s->t;
@@ -263,13 +290,14 @@ static int64_t collect(const struct fo_subject *s, struct call **out)
 	*out = NULL;
 	for (int64_t i = 0; i < t->gpu_count; i++) {
 		const struct fo_gpu_op *o = &t->gpu[i];
-		struct call c = { .kernel = o->name, .kernel_ns = o->end_ns - o->begin_ns };
+		struct call c = { .kernel = o->name, .kernel_ns = o->end_ns - o->begin_ns, .begin_ns = o->begin_ns };
 		int32_t where;
 		double flop;
 		if (o->device != s->id || (o->class != FO_K_GEMM && o->class != FO_K_GEMM_FP8) || o->end_ns <= o->begin_ns ||
 		    !fo_call_of_op(t, o->op, &where, &c.shape, &flop) || c.shape.m == 0)
 			continue;
 		c.op = where;
+		c.splits = splits_k(fo_trace_text(t, o->name));
 		c.time_ns = c.kernel_ns;
 		c.live_ns = under(&comm, o->begin_ns, o->end_ns);
 		fo_array_room(out, &cap, (size_t)n, sizeof(**out));
@@ -288,6 +316,8 @@ static int64_t collect(const struct fo_subject *s, struct call **out)
 		}
 		c->time_ns += next->time_ns;
 		c->live_ns += next->live_ns;
+		c->splits |= next->splits;
+		c->begin_ns = next->begin_ns < c->begin_ns ? next->begin_ns : c->begin_ns;
 		c->kernel = next->kernel_ns > c->kernel_ns ? next->kernel : c->kernel;
 		c->kernel_ns = next->kernel_ns > c->kernel_ns ? next->kernel_ns : c->kernel_ns;
 	}
@@ -322,19 +352,23 @@ static void tile_of(const char *name, int64_t *m, int64_t *n)
 
 static int64_t up(int64_t a, int64_t b) { return a / b + (a % b != 0); }
 
+double fo_product_tiles(const struct fo_product_shape *s, const char *kernel)
+{
+	int64_t tm, tn;
+	tile_of(kernel, &tm, &tn);
+	return (double)up(s->m, tm) * (double)up(s->n, tn) * (double)s->batch;
+}
+
 double fo_product_fill(const struct fo_product_shape *s, const char *kernel, double units)
 {
 	int64_t tm, tn;
 	if (isnan(units) || units < 1)
 		return NAN;
 	tile_of(kernel, &tm, &tn);
-	double tiles = (double)up(s->m, tm) * (double)up(s->n, tn) * (double)s->batch;
+	double tiles = fo_product_tiles(s, kernel);
 	double inside = (double)s->m * (double)s->n * (double)s->batch / (tiles * (double)tm * (double)tn);
-	/* A kernel that divides k over units (split k, stream k) fills waves that tiles alone would not. */
-	bool splits = strstr(kernel, "plitK") || strstr(kernel, "splitk") || strstr(kernel, "streamk") || strstr(kernel, "StreamK") ||
-		      strstr(kernel, "_SK3") || tiles < units;
 	double waves = ceil(tiles / units);
-	return splits ? inside : inside * tiles / (waves * units);
+	return splits_k(kernel) || tiles < units ? inside : inside * tiles / (waves * units);
 }
 
 static double element_bytes(const char *dtype)
@@ -363,6 +397,18 @@ static double bytes_of(const struct fo_product_shape *s)
 	return e * b * ((double)s->m * (double)s->k + (double)s->k * (double)s->n + (double)s->m * (double)s->n);
 }
 
+double fo_product_attainable(const struct fo_product_shape *s, const char *kernel, const struct fo_device *v)
+{
+	double flop = 2 * (double)s->batch * (double)s->m * (double)s->n * (double)s->k;
+	double fill = v ? fo_product_fill(s, kernel, v->units) : NAN;
+	double peak = fo_peak_of(v, s->dtype, true), memory = v ? flop / bytes_of(s) * v->memory_tb_s * 1e12 : NAN;
+	return isnan(peak) ? NAN : fmin(isnan(fill) ? peak : peak * fill, isnan(memory) ? peak : memory);
+}
+
+/* Launch, prologue and epilogue of any kernel take 2 to 4 us on current devices: a call that is not longer than twice that says nothing
+ * of arithmetic. */
+#define TINY_NS 5000
+
 static double median_of(const struct call *c, int64_t n, int live)
 {
 	/* Calls of a shape are sorted by time. Live: communication covers more than half of it; otherwise less than a tenth. */
@@ -390,10 +436,26 @@ static struct fo_product summary(const struct fo_trace *t, const struct call *c,
 	p.best_flop_s = flop / ((double)c[0].time_ns / 1e9);
 	p.contended = median_of(c, n, 1) / median_of(c, n, 0);
 	p.fill = v ? fo_product_fill(s, kernel, v->units) : NAN;
-	double peak = fo_peak_of(v, p.dtype, true), memory = v ? flop / bytes_of(s) * v->memory_tb_s * 1e12 : NAN;
+	double memory = v ? flop / bytes_of(s) * v->memory_tb_s * 1e12 : NAN;
 	p.memory_bound = memory < fo_peak_of(v, p.dtype, false);
-	p.attainable_flop_s = isnan(peak) ? NAN : fmin(isnan(p.fill) ? peak : peak * p.fill, isnan(memory) ? peak : memory);
+	p.attainable_flop_s = fo_product_attainable(s, kernel, v);
+	p.tiny = p.time_ns < n * TINY_NS;
+	for (int64_t i = 0; i < n; i++)
+		p.splits_k |= c[i].splits;
+	fo_product_pad(&p, s, kernel, v);
 	return p;
+}
+
+/* Without steps the first call of a shape stands among the others: libraries choose a kernel and load it, caches and clocks are cold. What
+ * takes more than twice the median of those behind it is put last and left out. */
+static int64_t leave_out_first(struct call *c, int64_t n)
+{
+	int64_t first = 0;
+	for (int64_t i = 1; i < n; i++)
+		first = c[i].begin_ns < c[first].begin_ns ? i : first;
+	if (n < 4 || first != n - 1 || c[first].time_ns <= 2 * c[(n - 1) / 2].time_ns)
+		return n;
+	return n - 1;
 }
 
 fo_status fo_products_of(struct fo_diagnosis *d, const struct fo_subject *s, const struct fo_device *v)
@@ -410,7 +472,9 @@ fo_status fo_products_of(struct fo_diagnosis *d, const struct fo_subject *s, con
 		for (last_of = i + 1; last_of < n && shape_order(&c[i].shape, &c[last_of].shape) == 0; last_of++)
 			;
 		fo_array_room(&d->product, &cap, (size_t)d->products, sizeof(*d->product));
-		d->product[d->products++] = summary(s->t, c + i, last_of - i, v);
+		int64_t kept = s->device->from == FO_WINDOW_WHOLE ? leave_out_first(c + i, last_of - i) : last_of - i;
+		d->product[d->products] = summary(s->t, c + i, kept, v);
+		d->product[d->products++].warm_up = last_of - i - kept;
 	}
 	free(c);
 	if (d->products)

@@ -12,6 +12,12 @@ struct fo_product_shape {
 /* The innermost product or attention with recorded shapes at or above a host operator: *where is its index, *flop what it needs, *shape
  * that of a product (m = 0: attention, of which it has the type alone). Formulas: product 2 batch m n k; attention 4 batch heads queries keys dim, twice that backward. */
 bool fo_call_of_op(const struct fo_trace *t, int32_t op, int32_t *where, struct fo_product_shape *shape, double *flop);
+/* Fused attention's dimensions by the innermost operator that recorded them. */
+struct fo_attention_shape {
+	int64_t batch, heads, queries, keys, dim, value_dim;
+	bool backward;
+};
+bool fo_attention_of_op(const struct fo_trace *t, int32_t op, struct fo_attention_shape *out);
 /* The type that a product's, convolution's or attention's kernel computes in: what was recorded of the operand, else what the kernel's
  * name says; "" unknown. */
 const char *fo_dtype_of_gpu(const struct fo_trace *t, const struct fo_gpu_op *g);
@@ -21,6 +27,16 @@ const char *fo_dtype_of_kernel(const char *name);
 double fo_peak_of(const struct fo_device *v, const char *dtype, bool measured);
 /* Estimate of the share of tiles and waves that hold work: the tile from the kernel's name, one tile per unit and wave. NaN. */
 double fo_product_fill(const struct fo_product_shape *s, const char *kernel, double units);
+/* FLOP/s of that shape at best: the peak by its tiles and waves, or the memory's; NaN. */
+double fo_product_attainable(const struct fo_product_shape *s, const char *kernel, const struct fo_device *v);
+/* How many tiles the result has: by the kernel's name. */
+double fo_product_tiles(const struct fo_product_shape *s, const char *kernel);
+/* padding.c: pad, padded_flop_s, tiles and few_tiles of *p, whose other fields are known. */
+void fo_product_pad(struct fo_product *p, const struct fo_product_shape *s, const char *kernel, const struct fo_device *v);
+/* Is its loss a finding of its own? Then it is in no other. */
+static inline bool fo_product_claimed(const struct fo_product *p) { return p->padded_flop_s > 0 || p->few_tiles; }
+/* rates.c: d->moving of the subject; v may be NULL. */
+void fo_moving_of(struct fo_diagnosis *d, const struct fo_subject *s, const struct fo_device *v);
 /* Fills d->product; v may be NULL. */
 FO_CHECKED fo_status fo_products_of(struct fo_diagnosis *d, const struct fo_subject *s, const struct fo_device *v);
 

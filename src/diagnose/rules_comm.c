@@ -186,7 +186,7 @@ static const char *pageable_text(char buf[160], double pageable)
 static bool copies(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const struct fo_ledger *l = &c->s->l;
-	char a[24], text[160], parts[160] = "";
+	char a[24], text[160], rates[200], parts[160] = "";
 	size_t n = 0;
 	if (fo_share(c, l->exposed_mem_ns) <= FO_SHARE_ADVICE)
 		return false;
@@ -204,7 +204,8 @@ static bool copies(const struct fo_rule_context *c, struct fo_finding *f)
 					      fo_ns_text(a, l->copy_ns[i]));
 	snprintf(f->title, sizeof(f->title), "copies%s that nothing hides: %.1f %% of the step", pageable > 0.5 ? " of pageable memory" : "",
 		 100 * fo_share(c, l->exposed_mem_ns));
-	snprintf(f->why, sizeof(f->why), "The device only copied: %s.%s", parts, pageable_text(text, pageable));
+	fo_copy_words_of(c, rates, sizeof(rates));
+	snprintf(f->why, sizeof(f->why), "The device only copied: %s.%s%s", parts, rates, pageable_text(text, pageable));
 	fo_evidence_copies(f, c->s);
 	return true;
 }

@@ -1,6 +1,6 @@
 /* How fast the kernels are that compute: attention and products against the peak. Never serious: that a faster kernel exists for the
  * device at hand is not for a trace to say, so the least gain is none. */
-#include "diagnose/findings_int.h"
+#include "diagnose/products_int.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -10,13 +10,12 @@
 
 /* Published: FlashAttention-2 (arXiv:2307.08691) 50 to 73 % of an A100's peak, FlashAttention-3 (arXiv:2407.08608) up to 75 % of an
  * H100's. Below the least of them there is room; more than the best of them is not promised. */
-#define ATTENTION_LEAST 0.5
 
 static bool attention_efficiency(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const struct fo_attention_rate *a = &c->s->d->attention;
 	const struct fo_bridge *b = &c->s->d->bridge;
-	if (!(a->efficiency < ATTENTION_LEAST) || fo_share(c, a->time_ns) <= FO_SHARE_ADVICE)
+	if (!(a->efficiency < FO_ATTENTION_LEAST) || a->efficiency < FO_RATE_LEAST || fo_share(c, a->time_ns) <= FO_SHARE_ADVICE)
 		return false;
 	int64_t above = (int64_t)((1 - a->efficiency / FO_ATTENTION_BEST) * (double)a->time_ns);
 	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns, .removable_ns = above, .least = 0, .most = 1, .floor_ns = c->floor_ns }, f);
@@ -24,7 +23,7 @@ static bool attention_efficiency(const struct fo_rule_context *c, struct fo_find
 		 100 * fo_share(c, a->time_ns));
 	snprintf(f->why, sizeof(f->why), "%.0f of %.0f TFLOP/s, every pair of tokens counted; under a causal mask half of that is computed, and it "
 		 "is %.0f %%. Published fused kernels reach %.0f to %.0f %% of what they compute (FlashAttention-2 and 3).",
-		 a->efficiency * b->peak_flop_s / 1e12, b->peak_flop_s / 1e12, 50 * a->efficiency, 100 * ATTENTION_LEAST, 100 * FO_ATTENTION_BEST);
+		 a->efficiency * b->peak_flop_s / 1e12, b->peak_flop_s / 1e12, 50 * a->efficiency, 100 * FO_ATTENTION_LEAST, 100 * FO_ATTENTION_BEST);
 	fo_evidence_kernels(f, c->s, ATTENTION);
 	return true;
 }
@@ -47,24 +46,26 @@ static bool attention_unknown(const struct fo_rule_context *c, struct fo_finding
 	return true;
 }
 
-/* What products reach, over all with a known ceiling: FLOP/s. */
+/* What products reach, over all with a known ceiling, but those that are findings of their own and those too short for a rate: FLOP/s. */
 struct reached {
 	double flop_s, attainable_flop_s, fill;
+	double part; /* of all products' time */
 };
 static struct reached products_reached(const struct fo_diagnosis *d)
 {
-	double flop = 0, s = 0, best_s = 0, filled = 0;
+	double flop = 0, s = 0, best_s = 0, filled = 0, all_s = 0;
 	for (int64_t i = 0; i < d->products; i++) {
 		const struct fo_product *p = &d->product[i];
 		double n = p->flop_s * (double)p->time_ns / 1e9;
-		if (isnan(p->attainable_flop_s) || isnan(p->fill) || p->attainable_flop_s <= 0)
+		all_s += (double)p->time_ns / 1e9;
+		if (isnan(p->attainable_flop_s) || isnan(p->fill) || p->attainable_flop_s <= 0 || p->tiny || fo_product_claimed(p))
 			continue;
 		flop += n;
 		s += (double)p->time_ns / 1e9;
 		best_s += n / p->attainable_flop_s;
 		filled += n * p->fill;
 	}
-	return (struct reached){ flop / s, flop / best_s, filled / flop };
+	return (struct reached){ flop / s, flop / best_s, filled / flop, s / all_s };
 }
 
 /* Products that do what can be done, and are yet far below the peak: the difference is the device's, and the points of MFU it costs are
@@ -73,8 +74,8 @@ static bool product_ceiling(const struct fo_rule_context *c, struct fo_finding *
 {
 	const struct fo_bridge *b = &c->s->d->bridge;
 	struct reached r = products_reached(c->s->d);
-	double share = fo_share(c, fo_class_time(&c->s->l, PRODUCTS)), lost = share * (1 - r.flop_s / b->peak_flop_s);
-	if (!b->known || !(r.flop_s >= 0.6 * r.attainable_flop_s) || !(lost > FO_SHARE_ADVICE))
+	double share = r.part * fo_share(c, fo_class_time(&c->s->l, PRODUCTS)), lost = share * (1 - r.flop_s / b->peak_flop_s);
+	if (!b->known || !(r.attainable_flop_s >= FO_RATE_LEAST * b->peak_flop_s) || !(r.flop_s >= 0.6 * r.attainable_flop_s) || !(lost > FO_SHARE_ADVICE))
 		return false;
 	char measured[120] = "no measured ceiling of this device is known";
 	if (!isnan(b->measured_flop_s))

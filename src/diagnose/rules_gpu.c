@@ -1,5 +1,5 @@
 /* What the kernels themselves could do better. */
-#include "diagnose/findings_int.h"
+#include "diagnose/products_int.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -154,8 +154,9 @@ static bool memory_bound(const struct fo_rule_context *c, struct fo_finding *f)
 		return false;
 	f->loss_ns = ns;
 	memory_bound_gain(c, f, merges);
-	char text[200], more[200] = "";
+	char text[200], more[200] = "", rate[120];
 	greatest_classes(l, classes, text, sizeof(text));
+	fo_moving_words(c->s->d, rate, sizeof(rate));
 	if (isnan(f->gain) && !f->nearly_all)
 		snprintf(more, sizeof(more), " Hardly any of them has another beside it that is one operator alone, so there is nothing to merge.");
 	else if (c->facts->norm_written_out && !c->facts->compiled)
@@ -166,8 +167,8 @@ static bool memory_bound(const struct fo_rule_context *c, struct fo_finding *f)
 			 100 * fo_share(c, merges));
 	snprintf(f->title, sizeof(f->title), "kernels that only move bytes: %.0f %% of compute, %.1f %% of the step",
 		 100 * (double)ns / (double)l->comp_ns, 100 * fo_share(c, ns));
-	snprintf(f->why, sizeof(f->why), "Of the step: %s. Memory bandwidth limits them, not arithmetic.%s%s", text,
-		 isnan(f->gain) ? "" : " Fused with their neighbours they read and write memory once instead of once each.", more);
+	snprintf(f->why, sizeof(f->why), "Of the step: %s. Memory bandwidth limits them, not arithmetic.%s%s%s", text,
+		 isnan(f->gain) ? "" : " Fused with their neighbours they read and write memory once instead of once each.", more, rate);
 	fo_evidence_kernels(f, c->s, classes);
 	return true;
 }
@@ -203,15 +204,18 @@ static bool precision(const struct fo_rule_context *c, struct fo_finding *f)
 	return true;
 }
 
-/* Time that the products would have taken at what is attainable for their shapes, over what they took; NaN: no ceiling known. */
+/* Time that the products would have taken at what is attainable for their shapes, over what they took; NaN: no ceiling known. What is a
+ * finding of its own (rules_shape.c) and what is too short for a rate is taken as done well. */
 static double products_efficiency(const struct fo_diagnosis *d)
 {
 	double took = 0, ideal = 0;
-	for (int64_t i = 0; i < d->products; i++)
-		if (!isnan(d->product[i].attainable_flop_s) && d->product[i].attainable_flop_s > 0) {
-			took += (double)d->product[i].time_ns;
-			ideal += (double)d->product[i].time_ns * fmin(1, d->product[i].flop_s / d->product[i].attainable_flop_s);
-		}
+	for (int64_t i = 0; i < d->products; i++) {
+		const struct fo_product *p = &d->product[i];
+		if (isnan(p->attainable_flop_s) || p->attainable_flop_s <= 0)
+			continue;
+		took += (double)p->time_ns;
+		ideal += (double)p->time_ns * (fo_product_claimed(p) || p->tiny ? 1 : fmin(1, p->flop_s / p->attainable_flop_s));
+	}
 	return took > 0 ? ideal / took : NAN;
 }
 
@@ -235,7 +239,7 @@ static bool gemm_efficiency(const struct fo_rule_context *c, struct fo_finding *
 	bool by_shape = !isnan(reached);
 	if (!by_shape)
 		reached = bridge_efficiency(d, l);
-	if (isnan(reached) || reached >= 0.6 || fo_share(c, products) <= FO_SHARE_ADVICE)
+	if (isnan(reached) || reached >= 0.6 || reached < FO_RATE_LEAST || fo_share(c, products) <= FO_SHARE_ADVICE)
 		return false;
 	f->serious = fo_share(c, products) > FO_SHARE_SERIOUS;
 	/* Each nanosecond is promised once: not what another precision or fused attention would take away. */
@@ -245,7 +249,9 @@ static bool gemm_efficiency(const struct fo_rule_context *c, struct fo_finding *
 					 .most = 1, .floor_ns = c->floor_ns }, f);
 	snprintf(f->title, sizeof(f->title), "matrix products reach %.0f %% of what is attainable%s", 100 * reached,
 		 by_shape ? " for their shapes" : "");
-	const struct fo_product *p = by_shape ? &d->product[0] : NULL;
+	const struct fo_product *p = NULL;
+	for (int64_t i = 0; by_shape && i < d->products && !p; i++)
+		p = fo_product_claimed(&d->product[i]) || d->product[i].tiny || isnan(d->product[i].attainable_flop_s) ? NULL : &d->product[i];
 	if (p)
 		snprintf(f->why, sizeof(f->why), "Most time goes to %lld x %lld x %lld in %s: %.3g of %.3g TFLOP/s attainable (%s by its intensity%s). "
 			 "Try shapes that fill tiles and waves, another layout, or another library's kernel.", (long long)p->m, (long long)p->n,

@@ -177,9 +177,10 @@ static struct sample *make_sample(int ranks, const char *say, bool bare)
 	snprintf(s->d.utilisation.sentence, sizeof s->d.utilisation.sentence, "It counts what waits, too.");
 	fill_findings(s->finding, say);
 	fill_bridge(&s->d.bridge);
-	s->product[0] = (struct fo_product){ 4096, 14336, 4096, 1, 64, 20 * MS, "bf16", 600e12, 740e12, 650e12, 0.95, 1.21, false };
-	s->product[1] = (struct fo_product){ 4096, 4096, 4096, 32, 64, 6 * MS, "bf16", 300e12, NAN, 310e12, 0.5, NAN, true };
-	s->product[2] = (struct fo_product){ 1, 1, 1, 1, 1, 1, "fp8", NAN, NAN, NAN, NAN, NAN, false };
+#define SHAPE_COSTS_NOTHING false, 0, { 0 }, NAN, NAN, false, false /* the last of struct fo_product */
+	s->product[0] = (struct fo_product){ 4096, 14336, 4096, 1, 64, 20 * MS, "bf16", 600e12, 740e12, 650e12, 0.95, 1.21, false, SHAPE_COSTS_NOTHING };
+	s->product[1] = (struct fo_product){ 4096, 4096, 4096, 32, 64, 6 * MS, "bf16", 300e12, NAN, 310e12, 0.5, NAN, true, SHAPE_COSTS_NOTHING };
+	s->product[2] = (struct fo_product){ 1, 1, 1, 1, 1, 1, "fp8", NAN, NAN, NAN, NAN, NAN, false, SHAPE_COSTS_NOTHING };
 	for (int i = 0; i < 2; i++) {
 		snprintf(s->unknown[i].what, sizeof s->unknown[i].what, "%s", say ? say : "what waited and what transferred: one rank's trace");
 		snprintf(s->unknown[i].flag, sizeof s->unknown[i].flag, "%s", say ? say : "record every rank, and give all files at once");

@@ -221,6 +221,246 @@ static void test_driver(void **state)
 	made_close(&v);
 }
 
+#define BF16 "[\"c10::BFloat16\", \"c10::BFloat16\", \"c10::BFloat16\"]"
+
+static void products(struct made *m, struct made_diagnosis *v, const char *shapes, const char *kernel, double us)
+{
+	begin(m);
+	for (int i = 0; i < 8; i++)
+		run(m, "aten::mm", kernel, us, shapes, BF16);
+	run(m, "aten::mm", gemm_name, 250, "[[4096, 4096], [4096, 4096]]", BF16); /* a healthy one: 550 TFLOP/s */
+	diagnose(m, v);
+}
+
+static void expect(const struct made_diagnosis *v, const char *id, const char *in_why)
+{
+	const struct fo_finding *f = hand_finding(&v->d, id);
+	if (!f)
+		fail_msg("no finding '%s'", id);
+	if (in_why && !strstr(f->why, in_why))
+		fail_msg("'%s' does not say '%s': %s", id, in_why, f->why);
+}
+
+static void expect_none(const struct made_diagnosis *v, const char *id)
+{
+	const struct fo_finding *f = hand_finding(&v->d, id);
+	if (f)
+		fail_msg("'%s' not expected: %s. %s", id, f->title, f->why);
+}
+
+/* A vocabulary of 50257: rows are no whole 16 bytes. Not the device's limit, and not the tokens' number. */
+static void test_ragged(void **state)
+{
+	(void)state;
+	struct made m;
+	struct made_diagnosis v;
+	products(&m, &v, "[[8192, 1024], [1024, 50257]]", gemm_name, 6000); /* 141 TFLOP/s */
+	expect(&v, "shape-padding", "n 50257 -> 50304 (hidden, feed-forward or vocabulary size)");
+	assert_true(hand_finding(&v.d, "shape-padding")->gain_high > 1.5);
+	expect_none(&v, "gemm-efficiency");
+	expect_none(&v, "product-ceiling");
+	made_close(&v);
+	products(&m, &v, "[[8192, 1024], [1024, 50304]]", gemm_name, 6000);
+	expect_none(&v, "shape-padding");
+	expect(&v, "gemm-efficiency", NULL);
+	made_close(&v);
+	products(&m, &v, "[[8192, 1024], [1024, 50257]]", gemm_name, 1400); /* as fast as can be */
+	expect_none(&v, "shape-padding");
+	made_close(&v);
+	/* 129 rows in tiles of 128: tokens, and cut rather than padded */
+	products(&m, &v, "[[129, 8192], [8192, 16384]]", gemm_name, 140);
+	expect(&v, "shape-padding", "m 129 -> 128 (tokens: batch x sequence)");
+	made_close(&v);
+}
+
+/* Head size 65 and a sequence of 129, in attention that is written out and in a fused kernel. */
+static void test_ragged_attention(void **state)
+{
+	(void)state;
+	struct made m;
+	struct made_diagnosis v;
+	begin(&m);
+	for (int i = 0; i < 8; i++)
+		run(&m, "aten::bmm", gemm_name, 3000, "[[64, 2048, 65], [64, 65, 2048]]", BF16);
+	diagnose(&m, &v);
+	expect(&v, "shape-padding", "k 65 -> 128 (head size)");
+	made_close(&v);
+	begin(&m);
+	for (int i = 0; i < 8; i++)
+		run(&m, "aten::_flash_attention_forward", "void flash_fwd_kernel<int>(int)", 100, "[[64, 129, 16, 128], [64, 129, 16, 128], [64, 129, 16, 128]]",
+		    BF16);
+	diagnose(&m, &v);
+	expect(&v, "attention-padding", "With 128 none");
+	made_close(&v);
+	begin(&m);
+	for (int i = 0; i < 8; i++)
+		run(&m, "aten::_flash_attention_forward", "void flash_fwd_kernel<int>(int)", 100, "[[64, 128, 16, 128], [64, 128, 16, 128], [64, 128, 16, 128]]",
+		    BF16);
+	diagnose(&m, &v);
+	expect_none(&v, "attention-padding");
+	made_close(&v);
+}
+
+/* Four tiles for 132 units and a k of 65536: a kernel that divides k is what is missing. */
+static void test_few_tiles(void **state)
+{
+	(void)state;
+	struct made m;
+	struct made_diagnosis v;
+	products(&m, &v, "[[256, 65536], [65536, 256]]", gemm_name, 400);
+	expect(&v, "split-k", "4 tiles");
+	expect_none(&v, "gemm-efficiency");
+	made_close(&v);
+	products(&m, &v, "[[256, 65536], [65536, 256]]", "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_nn_splitK", 400);
+	expect_none(&v, "split-k");
+	made_close(&v);
+}
+
+/* Operands that are rearranged inside the product's operator are no product. */
+static void test_layout(void **state)
+{
+	(void)state;
+	struct made m;
+	struct made_diagnosis v;
+	begin(&m);
+	for (int i = 0; i < 8; i++) {
+		made_shapes(&m, "[[4096, 4096], [4096, 4096]]", BF16);
+		made_op(&m, "aten::mm", at, at + 12);
+		made_kernel(&m, "void transpose_kernel<__nv_bfloat16>(int)", at + 2, at + 6, at + 106);
+		made_kernel(&m, gemm_name, at + 6, at + 106, at + 356);
+		at += 370;
+	}
+	diagnose(&m, &v);
+	assert_int_equal(v.d.rank[0].device[0].total.class_sum_ns[FO_K_LAYOUT], 800000);
+	assert_int_equal(v.d.product[0].time_ns, 8 * 250000);
+	expect(&v, "product-layout", "8 kernels");
+	made_close(&v);
+}
+
+/* The grouped product is what is missing. */
+static void test_gather_finding(void **state)
+{
+	(void)state;
+	struct made m;
+	struct made_diagnosis v;
+	begin(&m);
+	for (int i = 0; i < 8; i++) {
+		run(&m, "aten::index", "void at::native::index_elementwise_kernel<128, 4>(int)", 500, "[[8, 512, 1024], []]", BF16);
+		run(&m, "aten::bmm", gemm_name, 100, "[[64, 1, 512], [64, 512, 1024]]", BF16);
+	}
+	diagnose(&m, &v);
+	expect(&v, "expert-gather", "grouped product");
+	made_close(&v);
+}
+
+/* 3 x 64 MiB in 1 ms are 201 GB/s of 3350; in 70 us they are 2876. */
+static void test_elementwise(void **state)
+{
+	(void)state;
+	for (int slow = 0; slow < 2; slow++) {
+		struct made m;
+		struct made_diagnosis v;
+		begin(&m);
+		for (int i = 0; i < 20; i++)
+			run(&m, "aten::add", mul_name, slow ? 1000 : 70, "[[8192, 4096], [8192, 4096], []]", "[\"c10::BFloat16\", \"c10::BFloat16\", \"Scalar\"]");
+		diagnose(&m, &v);
+		double rate = v.d.moving.bytes / ((double)v.d.moving.time_ns * 1e-9);
+		assert_true(fabs(rate / (3 * 67108864.0 / (slow ? 1e-3 : 70e-6)) - 1) < 1e-6);
+		if (slow)
+			expect(&v, "elementwise-rate", "201 GB/s");
+		else
+			expect_none(&v, "elementwise-rate");
+		expect(&v, "memory-bound", slow ? "201 GB/s, 6 %" : "2876 GB/s, 86 %");
+		made_close(&v);
+	}
+}
+
+/* No step is marked, and the first call of each shape takes long: it is no part of a rate. */
+static void test_warm_up(void **state)
+{
+	(void)state;
+	struct made m;
+	struct made_diagnosis v;
+	begin(&m);
+	made_shapes(&m, "[[4096, 4096], [4096, 4096]]", BF16);
+	made_op(&m, "aten::mm", at, at + 40000); /* the library is loaded */
+	made_kernel(&m, gemm_name, at + 39990, at + 39995, at + 44000);
+	at += 44100;
+	for (int i = 0; i < 9; i++)
+		run(&m, "aten::mm", gemm_name, 250, "[[4096, 4096], [4096, 4096]]", BF16);
+	diagnose(&m, &v);
+	assert_true(v.d.product[0].warm_up == 1 && v.d.product[0].calls == 9 && v.d.product[0].time_ns == 9 * 250000);
+	expect(&v, "warm-up", "1 product shape");
+	assert_non_null(strstr(hand_finding(&v.d, "warm-up")->title, "first calls of 1 operator take"));
+	made_close(&v);
+	begin(&m); /* with steps nothing is left out: the profiler's schedule had its own warm-up */
+	for (int step = 0; step < 4; step++) {
+		made_step(&m, step, at, at + 2000);
+		at += 10;
+		for (int i = 0; i < 4; i++)
+			run(&m, "aten::mm", gemm_name, step + i == 0 ? 900 : 250, "[[4096, 4096], [4096, 4096]]", BF16);
+		at += 2000;
+	}
+	diagnose(&m, &v);
+	assert_int_equal(v.d.product[0].warm_up, 0);
+	expect_none(&v, "warm-up");
+	made_close(&v);
+}
+
+/* Too little arithmetic for a rate: nothing is said, in particular no 0 %. */
+static void test_silly_rates(void **state)
+{
+	(void)state;
+	struct made m;
+	struct made_diagnosis v;
+	begin(&m);
+	for (int i = 0; i < 50; i++) {
+		run(&m, "aten::mm", gemm_name, 3, "[[8, 16], [16, 8]]", BF16);
+		run(&m, "aten::_flash_attention_forward", "void flash_fwd_kernel<int>(int)", 20, "[[1, 1, 4, 64], [1, 16, 4, 64], [1, 16, 4, 64]]", BF16);
+	}
+	diagnose(&m, &v);
+	for (int64_t i = 0; i < v.d.findings; i++)
+		if (strstr(v.d.finding[i].title, " 0 %") || strstr(v.d.finding[i].why, " 0 %"))
+			fail_msg("%s: %s. %s", v.d.finding[i].id, v.d.finding[i].title, v.d.finding[i].why);
+	expect_none(&v, "gemm-efficiency");
+	expect_none(&v, "attention-efficiency");
+	made_close(&v);
+}
+
+/* Copies say how fast they were, and what the link can do. */
+static void test_copies(void **state)
+{
+	(void)state;
+	struct made m;
+	struct made_diagnosis v;
+	begin(&m);
+	for (int i = 0; i < 8; i++) {
+		run(&m, "aten::mm", gemm_name, 250, "[[4096, 4096], [4096, 4096]]", BF16);
+		made_copy(&m, "Memcpy HtoD (Pinned -> Device)", 27700000, at, at + 5, at + 1005);
+		at += 1010;
+	}
+	diagnose(&m, &v);
+	expect(&v, "copies", "host to device 27.7 GB/s of 63 that a link of its generation can do");
+	made_close(&v);
+}
+
+/* Healthy attention: what it is of the step, and its rate. */
+static void test_healthy(void **state)
+{
+	(void)state;
+	struct made m;
+	struct made_diagnosis v;
+	begin(&m);
+	for (int i = 0; i < 8; i++) {
+		run(&m, "aten::mm", gemm_name, 250, "[[4096, 4096], [4096, 4096]]", BF16);
+		run(&m, "aten::_flash_attention_forward", "void flash_fwd_kernel<int>(int)", 250,
+		    "[[1, 4096, 16, 128], [1, 4096, 16, 128], [1, 4096, 16, 128]]", BF16);
+	}
+	diagnose(&m, &v);
+	expect(&v, "compute-bound", "of the step is attention, at 56 % of the peak");
+	made_close(&v);
+}
+
 int main(void)
 {
 	char data[512];
@@ -230,7 +470,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_softmax_of_attention), cmocka_unit_test(test_other_softmaxes), cmocka_unit_test(test_softmax_by_order),
 		cmocka_unit_test(test_attention_alone),	     cmocka_unit_test(test_types),	     cmocka_unit_test(test_gathered_experts),
-		cmocka_unit_test(test_driver),
+		cmocka_unit_test(test_driver),		     cmocka_unit_test(test_ragged),	     cmocka_unit_test(test_ragged_attention),
+		cmocka_unit_test(test_few_tiles),	     cmocka_unit_test(test_layout),	     cmocka_unit_test(test_gather_finding),
+		cmocka_unit_test(test_elementwise),	     cmocka_unit_test(test_warm_up),	     cmocka_unit_test(test_silly_rates),
+		cmocka_unit_test(test_copies),		     cmocka_unit_test(test_healthy),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

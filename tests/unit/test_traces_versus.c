@@ -201,8 +201,18 @@ static void test_products(void **state)
 	(void)state;
 	struct job a, b;
 	struct fo_traces_versus v;
-	struct fo_product x[] = { { 64, 64, 64, 1, 10, 10 * MS, "bf16", 0, 0, 0, 0, 0, false }, { 8, 8, 8, 1, 1, 1 * MS, "bf16", 0, 0, 0, 0, 0, false } },
-			  y[] = { { 8, 8, 8, 1, 1, 1 * MS, "fp8", 0, 0, 0, 0, 0, false }, { 64, 64, 64, 1, 20, 10 * MS, "bf16", 0, 0, 0, 0, 0, false } };
+	struct fo_product x[2] = { 0 }, y[2] = { 0 };
+	for (int i = 0; i < 2; i++) { /* a large one and a small one, of another type in the second job */
+		struct fo_product *large = i ? &y[1] : &x[0], *small = i ? &y[0] : &x[1];
+		large->m = large->n = large->k = 64;
+		small->m = small->n = small->k = 8;
+		large->batch = small->batch = small->calls = 1;
+		large->calls = i ? 20 : 10;
+		large->time_ns = 10 * MS;
+		small->time_ns = 1 * MS;
+		snprintf(large->dtype, sizeof large->dtype, "bf16");
+		snprintf(small->dtype, sizeof small->dtype, i ? "fp8" : "bf16");
+	}
 	make(&a, true, 1 * MS, 0, "k");
 	make(&b, true, 1 * MS, 0, "k");
 	a.d.product = x, a.d.products = 2;

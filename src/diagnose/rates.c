@@ -1,0 +1,177 @@
+/* How fast what only moves bytes was: elementwise operators by their recorded shapes against the memory's bandwidth, copies by their
+ * bytes against the link; and the rate of what computes, for those who ask what a healthy step consists of. */
+#include "diagnose/products_int.h"
+
+#include "trace/dtypes.h"
+#include "trace/shapes.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- elementwise operators ---- */
+
+/* Below this a kernel's own cost hides the memory's rate: 4 MiB take 1.3 us of an H100's memory, a launch 2 to 4. */
+#define MOVES_LEAST (4.0 * 1048576)
+/* Faster than the memory by more than rounding: it came from the cache. */
+#define CACHED 1.05
+
+/* Operators that read each operand once and write one result of the greatest one's size, or write an operand in place ("_"). */
+static bool is_pointwise(const char *name, bool *in_place)
+{
+	static const char *const known[] = { "add", "sub", "mul", "div", "neg", "exp", "log", "sqrt", "rsqrt", "pow", "square", "abs", "sin", "cos",
+					     "tanh", "sigmoid", "silu", "gelu", "relu", "clamp", "clamp_min", "reciprocal", "where", "addcmul",
+					     "addcdiv", "lerp", "fill", "zero", "copy", "tanh_backward", "sigmoid_backward", "silu_backward",
+					     "gelu_backward", "threshold_backward", NULL };
+	if (strncmp(name, "aten::", 6) != 0)
+		return false;
+	name += 6;
+	size_t n = strlen(name);
+	*in_place = n > 1 && name[n - 1] == '_';
+	for (int i = 0; known[i]; i++)
+		if (strlen(known[i]) == n - *in_place && strncmp(name, known[i], n - *in_place) == 0)
+			return true;
+	return false;
+}
+
+/* 0: not known. */
+static double bytes_of(const struct fo_trace *t, int32_t op)
+{
+	const struct fo_host_op *o = &t->op[op];
+	const char *name = fo_trace_text(t, o->name);
+	struct fo_shapes s;
+	bool in_place;
+	double sum = 0, most = 0;
+	if (o->shapes < 0 || o->types < 0 || !is_pointwise(name, &in_place) || !fo_shapes_parse(&s, fo_trace_text(t, o->shapes)))
+		return 0;
+	for (int i = 0; i < s.n; i++) {
+		double bytes = fo_shapes_elements(&s, i) * fo_dtype_bytes(fo_dtype_of_arg(fo_trace_text(t, o->types), i));
+		if (s.rank[i] > 0 && bytes == 0)
+			return 0;
+		sum += bytes;
+		most = bytes > most ? bytes : most;
+	}
+	/* copy_ lists what it writes and what it reads, fill_ and zero_ what they write. */
+	if (!strcmp(name, "aten::copy_") || !strcmp(name, "aten::fill_") || !strcmp(name, "aten::zero_"))
+		return sum;
+	double own = fo_shapes_elements(&s, 0) * fo_dtype_bytes(fo_dtype_of_arg(fo_trace_text(t, o->types), 0));
+	return sum + (in_place ? own : most);
+}
+
+void fo_moving_of(struct fo_diagnosis *d, const struct fo_subject *s, const struct fo_device *v)
+{
+	const struct fo_trace *t = s->t;
+	int64_t first, last;
+	d->moving = (struct fo_moving_rate){ .peak_bytes_s = v ? v->memory_tb_s * 1e12 : NAN };
+	if (t->format == FO_TRACE_OWN)
+		return;
+	fo_subject_ops(t, s->id, s->begin_ns, s->end_ns, &first, &last);
+	for (int64_t i = first; i < last; i++) {
+		const struct fo_gpu_op *g = &t->gpu[i];
+		bool alone = (i == first || t->gpu[i - 1].op != g->op) && (i + 1 >= t->gpu_count || t->gpu[i + 1].op != g->op);
+		if (g->kind != FO_GPU_KERNEL || g->op < 0 || g->begin_ns < s->begin_ns || (g->flags & FO_GPU_GRAPH) || !alone ||
+		    g->end_ns <= g->begin_ns || !(FO_MOVING_CLASSES >> g->class & 1))
+			continue;
+		double bytes = bytes_of(t, g->op), rate = bytes / ((double)(g->end_ns - g->begin_ns) * 1e-9);
+		if (bytes < MOVES_LEAST || rate > CACHED * d->moving.peak_bytes_s)
+			continue;
+		d->moving.bytes += bytes;
+		d->moving.time_ns += g->end_ns - g->begin_ns;
+	}
+	d->moving.bytes /= (double)s->steps;
+	d->moving.time_ns /= s->steps;
+}
+
+void fo_moving_words(const struct fo_diagnosis *d, char *out, size_t size)
+{
+	const struct fo_moving_rate *m = &d->moving;
+	double rate = m->time_ns > 0 ? m->bytes / ((double)m->time_ns * 1e-9) : 0;
+	out[0] = '\0';
+	if (rate <= 0)
+		return;
+	int n = snprintf(out, size, " By recorded shapes the elementwise ones move %.0f GB/s", rate / 1e9);
+	if (!isnan(m->peak_bytes_s) && n > 0 && (size_t)n < size)
+		n += snprintf(out + n, size - (size_t)n, ", %.0f %% of the memory's %.0f", 100 * rate / m->peak_bytes_s, m->peak_bytes_s / 1e9);
+	if (n > 0 && (size_t)n < size)
+		snprintf(out + n, size - (size_t)n, ".");
+}
+
+/* ---- copies ---- */
+
+/* One direction of a device's link to its host, GB/s by the specification: PCIe 3.0, 4.0 and 5.0 with 16 lanes, which the generations
+ * of both vendors brought (NVIDIA's data sheets: V100 and T4 3.0, A100 4.0, H100 and B200 5.0; AMD's: MI200 4.0, MI300 5.0). 0: not known,
+ * and where the processor is on the same board (GH200, GB200, MI300A). */
+static double host_link(const struct fo_rule_context *c)
+{
+	const struct fo_subject *s = c->s;
+	const char *name = s->id >= 0 && s->id < s->t->device_count ? fo_trace_text(s->t, s->t->device[s->id].name) : "";
+	int chip = c->facts->capability;
+	if (strstr(name, "GH200") || strstr(name, "GB200") || strstr(name, "GB300") || strstr(name, "MI300A"))
+		return 0;
+	if (c->facts->amd)
+		return chip >= 94 ? 63.0 : chip == 90 ? 31.5 : 0;
+	return chip >= 90 ? 63.0 : chip >= 80 ? 31.5 : chip >= 70 ? 15.75 : 0;
+}
+
+void fo_copy_words_of(const struct fo_rule_context *c, char *out, size_t size)
+{
+	/* Smaller copies do not reach a link's rate: their latency, about 10 us, is that of 640 KB at 63 GB/s. */
+	enum { LEAST = 1 << 20 };
+	const struct fo_trace *t = c->s->t;
+	int64_t first, last, bytes[FO_COPY_COUNT] = { 0 }, ns[FO_COPY_COUNT] = { 0 };
+	double link = host_link(c);
+	size_t n = 0;
+	out[0] = '\0';
+	fo_subject_ops(t, c->s->id, c->s->begin_ns, c->s->end_ns, &first, &last);
+	for (int64_t i = first; i < last; i++)
+		if (t->gpu[i].kind == FO_GPU_MEMCPY && t->gpu[i].bytes >= LEAST && t->gpu[i].copy < FO_COPY_COUNT) {
+			bytes[t->gpu[i].copy] += t->gpu[i].bytes;
+			ns[t->gpu[i].copy] += t->gpu[i].end_ns - t->gpu[i].begin_ns;
+		}
+	for (int k = 0; k < FO_COPY_COUNT && n < size; k++) {
+		bool host = k == FO_COPY_H2D || k == FO_COPY_D2H;
+		double rate = ns[k] > 0 ? (double)bytes[k] / (double)ns[k] : 0;
+		if (rate <= 0 || (host && link > 0 && rate > link * 1.05)) /* faster than the link: it is another one */
+			continue;
+		n += (size_t)snprintf(out + n, size - n, "%s%s %.1f GB/s", n ? ", " : " Rates: ", fo_copy_words[k], rate);
+		if (host && link > 0 && n < size)
+			n += (size_t)snprintf(out + n, size - n, " of %.3g that a link of its generation can do", link);
+	}
+	if (n > 0 && n < size)
+		snprintf(out + n, size - n, ".");
+}
+
+/* ---- what computes ---- */
+
+void fo_compute_words(const struct fo_rule_context *c, char *out, size_t size)
+{
+	const struct fo_diagnosis *d = c->s->d;
+	const struct fo_ledger *l = &c->s->l;
+	int64_t products = fo_class_time(l, 1u << FO_K_GEMM | 1u << FO_K_GEMM_FP8);
+	int64_t attention = fo_class_time(l, 1u << FO_K_ATTENTION_FORWARD | 1u << FO_K_ATTENTION_BACKWARD);
+	double flop = 0, took = 0, ideal = 0;
+	size_t n = 0;
+	out[0] = '\0';
+	for (int64_t i = 0; i < d->products; i++) {
+		const struct fo_product *p = &d->product[i];
+		if (isnan(p->attainable_flop_s) || p->tiny)
+			continue;
+		flop += p->flop_s * (double)p->time_ns;
+		took += (double)p->time_ns;
+		ideal += p->flop_s / p->attainable_flop_s * (double)p->time_ns;
+	}
+	if (fo_share(c, attention) > FO_SHARE_ADVICE) {
+		n = (size_t)snprintf(out, size, " %.0f %% of the step is attention", 100 * fo_share(c, attention));
+		if (d->attention.efficiency >= FO_RATE_LEAST && n < size)
+			n += (size_t)snprintf(out + n, size - n, ", at %.0f %% of the peak", 100 * d->attention.efficiency);
+	}
+	if (fo_share(c, products) > FO_SHARE_ADVICE && n < size) {
+		n += (size_t)snprintf(out + n, size - n, "%s%.0f %% %s matrix products", n ? "; " : " ", 100 * fo_share(c, products),
+				      n ? "are" : "of the step are");
+		if (took > 0 && ideal / took >= FO_RATE_LEAST && n < size)
+			n += (size_t)snprintf(out + n, size - n, ", at %.0f TFLOP/s, %.0f %% of what is attainable for their shapes", flop / took / 1e12,
+					      100 * ideal / took);
+	}
+	if (n > 0 && n < size)
+		snprintf(out + n, size - n, ".");
+}
