@@ -243,12 +243,6 @@ static void print_settings(FILE *f, const struct fo_finding *x)
 	}
 }
 
-/* Without these events or with these durations no figure is what it says. */
-static bool doubtful(const struct fo_finding *x)
-{
-	return !strcmp(x->id, "warm-up") || !strcmp(x->id, "start-left-out") || !strcmp(x->id, "host-lead-in") || !strcmp(x->id, "lost-events") || !strcmp(x->id, "impossible-durations") || !strcmp(x->id, "profiler-overhead");
-}
-
 /* What has to be known of the trace; `doubt`: what makes its figures doubtful, else the rest. */
 static void print_notes(FILE *f, const struct fo_diagnosis *d, bool doubt, bool brief)
 {
@@ -256,7 +250,7 @@ static void print_notes(FILE *f, const struct fo_diagnosis *d, bool doubt, bool 
 	bool any = false;
 	for (int64_t i = 0; i < d->findings; i++) {
 		const struct fo_finding *x = &d->finding[i];
-		if (x->kind != FO_FIND_VALIDITY || doubtful(x) != doubt || is_reason(d, x))
+		if (x->kind != FO_FIND_VALIDITY || fo_finding_doubtful(x) != doubt || is_reason(d, x))
 			continue;
 		if (!any)
 			fprintf(f, "\n");
