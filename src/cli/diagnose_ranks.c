@@ -206,7 +206,7 @@ static void print_what_if(const struct fo_schedule_diagnosis *d)
 	printf("  %-34s %10.4f s\n", "as recorded", w->measured_s);
 	printf("  %-34s %10.4f s   x %.5f\n", "without delays of launches", w->no_delay_s, w->launch_slowdown);
 	printf("  %-34s %10.4f s   x %.5f\n", "without stragglers too", w->ideal_s, w->slowdown);
-	if (w->slowdown <= 1)
+	if (w->slowdown < 1.000005) /* "x 1.00000": of nothing there are no shares */
 		return;
 	printf("Of that slowdown would go\n");
 	printf("  %7.2f %%  if the last stage's operations took the mean of all stages\n", 100 * w->last_stage);
@@ -225,8 +225,8 @@ static void print_schedule(const struct fo_schedule_diagnosis *d)
 	struct fo_arena a = { 0 };
 	char path[1024];
 	fo_cli_put(stdout, "Pipeline schedule: ", "  ", "%s", fo_str_visible(path, sizeof path, s->path));
-	printf("  %d stages, %d %s, %d microbatches, %d %s; %lld steps, %.3f ms the median\n", s->stages, s->chunks, fo_cli_plural(s->chunks, "chunk", "chunks"),
-	       s->microbatches, s->replicas, fo_cli_plural(s->replicas, "replica", "replicas"), (long long)s->steps, 1e3 * d->step_s);
+	fo_cli_put(stdout, "  ", "  ", "%d stages, %d %s, %d microbatches, %d %s; %lld steps, %.3f ms the median", s->stages, s->chunks,
+		   fo_cli_plural(s->chunks, "chunk", "chunks"), s->microbatches, s->replicas, fo_cli_plural(s->replicas, "replica", "replicas"), (long long)s->steps, 1e3 * d->step_s);
 	if (d->warm_up)
 		printf("  the first %s left out: warm-up\n", d->warm_up == 1 ? "step is" : fo_arena_printf(&a, "%lld steps are", (long long)d->warm_up));
 	if (s->also)

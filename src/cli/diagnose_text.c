@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { PRODUCTS = 8, SHOWN = 1024, KERNEL = 30 };
+enum { PRODUCTS = 8, SHOWN = 1024, KERNEL = 30, /* bytes of a kernel's name, where the other columns leave them room */ LINE = 80 };
 
 /* Texts of findings may hold names from the trace. */
 static const char *seen(char buf[SHOWN], const char *text) { return fo_str_visible(buf, SHOWN, text); }
@@ -245,12 +245,6 @@ static void print_settings(FILE *f, const struct fo_finding *x)
 	}
 }
 
-/* Without these events or with these durations no figure is what it says. */
-static bool doubtful(const struct fo_finding *x)
-{
-	return !strcmp(x->id, "warm-up") || !strcmp(x->id, "start-left-out") || !strcmp(x->id, "host-lead-in") || !strcmp(x->id, "lost-events") || !strcmp(x->id, "impossible-durations") || !strcmp(x->id, "profiler-overhead");
-}
-
 /* What has to be known of the trace; `doubt`: what makes its figures doubtful, else the rest. */
 static void print_notes(FILE *f, const struct fo_diagnosis *d, bool doubt, bool brief)
 {
@@ -258,7 +252,7 @@ static void print_notes(FILE *f, const struct fo_diagnosis *d, bool doubt, bool 
 	bool any = false;
 	for (int64_t i = 0; i < d->findings; i++) {
 		const struct fo_finding *x = &d->finding[i];
-		if (x->kind != FO_FIND_VALIDITY || doubtful(x) != doubt || is_reason(d, x))
+		if (x->kind != FO_FIND_VALIDITY || fo_finding_doubtful(x) != doubt || is_reason(d, x))
 			continue;
 		if (!any)
 			fprintf(f, "\n");
@@ -307,6 +301,13 @@ void fo_cli_diagnose_kernels(FILE *f, const struct fo_diagnosis *d)
 	struct fo_kernels top;
 	struct fo_table t;
 	fo_kernels_of(d, &top);
+	/* Indent, three gaps and the figures' columns as they mostly are. */
+	const size_t figures = 2 + 4 * 2 + strlen("calls") + strlen("of step") + strlen("1234.567");
+	size_t words = 0, room = KERNEL;
+	for (int64_t i = 0; i < top.n && i < FO_KERNELS_SHOWN; i++)
+		words = strlen(fo_class_words[top.v[i].class]) > words ? strlen(fo_class_words[top.v[i].class]) : words;
+	if (room + strlen("...") + words + figures > LINE)
+		room = LINE - words - figures - strlen("...");
 	if (top.n) {
 		fprintf(f, "\n%s by time, durations added up, %s\n\n", d->own.is ? "Operations" : "Kernels", top.label);
 		fo_table_init(&t, "llrrr");
@@ -314,7 +315,7 @@ void fo_cli_diagnose_kernels(FILE *f, const struct fo_diagnosis *d)
 	}
 	for (int64_t i = 0; i < top.n && i < FO_KERNELS_SHOWN; i++) {
 		const struct fo_kernel_sum *k = &top.v[i];
-		fo_table_row(&t, fo_arena_printf(&a, strlen(k->name) > KERNEL ? "%.*s..." : "%.*s", KERNEL, k->name), fo_class_words[k->class],
+		fo_table_row(&t, fo_arena_printf(&a, strlen(k->name) > room ? "%.*s..." : "%.*s", (int)room, k->name), fo_class_words[k->class],
 			     fo_arena_printf(&a, "%.6g", k->calls), percent(&a, (double)k->ns / (double)top.span_ns),
 			     fo_arena_printf(&a, "%.3f", (double)k->ns * 1e-6));
 	}

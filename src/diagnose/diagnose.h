@@ -381,6 +381,8 @@ struct fo_diagnosis {
 FO_CHECKED fo_status fo_diagnose(struct fo_diagnosis *d, struct fo_trace_set *s, const struct fo_diagnose_options *o);
 void fo_diagnosis_fini(struct fo_diagnosis *d);
 
+/* A note on the trace without whose events, or by whose durations, no figure is what it says: it stands in front of the findings. */
+bool fo_finding_doubtful(const struct fo_finding *f);
 /* Can a bottleneck be named? Otherwise d->cannot says why not. */
 static inline bool fo_diagnosed(const struct fo_diagnosis *d) { return d->judged == FO_JUDGED_HEALTHY || d->judged == FO_JUDGED_SERIOUS; }
 

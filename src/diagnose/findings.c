@@ -31,6 +31,15 @@ const char *const fo_judgement_name[FO_JUDGED_COUNT] = {
 	[FO_JUDGED_WARM_UP] = "warm_up",
 };
 
+bool fo_finding_doubtful(const struct fo_finding *f)
+{
+	static const char *const id[] = { "warm-up", "start-left-out", "host-lead-in", "lost-events", "impossible-durations", "profiler-overhead" };
+	for (size_t i = 0; i < sizeof(id) / sizeof(*id); i++)
+		if (strcmp(f->id, id[i]) == 0)
+			return true;
+	return false;
+}
+
 /* Share of the step that the estimate saves. */
 static double saved(const struct fo_finding *f) { return f->gain > 1 ? 1 - 1 / f->gain : 0; }
 

@@ -89,7 +89,7 @@ static void of_products(struct fo_diagnosis *d, const struct fo_subject *s, cons
 		    : nsys(s)					 ? "torch.autograd.profiler.emit_nvtx(record_shapes=True), or the PyTorch profiler"
 								 : "torch.profiler.profile(record_shapes=True)");
 	if (!d->bridge.known)
-		add(d, "MFU, and what each loss costs of it", d->bridge.why_not);
+		add(d, "MFU, and what each loss costs of it", fo_diagnosed(d) ? d->bridge.why_not : "a trace that can be diagnosed");
 	if (!s->t->defect.has_modules && s->t->defect.has_host_ops && s->l.class_ns[FO_K_ELEMENTWISE] * 10 > s->l.span_ns && !nsys(s))
 		add(d, "to which module elementwise kernels belong", "with_modules=True, or with_stack=True");
 }

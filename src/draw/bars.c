@@ -266,14 +266,19 @@ static void dense_bar(struct fo_str *out, const struct fo_draw_stacks *c, size_t
 	fo_draw_escaped(out, "</div><div class=\"v\">", s->total, "</div></div>\n");
 }
 
-static void parts_legend(struct fo_str *out, const struct fo_draw_stacks *c, size_t parts)
+/* shares: of the first stack, behind each name. */
+static void parts_legend(struct fo_str *out, const struct fo_draw_stacks *c, size_t parts, bool shares)
 {
+	char text[32];
 	fo_str_puts(out, "<ul class=\"legend\">");
 	for (size_t i = 0; i < parts; i++)
 		if (anyone_has(c, i)) {
 			fo_str_puts(out, "<li>");
 			fo_draw_swatch(out, tone_of(c, i));
-			fo_draw_escaped(out, "", c->part_name[i], "</li>\n");
+			fo_draw_escaped(out, "", c->part_name[i], "");
+			if (shares)
+				fo_draw_escaped(out, "<b>\u00a0", fo_draw_number(text, part_of(c->stack, i) / whole(c->stack, parts), FO_DRAW_SHARE), "</b>");
+			fo_str_puts(out, "</li>\n");
 		}
 	fo_str_puts(out, "</ul>\n");
 }
@@ -288,13 +293,16 @@ void fo_draw_stacks(struct fo_str *out, const struct fo_draw_stacks *c)
 	if (!(longest > 0)) {
 		fo_str_puts(out, "<div class=\"none\">Nothing was recorded for this picture.</div>\n");
 	} else if (c->dense) {
-		parts_legend(out, c, parts);
+		parts_legend(out, c, parts, false);
 		for (size_t k = 0; k < c->stacks; k++)
 			dense_bar(out, c, parts, &c->stack[k], c->to_scale ? whole(&c->stack[k], parts) / longest : 1);
 	} else {
 		for (size_t k = 0; k < c->stacks; k++)
 			stack_bar(out, c, parts, &c->stack[k], c->to_scale ? whole(&c->stack[k], parts) / longest : 1);
-		(c->stacks > 4 ? table_by_whole : table_by_part)(out, c, parts);
+		if (c->legend && c->stacks == 1)
+			parts_legend(out, c, parts, true);
+		else
+			(c->stacks > 4 ? table_by_whole : table_by_part)(out, c, parts);
 	}
 	fo_figure_end(out);
 }

@@ -176,6 +176,7 @@ struct fo_draw_stacks {
 	size_t stacks;
 	const char *const *head; /* their columns in the table, short enough for three on a telephone; NULL: their names */
 	bool to_scale; /* lengths as the wholes are to each other; else each is as long as the page */
+	bool legend;   /* of one whole: a legend with each part's share instead of a table, which would leave most of the page empty */
 	bool dense;    /* thin bars, one line each, with a legend instead of labels and table: for many wholes */
 };
 void fo_draw_stacks(struct fo_str *out, const struct fo_draw_stacks *c);

@@ -10,6 +10,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 /* The longest gap that is the hardware's own (docs/metrics.md, "idle causes"). */
 enum { TURN_AROUND_NS = 10000 };
@@ -107,15 +108,6 @@ static struct fo_spread step_spread(struct page *p, const struct fo_device_ledge
 
 /* ---- the answer ---- */
 
-static const char *worth(struct page *p, const struct fo_finding *f)
-{
-	if (f->nearly_all)
-		return " It is nearly all of the step.";
-	if (!isfinite(f->gain))
-		return "";
-	return f->up_to ? TEXT(" Worth up to x %.2f.", f->gain_high) : TEXT(" Worth x %.2f (%.2f to %.2f).", f->gain, f->gain_low, f->gain_high);
-}
-
 /* The estimate as a figure; where its interval is too wide for a middle, its end. */
 static struct fo_draw_fact estimate(struct page *p, const char *name, const struct fo_finding *f)
 {
@@ -152,21 +144,48 @@ static const char *why_no_mfu(const struct fo_diagnosis *d)
 	return *d->bridge.why_not ? d->bridge.why_not : "give --model, --seq and --tokens-per-step";
 }
 
+/* "a step", "the trace". */
+static const char *a_window(struct page *p)
+{
+	const struct fo_device_ledger *v = slowest(p->d);
+	return v && v->from == FO_WINDOW_WHOLE ? "the trace" : "a step";
+}
+
+/* Of what and of when: "NVIDIA H100 80GB HBM3, 8 ranks, PyTorch, recorded 2026-03-05; step 7 as the host has it, 391 ms." */
+static const char *of_what(struct page *p)
+{
+	const struct fo_diagnosis *d = p->d;
+	const struct fo_device_ledger *v = slowest(d);
+	const struct fo_trace *t = d->ranks > 0 ? d->rank[d->worst >= 0 && d->worst < d->ranks ? d->worst : 0].trace : NULL;
+	char words[160], device[80] = "a GPU", date[32] = "";
+	if (!t)
+		return "";
+	if (v && v->device >= 0 && v->device < t->device_count && t->device[v->device].name >= 0)
+		snprintf(device, sizeof device, "%s", fo_trace_text(t, t->device[v->device].name));
+	time_t at = (time_t)(t->origin_unix_ns / 1000000000);
+	struct tm tm;
+	if (t->origin_unix_ns > 0 && gmtime_r(&at, &tm))
+		strftime(date, sizeof date, ", recorded %Y-%m-%d", &tm);
+	const char *ranks = d->ranks > 1 || t->world_size > 1
+				    ? TEXT("%d%s rank%s", d->ranks, t->world_size > d->ranks ? TEXT(" of %d", t->world_size) : "", d->ranks == 1 && t->world_size < 2 ? "" : "s")
+				    : "one process";
+	fo_window_words(words, d);
+	return sentence(p, TEXT("%s, %s%s%s%s%s%s.", v ? device : "no GPU work", ranks, *d->framework ? ", " : "", d->framework, date, *words ? "; figures are of " : "",
+				words));
+}
+
 /* At most six: rows that are full on a desk and on a telephone. What is not known is left out, but MFU, whose absence has a cure. */
 static void answer(struct page *p)
 {
 	const struct fo_diagnosis *d = p->d;
 	const struct fo_device_ledger *s = slowest(d);
-	const struct fo_finding *f = the_bottleneck(d, false), *second = the_bottleneck(d, true);
+	const struct fo_finding *f = the_bottleneck(d, false);
 	struct fo_draw_fact fact[6];
 	size_t n = 0;
-	if (!fo_diagnosed(d)) {
-		fo_draw_facts(p->out, &(struct fo_draw_fact){ "bottleneck", "not known", TEXT("this cannot be diagnosed: %s", d->cannot) }, 1);
-		return;
-	}
 	if (s || f)
 		fact[n++] = (struct fo_draw_fact){ "bottleneck", f ? kind_words(f->kind) : "none",
-						   f ? sentence(p, f->title) : "nothing is worth a change by what these traces show" };
+						   !f ? "nothing is worth a change by what these traces show"
+						   : f->loss_ns > 0 ? TEXT("%s of %s", time_text(p, f->loss_ns), a_window(p)) : NULL };
 	if (f && fo_finding_worth(f)) {
 		fact[n] = estimate(p, "its removal is worth", f);
 		if (!f->up_to && !f->nearly_all)
@@ -189,10 +208,6 @@ static void answer(struct page *p)
 	}
 	if (n)
 		fo_draw_facts(p->out, fact, n);
-	if (second)
-		fo_draw_text(p->out, "Runner-up: %s.%s", sentence(p, second->title), worth(p, second));
-	if (*d->utilisation.sentence)
-		fo_draw_text(p->out, "%s", d->utilisation.sentence);
 	if (isfinite(d->with.price_per_hour))
 		fo_draw_remark(p->out, "Money is at %s an hour for one device.", dollars(p, d->with.price_per_hour));
 }
@@ -254,6 +269,7 @@ static void draw_stacks(struct page *p, const char *title, const struct fo_draw_
 							 .stacks = n,
 							 .to_scale = true,
 							 .head = head,
+							 .legend = n == 1,
 							 .dense = !head });
 }
 
@@ -465,6 +481,34 @@ static const char *bridge_money(struct page *p)
 	return isfinite(step) && isfinite(hour) ? TEXT("; 1000 steps cost %s, an hour %s", dollars(p, 1000 * step), dollars(p, hour)) : "";
 }
 
+/* All but MFU, the greatest loss first; those below half a point are one, unless that is one row alone. Returns how many. */
+static int sorted_rows(struct page *p, struct fo_bridge_row out[FO_BRIDGE_MAX])
+{
+	const double least = 0.005;
+	const struct fo_bridge *b = &p->d->bridge;
+	struct fo_bridge_row rest = { .name = "" };
+	int n = 0, folded = 0;
+	for (int i = 1; i < b->rows && i < FO_BRIDGE_MAX; i++)
+		folded += fabs(b->row[i].share) < least;
+	for (int i = 1; i < b->rows && i < FO_BRIDGE_MAX; i++) {
+		const struct fo_bridge_row *r = &b->row[i];
+		if (folded > 1 && fabs(r->share) < least) {
+			rest.share += r->share;
+			rest.dollars_per_hour += r->dollars_per_hour;
+			continue;
+		}
+		int at = n++;
+		for (; at > 0 && out[at - 1].share < r->share; at--)
+			out[at] = out[at - 1];
+		out[at] = *r;
+	}
+	if (folded > 1) {
+		snprintf(rest.name, sizeof rest.name, "%d others, below 0.5 points each", folded);
+		out[n++] = rest;
+	}
+	return n;
+}
+
 static void draw_bridge(struct page *p)
 {
 	const struct fo_bridge *b = &p->d->bridge;
@@ -472,12 +516,16 @@ static void draw_bridge(struct page *p)
 	size_t n = 0;
 	char si[32];
 	fo_draw_heading(p->out, "From 100 % to MFU");
+	if (*p->d->utilisation.sentence)
+		fo_draw_text(p->out, "%s", p->d->utilisation.sentence);
 	if (!b->known) {
 		fo_draw_text(p->out, "Not known: %s.", why_no_mfu(p->d));
 		return;
 	}
-	for (int i = 1; i < b->rows && i < FO_BRIDGE_MAX; i++) {
-		const struct fo_bridge_row *r = &b->row[i];
+	struct fo_bridge_row row[FO_BRIDGE_MAX];
+	int rows = sorted_rows(p, row);
+	for (int i = 0; i < rows; i++) {
+		const struct fo_bridge_row *r = &row[i];
 		const char *cost = isfinite(r->dollars_per_hour) ? TEXT(", %s/h", dollars(p, r->dollars_per_hour)) : "";
 		fall[n++] = (struct fo_draw_fall){ r->name, NULL, TEXT("%+.1f points%s", -100 * r->share, cost), r->share };
 	}
@@ -564,7 +612,8 @@ static void evidence(struct page *p, const struct fo_finding *f)
 	struct fo_draw_table t;
 	if (!n)
 		return;
-	fo_draw_table_shaped(&t, p->out, FO_DRAW_FULL, "Evidence; times are after the trace's begin", "lr", head);
+	fo_draw_details_begin(p->out, "Evidence", false);
+	fo_draw_table_shaped(&t, p->out, FO_DRAW_FULL, "Times are after the trace's begin", "lr", head);
 	for (int i = 0; i < n; i++) {
 		const struct fo_evidence *e = &f->evidence[i], *first = e;
 		int64_t sum = 0;
@@ -585,38 +634,85 @@ static void evidence(struct page *p, const struct fo_finding *f)
 									     same > 1 ? TEXT("%s, %d times", takes, same) : takes });
 	}
 	fo_draw_table_end(&t);
+	fo_draw_details_end(p->out);
+}
+
+static void finding_card(struct page *p, const struct fo_finding *f)
+{
+	const struct fo_diagnosis *d = p->d;
+	const char *role = f->is_bottleneck ? ", the bottleneck" : f->is_runner_up ? ", the runner-up" : "";
+	struct fo_draw_fact fact[4];
+	size_t n = 0;
+	fo_draw_card_begin(p->out, sentence(p, f->title), TEXT("%s%s%s", kind_words(f->kind), role, f->serious ? ", serious" : ""), f->serious);
+	fo_draw_text(p->out, "%s", f->why);
+	if (fo_finding_worth(f))
+		fact[n++] = estimate(p, "worth", f);
+	if (isfinite(f->ceiling))
+		fact[n++] = (struct fo_draw_fact){ "ceiling", TEXT("x %.2f", f->ceiling), "if all of it went and nothing took its place" };
+	if (f->loss_ns > 0)
+		fact[n++] = (struct fo_draw_fact){ TEXT("of %s", a_window(p)), time_text(p, f->loss_ns), "would go at best" };
+	if (isfinite(f->dollars))
+		fact[n++] = (struct fo_draw_fact){ "saved per hour of the job", dollars(p, f->dollars),
+						   d->bridge.devices > 0 ? TEXT("at the estimate, %d device%s", d->bridge.devices, d->bridge.devices == 1 ? "" : "s")
+									 : "at the estimate, all devices" };
+	settings(p, f);
+	if (n)
+		fo_draw_facts(p->out, fact, n);
+	evidence(p, f);
+	fo_draw_card_end(p->out);
+}
+
+/* What has to be known of the traces: in a frame where it makes the figures doubtful, else behind the findings on demand. */
+static void draw_notes(struct page *p, bool doubt)
+{
+	const struct fo_diagnosis *d = p->d;
+	int64_t n = 0;
+	for (int64_t i = 0; i < d->findings; i++)
+		n += d->finding[i].kind == FO_FIND_VALIDITY && !fo_finding_doubtful(&d->finding[i]);
+	if (!doubt && n)
+		fo_draw_details_begin(p->out, TEXT("%lld note%s on the trace", (long long)n, n == 1 ? "" : "s"), false);
+	for (int64_t i = 0; i < d->findings; i++) {
+		const struct fo_finding *f = &d->finding[i];
+		if (f->kind != FO_FIND_VALIDITY || fo_finding_doubtful(f) != doubt)
+			continue;
+		if (doubt)
+			fo_draw_warning(p->out, "%s. %s", sentence(p, f->title), f->why);
+		else
+			fo_draw_text(p->out, "%s. %s", sentence(p, f->title), f->why);
+		if (!doubt)
+			evidence(p, f);
+	}
+	if (!doubt && n)
+		fo_draw_details_end(p->out);
 }
 
 static void draw_findings(struct page *p)
 {
 	const struct fo_diagnosis *d = p->d;
-	fo_draw_heading(p->out, "Findings");
-	if (!d->findings)
-		fo_draw_text(p->out, "%s", !fo_diagnosed(d) ? "None." : "None: nothing that these traces show is worth a change.");
+	int64_t n = 0;
+	draw_notes(p, true);
+	fo_draw_heading(p->out, "What to change");
 	for (int64_t i = 0; i < d->findings; i++) {
-		const struct fo_finding *f = &d->finding[i];
-		const char *role = f->is_bottleneck ? ", the bottleneck" : f->is_runner_up ? ", the runner-up" : "";
-		struct fo_draw_fact fact[4];
-		size_t n = 0;
-		fo_draw_card_begin(p->out, sentence(p, f->title), TEXT("%s%s%s", kind_words(f->kind), role, f->serious ? ", serious" : ""),
-				   f->serious);
-		fo_draw_text(p->out, "%s", f->why);
-		if (fo_finding_worth(f))
-			fact[n++] = estimate(p, "worth", f);
-		if (isfinite(f->ceiling))
-			fact[n++] = (struct fo_draw_fact){ "ceiling", TEXT("x %.2f", f->ceiling), "if all of it went and nothing took its place" };
-		if (f->loss_ns > 0)
-			fact[n++] = (struct fo_draw_fact){ "of a step", time_text(p, f->loss_ns), "would go at best" };
-		if (isfinite(f->dollars))
-			fact[n++] = (struct fo_draw_fact){ "saved per hour of the job", dollars(p, f->dollars),
-							   d->bridge.devices > 0 ? TEXT("at the estimate, %d device%s", d->bridge.devices, d->bridge.devices == 1 ? "" : "s")
-										 : "at the estimate, all devices" };
-		if (n)
-			fo_draw_facts(p->out, fact, n);
-		settings(p, f);
-		evidence(p, f);
-		fo_draw_card_end(p->out);
+		if (d->finding[i].kind == FO_FIND_VALIDITY)
+			continue;
+		finding_card(p, &d->finding[i]);
+		n++;
 	}
+	if (!n)
+		fo_draw_text(p->out, "Nothing that these traces show is worth a change.");
+	draw_notes(p, false);
+}
+
+/* Why there is no bottleneck, and what to record instead; then whatever else is known of the trace. */
+static void draw_reason(struct page *p)
+{
+	const struct fo_diagnosis *d = p->d;
+	for (int64_t i = 0; i < d->findings; i++)
+		if (!strcmp(d->finding[i].title, d->cannot))
+			fo_draw_warning(p->out, "%s. %s", sentence(p, d->finding[i].title), d->finding[i].why);
+	for (int64_t i = 0; i < d->findings; i++)
+		if (strcmp(d->finding[i].title, d->cannot))
+			fo_draw_remark(p->out, "%s. %s", sentence(p, d->finding[i].title), d->finding[i].why);
 }
 
 /* ---- products, ranks ---- */
@@ -784,7 +880,7 @@ static void draw_traces(struct page *p)
 static void definitions(struct page *p)
 {
 	static const char *const word[][2] = {
-		{ "step", "on the GPU: from the first operation that step k launched to the first that step k + 1 launched" },
+		{ "step", "on the GPU: from the first operation that step k launched to the first that step k + 1 launched; the only one that is marked: as the host has it" },
 		{ "compute", "any kernel that is neither communication nor a copy; where several classes run at once, the first in the table counts" },
 		{ "communication, copies", "only what nothing computes beside: what is hidden costs nothing here" },
 		{ "waiting for a late rank", "from a rank's arrival at a collective to the last one's; of several ranks' traces only" },
@@ -797,11 +893,12 @@ static void definitions(struct page *p)
 	};
 	static const char *const head[] = { "word", "what it means here" };
 	struct fo_draw_table t;
-	fo_draw_heading(p->out, "Words");
+	fo_draw_details_begin(p->out, "What the words mean", false);
 	fo_draw_table_begin(&t, p->out, NULL, "ll", head);
 	for (size_t i = 0; i < sizeof word / sizeof *word; i++)
 		fo_draw_table_row(&t, word[i]);
 	fo_draw_table_end(&t);
+	fo_draw_details_end(p->out);
 }
 
 void fo_diagnose_html(const struct fo_diagnosis *d, struct fo_str *out)
@@ -813,17 +910,21 @@ void fo_diagnose_html(const struct fo_diagnosis *d, struct fo_str *out)
 	const char *file = strrchr(path, '/') && strrchr(path, '/')[1] ? strrchr(path, '/') + 1 : path;
 	fo_draw_page_begin(out, d->ranks > 1 ? TEXT("Diagnosis of %d ranks, %s", d->ranks, file) : TEXT("Diagnosis of %s", file),
 			   !fo_diagnosed(d) ? TEXT("This cannot be diagnosed: %s.", d->cannot)
-			   : f		    ? TEXT("%s.%s", sentence(p, f->title), worth(p, f))
+			   : f		    ? of_what(p)
 					    : "No bottleneck: nothing that these traces show is worth a change.");
-	answer(p);
-	draw_found(p);
-	if (!fo_diagnosed(d)) /* the reason's card first: what it is and what to record */
+	if (!fo_diagnosed(d) || !f)
+		fo_draw_remark(p->out, "%s", of_what(p));
+	if (!fo_diagnosed(d)) {
+		draw_reason(p);
+		draw_found(p);
+		draw_ledger(p);
+	} else {
+		answer(p);
+		draw_found(p);
 		draw_findings(p);
-	draw_ledger(p);
-	if (fo_diagnosed(d)) {
+		draw_ledger(p);
 		draw_gap(p);
 		draw_bridge(p);
-		draw_findings(p);
 	}
 	draw_products(p);
 	draw_ranks(p);

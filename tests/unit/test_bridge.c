@@ -323,6 +323,47 @@ static void test_random_bridges(void **state)
 	hand_done(&h, NULL);
 }
 
+/* Of a window of 1 s without steps. */
+static void check_steps_given(struct fo_diagnosis *d, double mfu, double causal)
+{
+	d->with.steps = 2;
+	d->with.tokens_per_step /= 2;
+	assert_int_equal(fo_diagnose_bridge(d), FO_OK);
+	assert_true(d->bridge.known && fabs(d->bridge.mfu - mfu) < 1e-9 && fabs(d->bridge.step_s - 0.5) < 1e-12 && fabs(sum(&d->bridge) - 1) < 1e-12);
+	assert_true(fabs(d->bridge.mfu_causal - causal) < 1e-9);
+	assert_non_null(strstr(d->bridge.note, "2 steps, as given"));
+	d->with.steps = 0;
+	d->with.step_s = 0.5;
+	assert_int_equal(fo_diagnose_bridge(d), FO_OK);
+	assert_true(d->bridge.known && fabs(d->bridge.mfu - mfu) < 1e-9 && d->bridge.steps == 2);
+	d->with.step_s = 1.5; /* part of a step is no step */
+	assert_int_equal(fo_diagnose_bridge(d), FO_OK);
+	assert_true(!d->bridge.known && strstr(d->bridge.why_not, "is longer than"));
+	d->with.step_s = 0.01;
+	assert_int_equal(fo_diagnose_bridge(d), FO_EARG);
+	assert_non_null(strstr(fo_err_text(), "--step-seconds"));
+	fo_err_clear();
+	d->with.step_s = 0;
+	d->with.tokens_per_step *= 2;
+}
+
+static void check_missing(struct hand *h, struct fo_diagnosis *d)
+{
+	/* What is missing is said, not guessed. */
+	h->t->device[0].name = -1;
+	assert_int_equal(fo_diagnose_bridge(d), FO_OK);
+	assert_true(!d->bridge.known && strstr(d->bridge.why_not, "--device"));
+	d->with.device = "h100";
+	d->with.dtype = "bf16";
+	assert_int_equal(fo_diagnose_bridge(d), FO_OK);
+	assert_true(d->bridge.known);
+	d->with.tokens_per_step = 0;
+	assert_int_equal(fo_diagnose_bridge(d), FO_EARG);
+	d->with.tokens_per_step = 2 * 8192;
+	d->with.device = "h1000";
+	assert_int_equal(fo_diagnose_bridge(d), FO_EARG);
+}
+
 static void test_bridge_by_hand(void **state)
 {
 	(void)state;
@@ -381,25 +422,7 @@ static void test_bridge_by_hand(void **state)
 	assert_true(!d.bridge.known && strstr(d.bridge.why_not, "tokens per step say nothing") && strstr(d.bridge.why_not, "--steps N"));
 	/* ... but the number of steps in it, or the time of one, does. */
 	double mfu = 8192 * f.mfu / 989e12;
-	d.with.steps = 2;
-	d.with.tokens_per_step /= 2;
-	assert_int_equal(fo_diagnose_bridge(&d), FO_OK);
-	assert_true(d.bridge.known && fabs(d.bridge.mfu - mfu) < 1e-9 && fabs(d.bridge.step_s - 0.5) < 1e-12 && fabs(sum(&d.bridge) - 1) < 1e-12);
-	assert_true(fabs(d.bridge.mfu_causal - 8192 * f.mfu_causal / 989e12) < 1e-9);
-	assert_non_null(strstr(d.bridge.note, "2 steps, as given"));
-	d.with.steps = 0;
-	d.with.step_s = 0.5;
-	assert_int_equal(fo_diagnose_bridge(&d), FO_OK);
-	assert_true(d.bridge.known && fabs(d.bridge.mfu - mfu) < 1e-9 && d.bridge.steps == 2);
-	d.with.step_s = 1.5; /* part of a step is no step */
-	assert_int_equal(fo_diagnose_bridge(&d), FO_OK);
-	assert_true(!d.bridge.known && strstr(d.bridge.why_not, "is longer than"));
-	d.with.step_s = 0.01;
-	assert_int_equal(fo_diagnose_bridge(&d), FO_EARG);
-	assert_non_null(strstr(fo_err_text(), "--step-seconds"));
-	fo_err_clear();
-	d.with.step_s = 0;
-	d.with.tokens_per_step *= 2;
+	check_steps_given(&d, mfu, 8192 * f.mfu_causal / 989e12);
 	v.from = FO_WINDOW_LAUNCHED_STEPS;
 	d.with.steps = 7; /* the trace's own steps are better known */
 	assert_int_equal(fo_diagnose_bridge(&d), FO_OK);
@@ -411,19 +434,7 @@ static void test_bridge_by_hand(void **state)
 	assert_int_equal(fo_diagnose_bridge(&d), FO_OK);
 	assert_true(fabs(row(&d.bridge, "recomputation")->share - 0.1) < 1e-9 && fabs(sum(&d.bridge) - 1) < 1e-12);
 	assert_true(fabs(row(&d.bridge, "matrix products above their ideal")->share - (0.4 - (d.bridge.mfu - scores))) < 1e-9);
-	/* What is missing is said, not guessed. */
-	h.t->device[0].name = -1;
-	assert_int_equal(fo_diagnose_bridge(&d), FO_OK);
-	assert_true(!d.bridge.known && strstr(d.bridge.why_not, "--device"));
-	d.with.device = "h100";
-	d.with.dtype = "bf16";
-	assert_int_equal(fo_diagnose_bridge(&d), FO_OK);
-	assert_true(d.bridge.known);
-	d.with.tokens_per_step = 0;
-	assert_int_equal(fo_diagnose_bridge(&d), FO_EARG);
-	d.with.tokens_per_step = 2 * 8192;
-	d.with.device = "h1000";
-	assert_int_equal(fo_diagnose_bridge(&d), FO_EARG);
+	check_missing(&h, &d);
 	free(d.product);
 	hand_done(&h, NULL);
 }

@@ -229,7 +229,7 @@ static void test_page(void **state)
 {
 	(void)state;
 	static const char *const holds[] = {
-		"Diagnosis of worker0.pt.trace.json", "The GPU waits for the data loader. Worth x 1.45 (1.20 to 1.79).",
+		"Diagnosis of worker0.pt.trace.json", "What to change",
 		"x 1.20 to x 1.79; at best x 1.79", "21.0\u00a0%", "rule mfu, bf16; causal 19.0\u00a0%", "37.0\u00a0%", "It counts what waits", "idle: data loading", "64 devices; 1000 steps cost $4.44, an hour $160.00",
 		/* points and what they cost by the hour: 0.44 of 64 devices at $2.50 */
 		"-44.0 points, $70.40/h", "x 1.21 slower beside communication", "memory-bound; 50\u00a0% of tiles", "num_workers</td><td data-l=\"now\">not in the trace", "41.000 ms",
@@ -251,6 +251,10 @@ static void test_page(void **state)
 	assert_non_null(strstr(o.data, "The bottleneck is data loading; this is where the GPU idles longest"));
 	assert_int_equal(count(o.data, "<div><dt>"), 6 + 4 + 3);
 	assert_int_equal(count(o.data, "facts c3"), 1);
+	/* What to change stands before where the time goes, and its sentence once. */
+	assert_true(strstr(o.data, "What to change") < strstr(o.data, "Where the time goes"));
+	assert_int_equal(count(o.data, "The GPU waits for the data loader"), 1);
+	assert_non_null(strstr(o.data, "matrix products<b>"));
 	/* Both events are one row. */
 	assert_int_equal(count(o.data, "88 ms, 2 times"), 1);
 	assert_null(strstr(o.data, "<script"));
