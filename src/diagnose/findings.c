@@ -148,7 +148,8 @@ static void add_healthy(struct fo_diagnosis *d, const struct fo_rule_context *c)
 	d->finding[at] = f;
 }
 
-/* Two that save as much but for a tenth are a tie, and then why the GPU idles comes first: what it computes only shows once it does. */
+/* Two that save as much but for a tenth are a tie, and then why the GPU idles comes first: what it computes only shows once it does. So
+ * does a rank that the others wait for: that its kernels are slow is why. */
 static void break_tie(struct fo_diagnosis *d, int64_t span_ns)
 {
 	int64_t i = 0;
@@ -157,7 +158,7 @@ static void break_tie(struct fo_diagnosis *d, int64_t span_ns)
 	if (i + 1 >= d->findings || !d->finding[i + 1].serious)
 		return;
 	struct fo_finding *a = &d->finding[i], *b = a + 1;
-	bool host = b->kind == FO_FIND_HOST || b->kind == FO_FIND_DATA, other = a->kind == FO_FIND_COMPUTE || a->kind == FO_FIND_MEMORY_BOUND;
+	bool host = b->kind == FO_FIND_HOST || b->kind == FO_FIND_DATA || b->kind == FO_FIND_COMM_WAIT, other = a->kind == FO_FIND_COMPUTE || a->kind == FO_FIND_MEMORY_BOUND;
 	if (host && other && weight(b, span_ns) > 0.9 * weight(a, span_ns)) {
 		struct fo_finding t = *a;
 		*a = *b;
