@@ -295,7 +295,9 @@ fo_status fo_diagnose_findings(struct fo_diagnosis *d)
 	snprintf(d->framework, sizeof(d->framework), "%s", facts.framework);
 	struct fo_chains chain;
 	fo_chains_of(&s, &chain);
-	struct fo_rule_context c = { .s = &s, .facts = &facts, .chain = &chain };
+	struct fo_clocks clocks;
+	fo_clocks_of(&s, &clocks);
+	struct fo_rule_context c = { .s = &s, .facts = &facts, .chain = &chain, .clocks = &clocks };
 	c.gaps = fo_idle_gaps(&s, &gap);
 	c.gap = gap;
 	host_steps(&c);

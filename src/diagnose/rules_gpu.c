@@ -236,14 +236,14 @@ static bool gemm_efficiency(const struct fo_rule_context *c, struct fo_finding *
 	bool by_shape = !isnan(reached);
 	if (!by_shape)
 		reached = bridge_efficiency(d, l);
+	/* A clock that fell is told by itself. */
+	const struct fo_clocks *clocks = c->clocks;
+	reached = clocks->fell ? fmin(1, reached / (1 - clocks->lost)) : reached;
 	if (isnan(reached) || reached >= 0.6 || fo_share(c, products) <= FO_SHARE_ADVICE)
 		return false;
 	f->serious = fo_share(c, products) > FO_SHARE_SERIOUS;
 	/* Each nanosecond is promised once: not what another precision or fused attention would take away. */
-	struct fo_clocks clocks;
-	fo_clocks_of(c->s, &clocks);
-	reached = clocks.fell ? fmin(1, reached / (1 - clocks.lost)) : reached;
-	int64_t promised = single_precision(c) + (attention_is_eager(c) ? c->chain->product_ns : 0) + (int64_t)(clocks.lost * (double)products);
+	int64_t promised = single_precision(c) + (attention_is_eager(c) ? c->chain->product_ns : 0) + (int64_t)(clocks->lost * (double)products);
 	double left = (double)(promised < products ? products - promised : 0);
 	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = (int64_t)((1 - fmin(fmax(reached, 0), 1)) * left), .least = 0,
 					 .most = 1, .floor_ns = c->floor_ns }, f);
@@ -289,13 +289,12 @@ static bool contention(const struct fo_rule_context *c, struct fo_finding *f)
 }
 
 /* The same shape, on average a quarter slower than its fastest call: clocks that fall under load, or something beside it. Where all
- * shapes are slow at the same time, for as long as several steps or a large part of one, it is the clock (clocks.c). */
+ * shapes are slow at the same time, for as long as several steps or a large part of one, it is the clock (clocks->c). */
 static bool throttled(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const struct fo_diagnosis *d = c->s->d;
 	double slow = 0, all = 0;
-	struct fo_clocks clocks;
-	fo_clocks_of(c->s, &clocks);
+	const struct fo_clocks *clocks = c->clocks;
 	for (int64_t i = 0; i < d->products; i++) {
 		const struct fo_product *p = &d->product[i];
 		all += (double)p->time_ns;
@@ -303,21 +302,21 @@ static bool throttled(const struct fo_rule_context *c, struct fo_finding *f)
 			slow += (double)p->time_ns * (1 - p->flop_s / p->best_flop_s);
 	}
 	int64_t products = fo_class_time(&c->s->l, 1u << FO_K_GEMM | 1u << FO_K_GEMM_FP8);
-	int64_t ns = clocks.fell ? (int64_t)(clocks.lost * (double)products) : all > 0 ? (int64_t)((double)products * slow / all) : 0;
+	int64_t ns = clocks->fell ? (int64_t)(clocks->lost * (double)products) : all > 0 ? (int64_t)((double)products * slow / all) : 0;
 	if (fo_share(c, ns) <= FO_SHARE_ADVICE)
 		return false;
-	f->serious = clocks.fell && fo_share(c, ns) > FO_SHARE_SERIOUS;
-	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns, .removable_ns = ns, .least = clocks.fell ? FO_GAIN_HALF : 0, .most = 1,
+	f->serious = clocks->fell && fo_share(c, ns) > FO_SHARE_SERIOUS;
+	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns, .removable_ns = ns, .least = clocks->fell ? FO_GAIN_HALF : 0, .most = 1,
 					 .floor_ns = c->floor_ns }, f);
-	if (clocks.fell)
-		snprintf(f->title, sizeof(f->title), "the clock falls: products of every shape are %.2f times slower for %.0f %% of the trace", clocks.ratio,
-			 100 * clocks.share);
+	if (clocks->fell)
+		snprintf(f->title, sizeof(f->title), "the clock falls: products of every shape are %.2f times slower for %.0f %% of the trace", clocks->ratio,
+			 100 * clocks->share);
 	else
 		snprintf(f->title, sizeof(f->title), "equal products take unequal time: %.1f %% of the step above their fastest calls",
 			 100 * fo_share(c, ns));
-	snprintf(f->why, sizeof(f->why), "%s (see %s)%s", clocks.fell ? "All of them at the same time: a limit of power or heat lowers the clock" :
+	snprintf(f->why, sizeof(f->why), "%s (see %s)%s", clocks->fell ? "All of them at the same time: a limit of power or heat lowers the clock" :
 		 "Calls of one shape and type differ by more than a quarter. Clocks may fall at a limit of power or heat", c->facts->words->clocks,
-		 clocks.fell ? "." : ", operands may be in cache or not, or other work runs on the device.");
+		 clocks->fell ? "." : ", operands may be in cache or not, or other work runs on the device.");
 	fo_evidence_kernels(f, c->s, 1u << FO_K_GEMM | 1u << FO_K_GEMM_FP8);
 	return true;
 }
@@ -357,8 +356,9 @@ static bool pipeline(const struct fo_rule_context *c, struct fo_finding *f)
 		return false;
 	f->serious = mean > FO_SHARE_SERIOUS;
 	double ideal = isnan(p->ideal) ? 0 : p->ideal / (1 + p->ideal); /* of the ideal work -> of the step */
-	/* At best twice as many chunks or microbatches: half of the ideal bubble, and what is above the ideal goes. */
-	double stays = ideal / 2 < mean ? ideal / 2 : mean;
+	/* At best twice as many chunks or microbatches: half of the ideal bubble, and what is above the ideal goes. What is seen of it may be
+	 * less than the ideal: a stage's wait for its first input is in no window between two of its kernels. */
+	double stays = (ideal > 0 && ideal < mean ? ideal : mean) / 2;
 	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns, .removable_ns = (int64_t)(mean * (double)c->s->l.span_ns),
 					 .least = mean > ideal ? (mean - ideal) / mean * FO_GAIN_HALF : 0, .most = 1 - stays / mean }, f);
 	snprintf(f->title, sizeof(f->title), "pipeline bubbles: %.1f %% of the step over %d stages", 100 * mean, p->stages);
