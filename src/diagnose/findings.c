@@ -161,7 +161,8 @@ static void add_healthy(struct fo_diagnosis *d, const struct fo_rule_context *c)
 	d->finding[at] = f;
 }
 
-/* Two that save as much but for a tenth are a tie, and then why the GPU idles comes first: what it computes only shows once it does. */
+/* Two that save as much but for a tenth are a tie, and then why the GPU idles comes first: what it computes only shows once it does. So
+ * does a rank that the others wait for: that its kernels are slow is why. */
 static void break_tie(struct fo_diagnosis *d, int64_t span_ns)
 {
 	int64_t i = 0;
@@ -170,7 +171,7 @@ static void break_tie(struct fo_diagnosis *d, int64_t span_ns)
 	if (i + 1 >= d->findings || !d->finding[i + 1].serious)
 		return;
 	struct fo_finding *a = &d->finding[i], *b = a + 1;
-	bool host = b->kind == FO_FIND_HOST || b->kind == FO_FIND_DATA, other = a->kind == FO_FIND_COMPUTE || a->kind == FO_FIND_MEMORY_BOUND;
+	bool host = b->kind == FO_FIND_HOST || b->kind == FO_FIND_DATA || b->kind == FO_FIND_COMM_WAIT, other = a->kind == FO_FIND_COMPUTE || a->kind == FO_FIND_MEMORY_BOUND;
 	if (host && other && weight(b, span_ns) > 0.9 * weight(a, span_ns)) {
 		struct fo_finding t = *a;
 		*a = *b;
@@ -319,7 +320,9 @@ fo_status fo_diagnose_findings(struct fo_diagnosis *d)
 	snprintf(d->framework, sizeof(d->framework), "%s", s.t->format == FO_TRACE_OWN ? "Flatout" : facts.framework);
 	struct fo_chains chain;
 	fo_chains_of(&s, &chain);
-	struct fo_rule_context c = { .s = &s, .facts = &facts, .chain = &chain };
+	struct fo_clocks clocks;
+	fo_clocks_of(&s, &clocks);
+	struct fo_rule_context c = { .s = &s, .facts = &facts, .chain = &chain, .clocks = &clocks };
 	c.gaps = fo_idle_gaps(&s, &gap);
 	c.gap = gap;
 	host_steps(&c);

@@ -182,6 +182,15 @@ struct fo_chains {
 };
 void fo_chains_of(const struct fo_subject *s, struct fo_chains *out);
 
+/* Whether products of all shapes were slower at one time than at another (clocks.c). */
+struct fo_clocks {
+	bool fell;
+	double ratio; /* time of equal calls while it was low over that while it was high */
+	double share; /* of the products' time in the trace: while it was low */
+	double lost;  /* of the products' time in the step that is spoken of: more than at the high clock */
+};
+void fo_clocks_of(const struct fo_subject *s, struct fo_clocks *out);
+
 /* What a trace marks by its name (rules_marked.c). */
 enum fo_mark { FO_MARK_SAVING, FO_MARK_COLLECTION, FO_MARK_ALLOCATION, FO_MARK_COUNT };
 bool fo_marks(enum fo_mark m, const char *name); /* facts.c; not for allocation, which is a call */
@@ -189,6 +198,7 @@ bool fo_marks(enum fo_mark m, const char *name); /* facts.c; not for allocation,
 struct fo_rule_context {
 	const struct fo_subject *s;
 	const struct fo_chains *chain;
+	const struct fo_clocks *clocks;
 	const struct fo_facts *facts;
 	const struct fo_idle_gap *gap;
 	int64_t gaps;
@@ -207,6 +217,8 @@ int64_t fo_small_reduces(const struct fo_rule_context *c);
 /* Kernels of a step that turn the layout of images around for a convolution, and their time. */
 bool fo_turns_layout(const char *kernel);
 int64_t fo_layout_ns(const struct fo_rule_context *c, int64_t *kernels);
+/* The mean bubble over the stages that were given; 0: no pipeline. */
+double fo_pipeline_bubble(const struct fo_pipeline *p);
 /* Fills c->marked_ns and lowers the causes of the gaps by it. */
 void fo_marks_find(struct fo_rule_context *c, struct fo_idle_gap *gap);
 /* Of a cause all that is marked: no other finding speaks of it. */

@@ -145,6 +145,9 @@ int fo_found_of(const struct fo_diagnosis *d, struct fo_arena *a, const char ***
 	struct lines l = { .a = a };
 	const struct fo_trace_set *s = d->set;
 	int shown = 0, more = 0;
+	*line = NULL;
+	if (!s)
+		return 0;
 	if (s->taken)
 		say(&l, fo_arena_printf(a, "of several recordings '%s' was taken%s", s->taken, files(a, d->ranks)));
 	say_ranks(&l, d);

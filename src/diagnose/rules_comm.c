@@ -123,18 +123,24 @@ static const char *kind_words(const struct fo_rule_context *c)
 	return "communication";
 }
 
-/* Of a part of what is exposed, what is not said of small all-reduces already. */
-static int64_t besides_small(const struct fo_rule_context *c, int64_t ns)
+/* Of a part of what is exposed, what is not said already of small all-reduces, or of a pipeline's bubble, in which stages wait to
+ * receive. */
+static int64_t besides(const struct fo_rule_context *c, int64_t ns)
 {
 	const struct fo_ledger *l = &c->s->l;
-	int64_t all = l->exposed_transfer_ns + l->exposed_comm_unknown_ns;
-	return all > 0 ? ns - (int64_t)((double)fo_small_reduces(c) * (double)ns / (double)all) : ns;
+	const struct fo_comm_kinds *x = &c->facts->comm;
+	int64_t all = l->exposed_transfer_ns + l->exposed_comm_unknown_ns, said = fo_small_reduces(c);
+	if (all <= 0 || x->all_ns <= 0)
+		return ns;
+	if (fo_pipeline_bubble(&c->s->d->pipeline) > FO_SHARE_ADVICE)
+		said += (int64_t)((double)all * (double)x->ns[FO_COMM_POINT_TO_POINT] / (double)x->all_ns);
+	return ns - (int64_t)((double)(said < all ? said : all) * (double)ns / (double)all);
 }
 
 static bool comm_transfer(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const struct fo_ledger *l = &c->s->l;
-	int64_t ns = besides_small(c, l->exposed_transfer_ns);
+	int64_t ns = besides(c, l->exposed_transfer_ns);
 	char a[24], b[24], t[24];
 	if (fo_share(c, ns) <= FO_SHARE_ADVICE)
 		return false;
@@ -156,7 +162,7 @@ static bool comm_transfer(const struct fo_rule_context *c, struct fo_finding *f)
 static bool comm_unknown(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const struct fo_ledger *l = &c->s->l;
-	int64_t ns = besides_small(c, l->exposed_comm_unknown_ns);
+	int64_t ns = besides(c, l->exposed_comm_unknown_ns);
 	char a[24], b[24];
 	if (fo_share(c, ns) <= FO_SHARE_ADVICE)
 		return false;

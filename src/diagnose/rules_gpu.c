@@ -150,7 +150,8 @@ static bool memory_bound(const struct fo_rule_context *c, struct fo_finding *f)
 	int64_t ns = fo_class_time(l, classes) - (eager ? c->chain->between_ns : 0);
 	int64_t merges = c->chain->fusable_ns + (eager ? 0 : c->chain->softmax_ns + c->chain->between_ns);
 	merges = merges < ns ? merges : ns;
-	if ((double)ns <= 0.15 * (double)l->comp_ns || fo_share(c, ns) <= FO_SHARE_ADVICE)
+	bool norms = c->facts->norm_written_out && !c->facts->compiled && fo_share(c, merges) > FO_SHARE_ADVICE;
+	if (fo_share(c, ns) <= FO_SHARE_ADVICE || ((double)ns <= 0.15 * (double)l->comp_ns && !norms))
 		return false;
 	f->loss_ns = ns;
 	memory_bound_gain(c, f, merges);
@@ -159,7 +160,7 @@ static bool memory_bound(const struct fo_rule_context *c, struct fo_finding *f)
 	fo_moving_words(c->s->d, rate, sizeof(rate));
 	if (isnan(f->gain) && !f->nearly_all)
 		snprintf(more, sizeof(more), " Hardly any of them has another beside it that is one operator alone, so there is nothing to merge.");
-	else if (c->facts->norm_written_out && !c->facts->compiled)
+	else if (norms)
 		snprintf(more, sizeof(more), " Normalisation is written out: elementwise operators take %.0f %% of its time%s.",
 			 100 * c->facts->norm_written_share, c->facts->norm_written_share < 0.995 ? ", fused kernels the rest" : "");
 	else if (2 * merges < ns)
@@ -239,11 +240,16 @@ static bool gemm_efficiency(const struct fo_rule_context *c, struct fo_finding *
 	bool by_shape = !isnan(reached);
 	if (!by_shape)
 		reached = bridge_efficiency(d, l);
-	if (isnan(reached) || reached >= 0.6 || reached < FO_RATE_LEAST || fo_share(c, products) <= FO_SHARE_ADVICE)
+	if (isnan(reached))
+		return false;
+	/* A clock that fell is told by itself. */
+	const struct fo_clocks *clocks = c->clocks;
+	reached = clocks->fell ? fmin(1, reached / (1 - clocks->lost)) : reached;
+	if (reached >= 0.6 || reached < FO_RATE_LEAST || fo_share(c, products) <= FO_SHARE_ADVICE)
 		return false;
 	f->serious = fo_share(c, products) > FO_SHARE_SERIOUS;
 	/* Each nanosecond is promised once: not what another precision or fused attention would take away. */
-	int64_t promised = single_precision(c) + (attention_is_eager(c) ? c->chain->product_ns : 0);
+	int64_t promised = single_precision(c) + (attention_is_eager(c) ? c->chain->product_ns : 0) + (int64_t)(clocks->lost * (double)products);
 	double left = (double)(promised < products ? products - promised : 0);
 	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = (int64_t)((1 - fmin(fmax(reached, 0), 1)) * left), .least = 0,
 					 .most = 1, .floor_ns = c->floor_ns }, f);
@@ -290,11 +296,13 @@ static bool contention(const struct fo_rule_context *c, struct fo_finding *f)
 	return true;
 }
 
-/* The same shape, on average a quarter slower than its fastest call: clocks that fall under load, or something beside it. */
+/* The same shape, on average a quarter slower than its fastest call: clocks that fall under load, or something beside it. Where all
+ * shapes are slow at the same time, for as long as several steps or a large part of one, it is the clock (clocks->c). */
 static bool throttled(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const struct fo_diagnosis *d = c->s->d;
 	double slow = 0, all = 0;
+	const struct fo_clocks *clocks = c->clocks;
 	for (int64_t i = 0; i < d->products; i++) {
 		const struct fo_product *p = &d->product[i];
 		all += (double)p->time_ns;
@@ -302,14 +310,21 @@ static bool throttled(const struct fo_rule_context *c, struct fo_finding *f)
 			slow += (double)p->time_ns * (1 - p->flop_s / p->best_flop_s);
 	}
 	int64_t products = fo_class_time(&c->s->l, 1u << FO_K_GEMM | 1u << FO_K_GEMM_FP8);
-	int64_t ns = all > 0 ? (int64_t)((double)products * slow / all) : 0;
+	int64_t ns = clocks->fell ? (int64_t)(clocks->lost * (double)products) : all > 0 ? (int64_t)((double)products * slow / all) : 0;
 	if (fo_share(c, ns) <= FO_SHARE_ADVICE)
 		return false;
-	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns, .removable_ns = ns, .least = 0, .most = 1, .floor_ns = c->floor_ns }, f);
-	snprintf(f->title, sizeof(f->title), "equal products take unequal time: %.1f %% of the step above their fastest calls", 100 * fo_share(c, ns));
-	snprintf(f->why, sizeof(f->why), "Calls of one shape and type differ by more than a quarter. Clocks may fall at a limit of power or heat (see "
-		 "%s), operands may be in cache or not, or other work runs on the device.",
-		 c->facts->words->clocks);
+	f->serious = clocks->fell && fo_share(c, ns) > FO_SHARE_SERIOUS;
+	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns, .removable_ns = ns, .least = clocks->fell ? FO_GAIN_HALF : 0, .most = 1,
+					 .floor_ns = c->floor_ns }, f);
+	if (clocks->fell)
+		snprintf(f->title, sizeof(f->title), "the clock falls: products of every shape are %.2f times slower for %.0f %% of the trace", clocks->ratio,
+			 100 * clocks->share);
+	else
+		snprintf(f->title, sizeof(f->title), "equal products take unequal time: %.1f %% of the step above their fastest calls",
+			 100 * fo_share(c, ns));
+	snprintf(f->why, sizeof(f->why), "%s (see %s)%s", clocks->fell ? "All of them at the same time: a limit of power or heat lowers the clock" :
+		 "Calls of one shape and type differ by more than a quarter. Clocks may fall at a limit of power or heat", c->facts->words->clocks,
+		 clocks->fell ? "." : ", operands may be in cache or not, or other work runs on the device.");
 	fo_evidence_kernels(f, c->s, 1u << FO_K_GEMM | 1u << FO_K_GEMM_FP8);
 	return true;
 }
@@ -329,23 +344,29 @@ static bool recompute(const struct fo_rule_context *c, struct fo_finding *f)
 	return true;
 }
 
-static bool pipeline(const struct fo_rule_context *c, struct fo_finding *f)
+double fo_pipeline_bubble(const struct fo_pipeline *p)
 {
-	const struct fo_pipeline *p = &c->s->d->pipeline;
-	double mean = 0;
+	double sum = 0;
 	int seen = 0;
 	for (int i = 0; p->bubble && i < p->stages; i++)
 		if (!isnan(p->bubble[i])) {
-			mean += p->bubble[i];
+			sum += p->bubble[i];
 			seen++;
 		}
-	mean = seen ? mean / seen : 0;
+	return seen ? sum / seen : 0;
+}
+
+static bool pipeline(const struct fo_rule_context *c, struct fo_finding *f)
+{
+	const struct fo_pipeline *p = &c->s->d->pipeline;
+	double mean = fo_pipeline_bubble(p);
 	if (p->stages < 2 || mean <= FO_SHARE_ADVICE)
 		return false;
 	f->serious = mean > FO_SHARE_SERIOUS;
 	double ideal = isnan(p->ideal) ? 0 : p->ideal / (1 + p->ideal); /* of the ideal work -> of the step */
-	/* At best twice as many chunks or microbatches: half of the ideal bubble, and what is above the ideal goes. */
-	double stays = ideal / 2 < mean ? ideal / 2 : mean;
+	/* At best twice as many chunks or microbatches: half of the ideal bubble, and what is above the ideal goes. What is seen of it may be
+	 * less than the ideal: a stage's wait for its first input is in no window between two of its kernels. */
+	double stays = (ideal > 0 && ideal < mean ? ideal : mean) / 2;
 	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns, .removable_ns = (int64_t)(mean * (double)c->s->l.span_ns),
 					 .least = mean > ideal ? (mean - ideal) / mean * FO_GAIN_HALF : 0, .most = 1 - stays / mean }, f);
 	snprintf(f->title, sizeof(f->title), "pipeline bubbles: %.1f %% of the step over %d stages", 100 * mean, p->stages);
