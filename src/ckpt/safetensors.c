@@ -366,7 +366,7 @@ fo_status fo_st_copy_entry(const struct fo_st_file *f, const char *path, const s
 			       t->name, (long long)t->rows, (long long)t->cols);
 	int from = element_type(e);
 	if (from < 0 || (from != t->dtype && (is_integer(from) || is_integer(t->dtype))))
-		return fo_fail(FO_EUNSUPPORTED, "'%s': tensor '%s' is %s, expected F32, BF16, F16 or F64", path,
+		return fo_fail(FO_EFORMAT, "'%s': tensor '%s' is %s, expected F32, BF16, F16 or F64", path,
 			       t->name, e->dtype);
 	return fo_map_guard(copy_rows, &(struct copying){ t, f->data + e->begin, from });
 }

@@ -71,15 +71,16 @@ static void print_verdict(struct fo_traces_versus *v)
 	if (!v->windows)
 		fo_cli_put(stdout, "", "", "Without steps on both sides only shares can be compared: what stands below are windows of %.3f and %.3f ms.",
 			   f->mean[0] * 1e3, f->mean[1] * 1e3);
-	else if (f->difference == 0)
+	else if (f->difference == 0 && f->time[0].median == f->time[1].median)
 		fo_cli_put(stdout, "", "", "Both take the same time to the nanosecond.");
 	else if (!f->resolved)
-		fo_cli_put(stdout, "", "", "Step time: not resolved (%.3f and %.3f ms). %s", f->mean[0] * 1e3, f->mean[1] * 1e3,
+		fo_cli_put(stdout, "", "", "Step time: not resolved (medians %.3f and %.3f ms). %s", f->time[0].median * 1e3, f->time[1].median * 1e3,
 			   f->time[0].n < FO_TRACES_STEPS || f->time[1].n < FO_TRACES_STEPS
 				   ? "There are too few steps to know their spread."
 				   : "The quartiles of both overlap: the steps vary by as much as they differ.");
 	else
-		fo_cli_put(stdout, "", "", "B's step takes %.3f times as long as A's; the quartiles of both are apart.", f->mean[1] / f->mean[0]);
+		fo_cli_put(stdout, "", "", "B's step takes %.3f times as long as A's (medians); the quartiles of both are apart.",
+			   f->time[1].median / f->time[0].median);
 	for (int64_t i = 0; i < v->causes; i++) {
 		char text[1024];
 		fo_cli_put(stdout, "- ", "  ", "%s", fo_str_visible(text, sizeof text, v->cause[i]));
@@ -134,6 +135,7 @@ static void print_figures(struct fo_traces_versus *v)
 			     change(a, f->time[0].median, f->time[1].median, f->resolved));
 		fo_table_row(&t, "  lower quartile", ms(a, f->time[0].low), ms(a, f->time[1].low), "");
 		fo_table_row(&t, "  upper quartile", ms(a, f->time[0].high), ms(a, f->time[1].high), "");
+		fo_table_row(&t, "  mean", ms(a, f->mean[0]), ms(a, f->mean[1]), "parts below sum to it");
 	}
 	if (isfinite(x->mfu) || isfinite(y->mfu))
 		fo_table_row(&t, "MFU", percent(a, x->mfu), percent(a, y->mfu), points(a, x->mfu, y->mfu));

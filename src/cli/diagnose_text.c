@@ -150,24 +150,17 @@ void fo_cli_diagnose_bridge(FILE *f, const struct fo_diagnosis *d)
 	fo_arena_fini(&a);
 }
 
-/* At most 80 bytes of a name, in words that a table can break: kernels' names have none for hundreds of characters. */
-static char *breakable(struct fo_arena *a, const char *name)
+/* At most 80 bytes of a name, the last character whole: kernels' names have hundreds. */
+static char *beginning(struct fo_arena *a, const char *name)
 {
-	enum { WHOLE = 80, WORD = 40 };
-	char *out = fo_arena_alloc(a, WHOLE + 4 + WHOLE / WORD + 2); /* the last character whole */
-	int n = 0, word = 0;
-	bool inside = false; /* of one character */
-	for (int i = 0; name[i] && (i < WHOLE || inside); i++) {
-		word = name[i] == ' ' ? 0 : word + 1;
-		out[n++] = name[i];
-		inside = ((unsigned char)name[i + 1] & 0xC0) == 0x80;
-		if (word >= WORD && !inside) {
-			out[n++] = ' ';
-			word = 0;
-		}
-	}
-	out[n] = '\0';
-	return out;
+	enum { WHOLE = 80 };
+	size_t n = strlen(name);
+	if (n <= WHOLE)
+		return fo_arena_strdup(a, name);
+	n = WHOLE;
+	while (((unsigned char)name[n] & 0xC0) == 0x80)
+		n++;
+	return fo_arena_printf(a, "%.*s", (int)n, name);
 }
 
 /* "idle before void ns::kernel<4>(int)" without what no line has room for. */
@@ -198,9 +191,9 @@ static void print_evidence(FILE *f, struct fo_arena *a, const struct fo_diagnosi
 	for (int i = 0; i < x->evidences && i < FO_EVIDENCE_MAX; i++) {
 		const struct fo_evidence *e = &x->evidence[i];
 		const char *in = fo_evidence_place(d, e);
-		const char *text = breakable(a, short_evidence(a, e->name));
+		const char *text = beginning(a, short_evidence(a, e->name));
 		if (in)
-			text = fo_arena_printf(a, "%s (%s)", text, breakable(a, seen(place, in)));
+			text = fo_arena_printf(a, "%s (%s)", text, beginning(a, seen(place, in)));
 		int k = 0;
 		while (k < n && (line[k].e->rank != e->rank || strcmp(line[k].text, text)))
 			k++;

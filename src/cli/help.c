@@ -151,8 +151,13 @@ void fo_help_command(const struct fo_command *c, struct fo_str *out)
 	if (rows && rows[0].key) {
 		fo_str_puts(out, "\n");
 		fo_opt_help(rows, out);
+		/* The example is an option that takes a value: nobody keeps --json in the environment. */
+		int i = 0;
 		char env[128];
-		fo_str_printf(out, "\nEach option%s can also be set by an environment variable:\n--%s by %s.\n",
-			      c->own ? " of a run" : "", fo_opt_flag_name(rows, 0), fo_opt_env_name(env, rows[0].key));
+		while (rows[i].key && (rows[i].type == FO_OPT_T_BOOL || rows[i].bare))
+			i++;
+		if (rows[i].key)
+			fo_str_printf(out, "\nEach option%s can also be set by an environment variable:\n%s=%s is --%s=%s.\n", c->own ? " of a run" : "",
+				      fo_opt_env_name(env, rows[i].key), rows[i].arg, fo_opt_flag_name(rows, i), rows[i].arg);
 	}
 }

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -107,6 +108,10 @@ static int close_output(int code)
 	int reason = errno;
 	if (!lost)
 		return code;
+	/* What failed before the last flush left no reason; the pipe still knows that nobody reads. */
+	struct pollfd out = { .fd = STDOUT_FILENO, .events = POLLOUT };
+	if (!reason && poll(&out, 1, 0) == 1 && out.revents & POLLERR)
+		reason = EPIPE;
 	if (reason != EPIPE)
 		fprintf(stderr, "flatout: cannot write to standard output: %s\n",
 			reason ? strerror(reason) : "output was lost");

@@ -43,12 +43,47 @@ static void spaces(FILE *f, size_t n)
 		fputc(' ', f);
 }
 
+/* How many bytes of a word that is too long for a line go onto one of `width` columns: up to behind a sign that parts a name, as those
+ * of kernels have, else as many as fit. No blank comes in: whoever copies the name finds its parts as they are. */
+static size_t piece_of(const char *word, size_t n, size_t width)
+{
+	size_t fits = 0, bound = 0;
+	while (fits < n) {
+		size_t next = fits + 1;
+		while (next < n && ((unsigned char)word[next] & 0xc0) == 0x80)
+			next++;
+		if (columns(word, next) > width)
+			break;
+		fits = next;
+		if (strchr("_,:<>()/-.", word[fits - 1]) && fits < n && word[fits] != ':')
+			bound = fits;
+	}
+	return bound ? bound : fits ? fits : n;
+}
+
 /* Prints cell text in lines of `width` columns, each further one `left` columns in. */
 static void print_wrapped(FILE *f, const char *s, size_t left, size_t width)
 {
 	size_t used = 0;
 	while (*s) {
 		size_t n = strcspn(s, " "), w = columns(s, n);
+		if (w > width) {
+			if (used > 0 && used + 1 + LEAST_WRAP <= width) {
+				fputc(' ', f);
+				used++;
+			} else if (used > 0) {
+				fputc('\n', f);
+				spaces(f, left);
+				used = 0;
+			}
+			n = piece_of(s, n, width - used);
+			fwrite(s, 1, n, f);
+			s += n;
+			fputc('\n', f);
+			spaces(f, left);
+			used = 0;
+			continue;
+		}
 		if (used > 0 && used + 1 + w > width) {
 			fputc('\n', f);
 			spaces(f, left);

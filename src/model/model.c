@@ -127,7 +127,7 @@ fo_status fo_model_trainable(const struct fo_model *m)
 		snprintf(list, sizeof(list), "a layer structure other than Llama's");
 	if (!*list)
 		return FO_OK;
-	fo_status st = fo_fail(FO_EUNSUPPORTED, "cannot train model '%s': it has %s", m->name, list);
+	fo_status st = fo_fail(FO_EARG, "cannot train model '%s': it has %s", m->name, list);
 	return fo_hint(st, "the engine trains Llama-family models; 'flatout flops' and 'flatout mfu' count this one "
 			   "too");
 }

@@ -72,7 +72,7 @@ const struct fo_opt fo_run_options[] = {
 		   "linear warm-up; at most a tenth of train.steps unless given"),
 	FO_OPT_REAL(R, final_lr, "optim.final-lr", "X", "0.1", 0, 1, "", "last learning rate as a share of the peak"),
 	FO_OPT_REAL(R, decay_share, "optim.decay-share", "X", "0.2", 0, 1, "",
-		    "wsd: share of the run over which the rate falls"),
+		    "wsd: share of the steps behind the warm-up over which the rate falls"),
 	FO_OPT_REAL(R, beta1, "optim.beta1", "X", "0.9", 0, 0.9999999, "", "AdamW: decay of the first moment"),
 	FO_OPT_REAL(R, beta2, "optim.beta2", "X", "0.95", 0, 0.9999999, "", "AdamW: decay of the second moment"),
 	FO_OPT_REAL(R, eps, "optim.eps", "X", "1e-8", 0, 1, "", "AdamW: added to the root of the second moment"),

@@ -5,9 +5,9 @@ fits() { ! awk 'length > 80' out | grep . || wrong "lines over 80 columns"; }
 
 # trace FILE RANK LOADER TAIL [STEP [LATE [NOISE]]]: six steps of LOADER us of data loading, a matrix product of 6 ms, a kernel TAIL of 1 ms
 # and an all-reduce of 2 ms; STEP: how steps are called; LATE: us that this rank works longer before the collective; NOISE: us that
-# each step loads longer than the one before.
+# each step loads longer than the one before; STALL: us that one step stands still.
 trace() {
-	awk -v rank="$2" -v loader="$3" -v tail="$4" -v step="${5:-ProfilerStep#}" -v late="${6:-0}" -v noise="${7:-0}" '
+	awk -v rank="$2" -v loader="$3" -v tail="$4" -v step="${5:-ProfilerStep#}" -v late="${6:-0}" -v noise="${7:-0}" -v stall="${8:-0}" '
 	function event(name, cat, tid, ts, dur, args) {
 		printf "%s{\"ph\": \"X\", \"cat\": \"%s\", \"name\": \"%s\", \"pid\": 1, \"tid\": %d, \"ts\": %d.000, \"dur\": %d.000, \"args\": {%s}}", comma, cat, name, tid, ts, dur, args
 		comma = ",\n"
@@ -21,7 +21,7 @@ trace() {
 		printf "{\"schemaVersion\": 1, \"distributedInfo\": {\"backend\": \"nccl\", \"rank\": %d, \"world_size\": 2},\n\"deviceProperties\": [{\"id\": 0, \"name\": \"NVIDIA H100 80GB HBM3\"}], \"traceEvents\": [\n", rank
 		for (n = 0; n < 7; n++) {
 			from = at
-			load = loader + n * noise
+			load = loader + n * noise + (n == 3 ? stall : 0)
 			if (load)
 				event("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", "user_annotation", 1, at, load)
 			at += load
@@ -49,6 +49,11 @@ says '^A  a.json: rank 0, 6 steps' '^B.s step takes 0.778 times as long' 'step, 
 	'vectorized_elementwise_k.* none .* -1.000  *gone' 'triton_poi_fused_add_0  *none .* +1.000  *new' \
 	'1 name of kernels that only A runs: 1.000 ms' 'ncclDevKernel_AllReduce_Sum.* 1  *1 .* 2.500  *2.500' 'waiting or transfer  *2.500 ms'
 ! grep -q 'not resolved' out || wrong "steps that do not vary are not resolved"
+# One step of A stands still for 40 ms: the verdict goes by medians, as the table below it does, and the mean is named.
+trace stalled.json 0 4000 'void at::native::vectorized_elementwise_kernel<4, float>(int)' '' 0 0 40000
+run 0 compare stalled.json b.json
+fits
+says '^B.s step takes 0.778 times as long as A.s (medians)' 'step, median  *13.510 ms  *10.510 ms  *-22.2 %' '  mean  *20.177 ms  *10.510 ms'
 run 0 compare a.json b.json --json
 valid out
 keys out schema of a b steps_on_both_sides step_time_resolved parts leaf a_seconds difference_seconds kernels collectives products causes

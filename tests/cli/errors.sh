@@ -54,6 +54,14 @@ grep -q "^flatout: cannot write to standard output: " "$dir/err" || fail "a clos
 "$bin" --help 2>&- > /dev/null || fail "a closed standard error is not a mistake"
 "$bin" --help <&- > /dev/null || fail "a closed standard input is not a mistake"
 
+# A reader that goes away does so on purpose: no word about it, however much was written before.
+for arguments in --help "completion bash" "flops --list --json"; do
+	# shellcheck disable=SC2086 # words on purpose
+	{ sleep 0.3; code=0; "$bin" $arguments 2> "$dir/err" || code=$?; echo "$code" > "$dir/code"; } | :
+	[ ! -s "$dir/err" ] || fail "'flatout $arguments' into a closed pipe says: $(cat "$dir/err")"
+	[ "$(cat "$dir/code")" = 3 ] || fail "'flatout $arguments' into a closed pipe ended with $(cat "$dir/code"), expected 3"
+done
+
 # Damaged run files. `config` reads them in every build.
 damaged() {
 	expect "$1" "$2" config "$dir/run.yaml"

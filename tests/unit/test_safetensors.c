@@ -100,7 +100,7 @@ static void test_round_trip(void **state)
 	to.cols = 4, to.vector = false;
 	assert_int_equal(fo_st_copy(&f, path, &to), FO_EFORMAT);
 	to.vector = true, to.dtype = FO_I32;
-	assert_int_equal(fo_st_copy(&f, path, &to), FO_EUNSUPPORTED);
+	assert_int_equal(fo_st_copy(&f, path, &to), FO_EFORMAT);
 	snprintf(to.name, sizeof to.name, "nothing");
 	assert_int_equal(fo_st_copy(&f, path, &to), FO_EFORMAT);
 	assert_non_null(strstr(fo_err_text(), "nothing"));

@@ -74,6 +74,52 @@ static void test_last_column_wraps(void **state)
 	free(text);
 }
 
+/* A name that is longer than a line is parted where names have parts, without a blank: what is copied is the name. */
+static void test_long_names(void **state)
+{
+	(void)state;
+	static const char *const name[] = {
+		"nvjet_tst_128x256_64x4_2x1_v_bz_coopB_splitK_small_nn_v1_and_more_of_the_same_kind_of_thing_tnt",
+		"void ns::elementwise_kernel<128,4,at::native::gpu_kernel_impl<at::native::BinaryFunctor<float,float>>>(int,T) (backward)",
+		"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+		"\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4",
+	};
+	for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
+		struct fo_table t;
+		fo_table_init(&t, "ll");
+		fo_table_row(&t, "a first column that leaves little of a line to the other", name[i]);
+		char *text = print(&t, "  ", false), joined[512];
+		size_t n = 0, column = 0;
+		const char *at = strstr(text, name[i][0] == 'v' ? "void" : (char[]){ name[i][0], name[i][1], name[i][2], 0 });
+		assert_non_null(at);
+		for (const char *p = text; *p; p++) {
+			column = *p == '\n' ? 0 : column + (((unsigned char)*p & 0xc0) != 0x80);
+			assert_true(column <= 80);
+		}
+		for (bool lead = false; *at; at++) {
+			if (*at == '\n') {
+				lead = true;
+				assert_false(at > text && at[-1] == ' ');
+				if (at[1] && i == 0)
+					assert_non_null(strchr("_", at[-1])); /* at a bound */
+				continue;
+			}
+			lead = lead && *at == ' ';
+			if (!lead && *at != ' ')
+				joined[n++] = *at;
+		}
+		joined[n] = 0;
+		char want[512];
+		n = 0;
+		for (const char *p = name[i]; *p; p++)
+			if (*p != ' ')
+				want[n++] = *p;
+		want[n] = 0;
+		assert_string_equal(joined, want);
+		free(text);
+	}
+}
+
 static void test_empty(void **state)
 {
 	(void)state;
@@ -106,6 +152,7 @@ int main(void)
 		cmocka_unit_test(test_padding),
 		cmocka_unit_test(test_cells_are_visible),
 		cmocka_unit_test(test_last_column_wraps),
+		cmocka_unit_test(test_long_names),
 		cmocka_unit_test(test_empty),
 		cmocka_unit_test(test_rows_without_end),
 	};
