@@ -129,7 +129,7 @@ const char *fo_opt_flag_name(const struct fo_opt *rows, int i);
 /* "FLATOUT_TRAIN_STEPS" for "train.steps"; buf is returned. */
 char *fo_opt_env_name(char buf[128], const char *key);
 /* Help text, 80 columns, grouped by the key's first part; a commented YAML file with every row and its present value
- * (rows without a value are commented out). */
+ * (rows without a value are commented out, and values that follow from other options: FO_ORIGIN_DEFAULT with a `where`). */
 void fo_opt_help(const struct fo_opt *rows, struct fo_str *out);
 void fo_opt_sample_yaml(struct fo_opt_set *s, struct fo_str *out);
 /* The OPTIONS section of a man page in mdoc; nothing for an empty table. */

@@ -65,6 +65,7 @@ bool fo_st_fits(const struct fo_st_entry *e, const struct fo_st_tensor *t); /* t
  * Every tensor of t must be there with its shape and every tensor there must be in t; FO_EFORMAT names all that are missing,
  * too many or of another shape or type at once, before anything is copied. Two exceptions, as in transformers: the table
  * "...rotary_emb.inv_freq" of old Llama files is skipped, and with `tied` an "lm_head.weight" that equals the embedding.
+ * A config.json with a quantization_config is refused (FO_EFORMAT), whatever the tensors are.
  * Shards must be plain file names in `dir` ("." and "/" lead nowhere else); sizes and counts are capped. */
 FO_CHECKED fo_status fo_hf_read(const char *dir, bool tied, const struct fo_st_tensor *t, size_t n);
 /* fo_hf_read without copying anything: t's data is not looked at. Reads headers alone, so it is fast. */

@@ -61,6 +61,28 @@ static fo_status not_of_a_device(const char *what)
 		       "train.device=cpu predicts the run on this machine's processor");
 }
 
+static bool options_given(const struct report *r)
+{
+	for (int i = 0; fo_run_options[i].key; i++)
+		if (r->options->origin[i].from == FO_ORIGIN_FLAG)
+			return true;
+	return false;
+}
+
+/* "'flatout calibrate run.yaml' measures what this run needs", with what was named here. */
+static const char *how_to_measure(const struct report *r, char buf[600])
+{
+	char shown[400];
+	if (*r->in.compare)
+		snprintf(buf, 600, "'flatout calibrate --for %s' measures what that run needs", fo_str_visible(shown, sizeof shown, r->in.compare));
+	else if (r->file)
+		snprintf(buf, 600, "'flatout calibrate %s'%s measures what this run needs", fo_str_visible(shown, sizeof shown, r->file),
+			 options_given(r) ? " with the options given here" : "");
+	else
+		snprintf(buf, 600, "'flatout calibrate' with a run file, or with the options given here, measures what the run needs");
+	return buf;
+}
+
 static fo_status load_profile(struct report *r)
 {
 	enum fo_run_device kind;
@@ -77,9 +99,12 @@ static fo_status load_profile(struct report *r)
 	int64_t threads = r->in.run.threads;
 	if (!threads && *r->in.compare)
 		threads = fo_record_last_start(&r->record) ? fo_record_last_start(&r->record)->threads : r->record.threads;
+	/* On this machine as many as training takes: a prediction with others would be of another run. */
 	if (threads < 1)
-		threads = fo_rates_threads(&r->limits);
-	return fo_rates_init(&r->rates, &r->limits, threads < 1 ? 1 : (int)threads);
+		threads = *r->in.profile ? fo_rates_threads(&r->limits) : fo_cpu_threads();
+	fo_status st = fo_rates_init(&r->rates, &r->limits, threads < 1 ? 1 : (int)threads);
+	char how[600];
+	return st == FO_OK || *r->in.profile ? st : fo_hint(st, "%s", how_to_measure(r, how));
 }
 
 /* Of a run folder, whatever else of it is damaged, the program. */
@@ -186,19 +211,6 @@ static double share(const struct report *r, enum fo_sure s) { return share_of(r,
 
 /* A step time that is mostly guessed is marked and said to be so before anything else. */
 static bool mostly_guessed(const struct report *r) { return share(r, FO_SURE_GUESS) > 0.5; }
-
-/* "'flatout calibrate run.yaml' measures what this run needs", with what was named here. */
-static const char *how_to_measure(const struct report *r, char buf[600])
-{
-	char shown[400];
-	if (*r->in.compare)
-		snprintf(buf, 600, "'flatout calibrate --for %s' measures what that run needs", fo_str_visible(shown, sizeof shown, r->in.compare));
-	else if (r->file)
-		snprintf(buf, 600, "'flatout calibrate %s' measures what this run needs", fo_str_visible(shown, sizeof shown, r->file));
-	else
-		snprintf(buf, 600, "'flatout calibrate' with a run file, or with the options given here, measures what the run needs");
-	return buf;
-}
 
 static void print_sure(const struct report *r, const char *lead)
 {

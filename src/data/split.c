@@ -1,7 +1,9 @@
 #include "data/data_int.h"
+#include "data/property.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,9 +41,36 @@ static fo_status not_shared(const char *what, size_t at)
 		       "look-ahead and simple quantifiers");
 }
 
-/* Copies one escape at p[*i] (the backslash), \s and \S spelled out. \w is missing: Oniguruma's includes marks. */
-static fo_status translate_escape(struct fo_str *o, const char *p, size_t *i, bool in_class)
+struct translation {
+	struct fo_str *out;
+	const char *pattern;
+	struct properties properties;
+	int depth, caseless; /* groups that are open; the depth of the one in which case does not matter, 0: none */
+};
+
+/* The property that `name` names, at character `at` of the pattern. */
+static fo_status put_property(struct translation *t, const char *name, size_t len, bool negated, size_t at, bool in_class)
 {
+	bool known;
+	char shown[128], cut[32];
+	if (!in_class)
+		fo_str_puts(t->out, "[");
+	FO_TRY(property_class(&t->properties, name, len, negated, t->out, &known));
+	if (!in_class)
+		fo_str_puts(t->out, "]");
+	if (known)
+		return FO_OK;
+	snprintf(cut, sizeof cut, "%.*s", (int)(len < 31 ? len : 31), name);
+	return fo_hint(fo_fail(FO_EFORMAT, "the split pattern uses the property '%s%s' at character %zu, which is neither a general category nor a script",
+			       fo_str_visible(shown, sizeof shown, cut), len > 31 ? "..." : "", at + 1),
+		       "categories (L, Lu, Letter, Nd, ...) and scripts (Han, Greek, ...) are supported");
+}
+
+/* Copies one escape at p[*i] (the backslash), \s and \S spelled out. \w is missing: Oniguruma's includes marks. */
+static fo_status translate_escape(struct translation *t, size_t *i, bool in_class)
+{
+	struct fo_str *o = t->out;
+	const char *p = t->pattern;
 	char c = p[*i + 1];
 	size_t n = 2;
 	if (c == 's') {
@@ -50,8 +79,16 @@ static fo_status translate_escape(struct fo_str *o, const char *p, size_t *i, bo
 		fo_str_puts(o, "[^" SPACE "]");
 	} else if (c && strchr("pPx", c) && p[*i + 2] == '{' && strchr(p + *i, '}')) {
 		n = (size_t)(strchr(p + *i, '}') - (p + *i)) + 1;
-		fo_str_append(o, p + *i, n);
-	} else if (c && (strchr("rntdD", c) || strchr("!\"#$%&'()*+,-./:;=?@[\\]^_`{|}~", c))) {
+		bool not = p[*i + 3] == '^';
+		if (c == 'x')
+			fo_str_append(o, p + *i, n);
+		else if (t->caseless) /* the one adds the other case to it, the other does not */
+			return not_shared("a property inside (?i:", *i);
+		else
+			FO_TRY(put_property(t, p + *i + 3 + not, n - 4 - not, not != (c == 'P'), *i, in_class));
+	} else if (c == 'd' || c == 'D') { /* digits of the same Unicode as the rest */
+		FO_TRY(put_property(t, "Nd", 2, c == 'D', *i, in_class));
+	} else if (c && (strchr("rnt", c) || strchr("!\"#$%&'()*+,-./:;=?@[\\]^_`{|}~", c))) {
 		fo_str_append(o, p + *i, n);
 	} else {
 		return not_shared("an escape", *i);
@@ -61,13 +98,15 @@ static fo_status translate_escape(struct fo_str *o, const char *p, size_t *i, bo
 }
 
 /* Rewrites a Hugging Face pattern for PCRE2, refusing whatever the two libraries do not understand alike. */
-static fo_status translate(struct fo_str *o, const char *p)
+static fo_status translate(struct translation *t)
 {
+	struct fo_str *o = t->out;
+	const char *p = t->pattern;
 	bool in_class = false;
 	for (size_t i = 0, class_at = 0; p[i];) {
 		char c = p[i];
 		if (c == '\\') {
-			FO_TRY(translate_escape(o, p, &i, in_class));
+			FO_TRY(translate_escape(t, &i, in_class));
 			continue;
 		}
 		if (in_class) {
@@ -89,6 +128,10 @@ static fo_status translate(struct fo_str *o, const char *p)
 			if (!ok)
 				return not_shared("a special group", i);
 		}
+		if (!in_class && c == '(' && ++t->depth && !t->caseless && !strncmp(p + i, "(?i:", 4))
+			t->caseless = t->depth;
+		if (!in_class && c == ')' && t->depth-- == t->caseless)
+			t->caseless = 0;
 		fo_str_append(o, &c, 1);
 		i++;
 	}
@@ -135,7 +178,9 @@ fo_status split_new_pcre(const char *pattern, struct split **out)
 		return fo_fail(FO_EFORMAT, "the split pattern has %zu bytes, at most %d are supported", strlen(pattern),
 			       MAX_PATTERN);
 	struct fo_str text = { 0 };
-	fo_status translated = translate(&text, pattern);
+	struct translation t = { .out = &text, .pattern = pattern };
+	fo_status translated = translate(&t);
+	properties_free(&t.properties);
 	if (translated != FO_OK) {
 		fo_str_fini(&text);
 		return translated;

@@ -508,6 +508,11 @@ fo_status fo_tokenizer_load(const char *path, struct fo_tokenizer **out)
 	}
 	json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &error);
 	fo_arena_fini(&arena);
+	/* Of a key, and of any other text: the library reads neither. */
+	if (!root && (json_error_code(&error) == json_error_null_byte_in_key || json_error_code(&error) == json_error_null_character))
+		return fo_hint(fo_fail(FO_EFORMAT, "cannot use the tokenizer '%s': line %d: a token or a text holds the character U+0000, which is not supported",
+				       path, error.line),
+			       "the byte 0 is written as U+0100 in a byte-level vocabulary and as <0x00> in SentencePiece's style");
 	if (!root)
 		return fo_fail(FO_EFORMAT, "cannot read the tokenizer '%s': line %d: %s", path, error.line,
 			       fo_str_visible(why, sizeof why, error.text));

@@ -64,6 +64,8 @@ struct fo_limits {
 /* The processor's name as the system tells it, made visible, with family and model where it tells them (x86): virtual machines call
  * processors of several generations "AMD EPYC", and their profiles must not mix. */
 void fo_cpu_name(char *buf, size_t size);
+/* Hardware threads this process may use (affinity and container limits respected): what a run takes unless run.threads says. */
+int fo_cpu_threads(void);
 /* "<cache>/<name>": the cache is $FLATOUT_CACHE, else $XDG_CACHE_HOME/flatout, else ~/.cache/flatout. The folder is not made. */
 char *fo_cache_path(struct fo_arena *a, const char *name);
 /* "<cache>/machine-<hash of the processor's name>.json". */

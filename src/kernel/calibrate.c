@@ -1,12 +1,8 @@
-#define _GNU_SOURCE /* sched_getaffinity */
 #include "kernel/calibrate.h"
 #include "base/clock.h"
 #include "hw/profile.h"
-#include "hw/state.h"
 #include "kernel/measure.h"
 
-#include <math.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,14 +20,6 @@
  * lower one was kept by mistake would show in them, and every run starts with this. */
 #define REFRESH_SECONDS 0.2
 #define METHOD "register-only loop, random data, all threads at once, best of 0.5 ms bursts"
-
-int fo_cpu_threads(void)
-{
-	cpu_set_t set;
-	int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-	double granted = ceil(fo_state_processors(""));
-	return granted < n ? (int)granted : n > 0 ? n : 1;
-}
 
 /* ---- measuring ---- */
 

@@ -24,7 +24,5 @@ struct fo_calibration {
  * set has a register-only loop (then there is no MFU). seconds: how long to measure each set. */
 FO_CHECKED fo_status fo_calibrate_peak(int dtype, int threads, double seconds, bool fresh, struct fo_calibration *out);
 void fo_calibration_peak(const struct fo_calibration *c, struct fo_peak *peak);
-/* Hardware threads this process may use (affinity and container limits respected). */
-int fo_cpu_threads(void);
 
 #endif

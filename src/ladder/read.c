@@ -177,7 +177,8 @@ static void predict_all(struct fo_ladder *l, struct rung_read *v)
 	}
 	st = fo_rates_init(&rates, &limits, l->threads);
 	if (st != FO_OK)
-		l->predict_hint = fo_arena_strdup(&l->arena, fo_err_text());
+		l->predict_hint = fo_arena_printf(&l->arena, "%s: 'flatout calibrate --for %s' measures what its rungs need, then --show predicts",
+						  fo_err_text(), l->rungs ? l->rung[0].dir : l->dir);
 	for (int i = 0; i < l->rungs && st == FO_OK; i++)
 		if (v[i].open)
 			predict(&l->rung[i], &v[i], &rates);

@@ -295,11 +295,29 @@ static void read_qwen3(struct reader *r, struct fo_model *m)
 	read_qwen_window(r, m);
 }
 
+/* Qwen's files of transformers 4 say "num_experts", those of 5 "num_local_experts", as Mixtral's always have. */
+static int64_t experts_of(struct reader *r, const char *usual)
+{
+	const char *const key[] = { "num_local_experts", "num_experts" };
+	int64_t n[2];
+	bool has[2];
+	for (int i = 0; i < 2; i++) {
+		has[i] = get(r, r->root, key[i]) != NULL;
+		n[i] = has[i] ? integer(r, key[i], REQUIRED, 1, FO_MODEL_MAX_EXPERTS) : 0;
+	}
+	if (r->st == FO_OK && has[0] && has[1] && n[0] != n[1])
+		r->st = fo_fail(FO_EFORMAT, "'%s': num_local_experts is %lld and num_experts is %lld, expected one number", r->where,
+				(long long)n[0], (long long)n[1]);
+	else if (!has[0] && !has[1])
+		missing(r, usual);
+	return has[0] ? n[0] : n[1];
+}
+
 static void read_mixtral(struct reader *r, struct fo_model *m)
 {
 	read_mistral_window(r, m, 0);
 	m->family = FO_FAMILY_MOE;
-	m->experts = integer(r, "num_local_experts", REQUIRED, 1, FO_MODEL_MAX_EXPERTS);
+	m->experts = experts_of(r, "num_local_experts");
 	m->experts_active = integer(r, "num_experts_per_tok", REQUIRED, 1, FO_MODEL_MAX_EXPERTS);
 	m->expert_ffn = m->ffn;
 }
@@ -308,7 +326,7 @@ static void read_qwen3_moe(struct reader *r, struct fo_model *m)
 {
 	read_qwen3(r, m);
 	m->family = FO_FAMILY_MOE;
-	m->experts = integer(r, "num_experts", REQUIRED, 1, FO_MODEL_MAX_EXPERTS);
+	m->experts = experts_of(r, "num_experts");
 	m->experts_active = integer(r, "num_experts_per_tok", REQUIRED, 1, FO_MODEL_MAX_EXPERTS);
 	m->expert_ffn = integer(r, "moe_intermediate_size", REQUIRED, 1, FO_MODEL_MAX_DIM);
 	const json_t *dense = get(r, r->root, "mlp_only_layers");
@@ -398,6 +416,9 @@ fo_status fo_model_parse(const char *json, size_t len, const char *where, struct
 	struct reader r = { .root = json_loadb(json, len, JSON_REJECT_DUPLICATES, &e), .where = where };
 	if (!r.root) {
 		char shown[JSON_ERROR_TEXT_LENGTH * 4];
+		if (json_error_code(&e) == json_error_null_byte_in_key || json_error_code(&e) == json_error_null_character)
+			return fo_fail(FO_EFORMAT, "'%s' line %d column %d: a key or a text holds the character U+0000, which no model's has", where, e.line,
+				       e.column);
 		return fo_fail(FO_EFORMAT, "'%s' line %d column %d: not JSON: %s", where, e.line, e.column,
 			       fo_str_visible(shown, sizeof(shown), e.text));
 	}

@@ -186,10 +186,10 @@ bool fo_run_device_parse(const char *text, enum fo_run_device *kind, int *index)
 fo_status fo_run_check(struct fo_opt_set *s, const struct fo_run *r)
 {
 	/* A default gives way: nobody who asks for a short run has asked for a warm-up that is longer. */
-	if (!fo_opt_given(s, "optim.warmup") && r->warmup > r->steps / 10) {
+	if (!fo_opt_given(s, "optim.warmup")) {
 		char text[24];
-		snprintf(text, sizeof text, "%lld", (long long)(r->steps / 10));
-		fo_opt_set_text(s, "optim.warmup", text, FO_ORIGIN_DEFAULT, "");
+		snprintf(text, sizeof text, "%lld", (long long)(r->warmup < r->steps / 10 ? r->warmup : r->steps / 10));
+		fo_opt_set_text(s, "optim.warmup", text, FO_ORIGIN_DEFAULT, "train.steps");
 	}
 	/* A folder with weights says what they are weights of, and what its tokens mean. */
 	if (*r->weights) {
@@ -202,7 +202,7 @@ fo_status fo_run_check(struct fo_opt_set *s, const struct fo_run *r)
 		fo_arena_fini(&a);
 	}
 	if (r->warmup > r->steps)
-		fo_opt_problem(s, "optim.warmup is %lld steps, longer than train.steps (%lld): shorten the warm-up",
+		fo_opt_problem(s, "optim.warmup is %lld steps, longer than train.steps (%lld): shorten the warm-up, or leave it out for a tenth of the run",
 			       (long long)r->warmup, (long long)r->steps);
 	enum fo_run_device kind;
 	int index;

@@ -64,6 +64,20 @@ grep -q '"file":"object.yaml"' out || wrong "init --json does not name the file"
 run 0 init short.yaml --train.steps=20
 run 0 config short.yaml
 
+# What follows from the number of steps still does so when that changes; two settings that cannot be together are named with both values.
+run 0 config run.yaml --train.steps=25
+says "^optim.warmup  *2 steps  *train.steps"
+if [ -n "${FLATOUT_HAS_ENGINE:-}" ]; then
+	run 0 train run.yaml --steps=25 --dry-run
+fi
+run 0 init long.yaml --train.steps=5000
+run 0 config long.yaml --steps=25
+run 0 init fixed.yaml --optim.warmup=30
+refused 2 "optim.warmup is 30 steps, longer than train.steps (25)" config fixed.yaml --steps=25
+# So do the model and the tokenizer of foreign weights.
+run 0 init first.yaml --model.weights=one
+refused 2 "unknown model 'two'" config first.yaml --model.weights=two
+
 # What is wrong is not written.
 refused 2 "train.steps' must be an integer" init bad.yaml --train.steps=many
 refused 2 "optim.warmup is 500 steps, longer than train.steps" init bad.yaml --optim.warmup=500

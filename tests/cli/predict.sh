@@ -70,6 +70,23 @@ refused 2 "is not a machine profile" predict $tiny --profile="$0"
 refused 3 "nowhere" predict $tiny --profile=nowhere.json
 refused 2 "would say it twice" predict run.yaml --compare=run --profile=one.json
 refused "2|3" "nowhere" predict --compare=nowhere --profile=one.json
+# Without run.threads the prediction is of the run that training makes here: with as many threads, or of none.
+FLATOUT_CACHE=$tmp/own
+run 3 predict $tiny
+own=$(sed -n "s/.*there is no profile '\(.*\)'.*/\1/p" err)
+mkdir -p "$tmp/own"
+cp one.json "$own" || wrong "no path of the profile: $(cat err)"
+all=$(printf '%s' "$tiny" | sed 's/--run.threads=1//')
+echo 'model: {layers: 1}' >some.yaml
+run 0 predict $tiny
+if [ "$(nproc)" -gt 1 ]; then
+	refused 3 "no times of products and memory with [0-9]* threads" predict some.yaml $all
+	says "^hint: 'flatout calibrate some.yaml' with the options given here measures what this run needs"
+	threads=$(sed -n 's/.*memory with \([0-9]*\) threads.*/\1/p' err)
+	refused 3 "with $threads threads" predict some.yaml
+	says "^hint: 'flatout calibrate some.yaml' measures what this run needs"
+fi
+FLATOUT_CACHE=$tmp/none
 # Options beside a program that was made otherwise.
 run 0 program $tiny --pass.recompute=full --dump=full.txt
 run 0 predict --program.file=full.txt --profile=one.json
@@ -86,6 +103,10 @@ valid out
 
 [ -n "${FLATOUT_HAS_ENGINE:-}" ] || finish
 make_text text
+if [ -n "${threads:-}" ]; then
+	run 0 train $all --run.dir=threads
+	grep -q "\"event\":\"start\".*\"threads\":$threads[,}]" threads/log.jsonl || wrong "predict took $threads threads, training others: $(head -n 1 threads/log.jsonl)"
+fi
 run 0 train $tiny --run.dir=run
 run 0 predict --compare=run --profile=one.json --all
 says "^compared " "of the timeline" "train.metered-every" "^where it is off most" "adamw_master_many"

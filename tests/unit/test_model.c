@@ -364,6 +364,30 @@ static void test_parse_windows(void **state)
 	assert_int_equal(m.sliding_window, 0);
 }
 
+/* What transformers 5 writes otherwise. */
+static void test_spellings(void **state)
+{
+	(void)state;
+	struct fo_model m;
+	/* The number of experts in the spelling of transformers 4, of 5, in both, and where they contradict each other. */
+#define MOE(experts)                                                                                                                   \
+	"{\"model_type\": \"qwen3_moe\", \"num_hidden_layers\": 48, \"hidden_size\": 2048, \"num_attention_heads\": 32, "                    \
+	"\"num_key_value_heads\": 4, \"head_dim\": 128, \"intermediate_size\": 6144, \"moe_intermediate_size\": 768, "                      \
+	"\"num_experts_per_tok\": 8, \"vocab_size\": 151936" experts "}"
+	static const char *const moe[] = { MOE(", \"num_experts\": 128"), MOE(", \"num_local_experts\": 128"),
+					   MOE(", \"num_experts\": 128, \"num_local_experts\": 128") };
+	for (size_t i = 0; i < sizeof moe / sizeof *moe; i++) {
+		assert_int_equal(parse(moe[i], &m), FO_OK);
+		near_relative(fo_model_params(&m).total, 30532122624.0, 0);
+	}
+	assert_int_equal(parse(MOE(", \"num_experts\": 128, \"num_local_experts\": 64"), &m), FO_EFORMAT);
+	assert_non_null(strstr(fo_err_text(), "num_local_experts is 64 and num_experts is 128"));
+	assert_int_equal(parse(MOE(""), &m), FO_EFORMAT);
+	assert_non_null(strstr(fo_err_text(), "key 'num_experts' is missing"));
+	assert_int_equal(parse("{\"model_type\": \"llama\", \"a\\u0000b\": 1}", &m), FO_EFORMAT);
+	assert_non_null(strstr(fo_err_text(), "a key or a text holds the character U+0000"));
+}
+
 static void test_parse(void **state)
 {
 	(void)state;
@@ -709,7 +733,7 @@ int main(void)
 		cmocka_unit_test(test_trainable),
 		cmocka_unit_test(test_type),
 		cmocka_unit_test(test_round_trip),
-		cmocka_unit_test(test_parse),
+		cmocka_unit_test(test_parse), cmocka_unit_test(test_spellings),
 		cmocka_unit_test(test_parse_windows),
 		cmocka_unit_test(test_parse_refuses),
 		cmocka_unit_test(test_parse_mutations),

@@ -444,6 +444,7 @@ static void test_patterns_refused(void **state)
 	static const char *const bad[] = { "[a&&b]", "[[:alpha:]]", "^a",           "a$",    "\\w+",  "\\h",
 					   "(?m:.)", "(?<n>a)",     "\\p{N}{1,3}+", "a{2}?", "a{,3}", "(*UTF)a",
 					   "(",      "[a",          "\\",           "\\p",   "\\p{",  "\\p{Nope}",
+					   "\\p{scx:Han}", "\\p{Alphabetic}", "(?i:a\\p{L})", "((?i:a)(?i:(b)\\P{Lu}))",
 					   "\\1",    "\\Ka",        "\\C",          "[]a]",  "a**" };
 	struct split *s = NULL;
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
@@ -451,7 +452,7 @@ static void test_patterns_refused(void **state)
 			fail_msg("'%s' was accepted", bad[i]);
 	assert_null(s);
 	static const char *const good[] = { "\\p{N}{1,3}", "[^\\s\\p{L}]+", "\\s+(?!\\S)|\\s+", "(?i:'s)",
-					    "\\p{Han}++",  "a|b?",          "[\\]a-z\\-]+",     "" };
+					    "(?i:(a)\\d)\\p{L}", "\\p{Han}++",  "a|b?",          "[\\]a-z\\-]+",     "" };
 	for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
 		ok(split_new(good[i], &s));
 		split_free(s);
@@ -505,6 +506,8 @@ static void test_refusals_name_what_differs(void **state)
 		{ "\"merges\":[", "\"merges\":[7,", "merge 0 is 7" },
 		{ "\"merges\":[", "\"merges\":[\"x! y\",", "which the vocabulary lacks" },
 		{ "\"merges\":[", "\"merges\":[[\"\\u0120\",\"t\"],[\"\\u0120\",\"t\"],", "repeats an earlier one" },
+		{ "\"!\":0", "\"!\\u0000\":0", "a token or a text holds the character U+0000" },
+		{ "\"merges\":[", "\"merges\":[\"\\u0000 a\",", "a token or a text holds the character U+0000" },
 		{ "\"merges\":[", "\"merges\":5,\"x\":[", "'model.merges' is not an array" },
 		{ "\"vocab\":{", "\"vocab\":[],\"x\":{", "model.vocab" },
 		{ "{", "[", "cannot read the tokenizer" },
