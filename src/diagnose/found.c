@@ -54,6 +54,8 @@ static int world_of(const struct fo_diagnosis *d, bool *recorded)
 	bool order = false;
 	for (int i = 0; i < d->ranks; i++) {
 		const struct fo_trace *t = d->rank[i].trace;
+		if (!t)
+			continue;
 		world = t->world_size > world ? t->world_size : world;
 		highest = d->rank[i].rank > highest ? d->rank[i].rank : highest;
 		order |= t->rank_from == FO_RANK_ORDER;
@@ -124,6 +126,8 @@ static void say_faults(struct lines *l, const struct fo_diagnosis *d)
 	int cut = 0, thin = 0, idle = 0;
 	for (int i = 0; i < d->ranks; i++) {
 		const struct fo_trace *t = d->rank[i].trace;
+		if (!t)
+			continue;
 		if (t->defect.truncated && cut++ < SHOWN)
 			say(l, fo_arena_printf(l->a, "%s is cut: the file ends inside its events, after %lld of them", whose(l->a, d, i), (long long)t->defect.events));
 		if (!t->gpu_count && d->ranks > 1 && idle++ < SHOWN)
@@ -145,14 +149,11 @@ int fo_found_of(const struct fo_diagnosis *d, struct fo_arena *a, const char ***
 	struct lines l = { .a = a };
 	const struct fo_trace_set *s = d->set;
 	int shown = 0, more = 0;
-	*line = NULL;
-	if (!s)
-		return 0;
-	if (s->taken)
+	if (s && s->taken)
 		say(&l, fo_arena_printf(a, "of several recordings '%s' was taken%s", s->taken, files(a, d->ranks)));
 	say_ranks(&l, d);
 	say_faults(&l, d);
-	for (int i = 0; i < s->lefts; i++) {
+	for (int i = 0; s && i < s->lefts; i++) {
 		const struct fo_left_out *x = &s->left[i];
 		if (shown++ < SHOWN)
 			say(&l, fo_arena_printf(a, "left out: '%s'%s %s", x->path,
@@ -176,13 +177,13 @@ void fo_found_json(struct fo_json *j, const struct fo_diagnosis *d)
 	const char **line;
 	int *missing, n = fo_found_missing(d, &a, &missing), lines = fo_found_of(d, &a, &line);
 	fo_json_object(j, "found");
-	fo_json_text(j, "taken", d->set->taken);
+	fo_json_text(j, "taken", d->set ? d->set->taken : NULL);
 	fo_json_array(j, "missing_ranks");
 	for (int i = 0; i < n; i++)
 		fo_json_int(j, NULL, missing[i]);
 	fo_json_close(j);
 	fo_json_array(j, "left_out");
-	for (int i = 0; i < d->set->lefts; i++) {
+	for (int i = 0; d->set && i < d->set->lefts; i++) {
 		const struct fo_left_out *x = &d->set->left[i];
 		fo_json_object(j, NULL);
 		fo_json_text(j, "kind", fo_left_name[x->kind]);

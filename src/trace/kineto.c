@@ -1,5 +1,6 @@
 /* Kineto's and Chrome's trace events: JSON from the PyTorch profiler. facts: docs/traces.md. */
 #define _GNU_SOURCE /* memmem */
+#include "trace/dtypes.h"
 #include "trace/foreign.h"
 #include "trace/scan.h"
 #include "trace/trace_int.h"
@@ -277,19 +278,11 @@ static int32_t collective_of(struct reader *r)
 	c->peer_to = to_int32(arg_int(r, "Dst Rank", -1));
 	const struct fo_scan_text *in = arg(r, "In split size"), *out = arg(r, "Out split size");
 	c->equal_parts = (!in || in->n <= 2) && (!out || out->n <= 2); /* "[]" */
-	static const struct {
-		const char *name;
-		int bytes;
-	} sizes[] = {
-		{ "Float", 4 },  { "BFloat16", 2 }, { "Half", 2 }, { "Byte", 1 }, { "Char", 1 }, { "Long", 8 }, { "Int", 4 }, { "Double", 8 },
-		{ "Bool", 1 },   { "Short", 2 },    { "Float8_e4m3fn", 1 }, { "Float8_e5m2", 1 }, { "Float8_e4m3fnuz", 1 }, { "Float8_e5m2fnuz", 1 },
-		{ "ComplexFloat", 8 }, { "ComplexDouble", 16 },
-	};
 	const struct fo_scan_text *dtype = arg(r, "dtype");
 	int64_t elements = c->in_elements > c->out_elements ? c->in_elements : c->out_elements;
-	for (size_t i = 0; dtype && i < sizeof(sizes) / sizeof(*sizes); i++)
-		if (fo_scan_is(dtype, sizes[i].name) && elements >= 0 && elements <= INT64_MAX / 16)
-			c->bytes = elements * sizes[i].bytes;
+	double bytes = dtype ? fo_dtype_bytes(fo_dtype_of(dtype->p, dtype->n)) : 0;
+	if (bytes > 0 && elements >= 0 && elements <= INT64_MAX / 32)
+		c->bytes = (int64_t)(bytes * (double)elements);
 	return index;
 }
 

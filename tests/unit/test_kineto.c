@@ -621,6 +621,21 @@ static void collectives(void **state)
 	assert_false(c->equal_parts);
 	assert_true(t->defect.has_collective_args);
 	fo_trace_free(t);
+	/* Types in any spelling; one that is not known has no size. */
+	static const struct {
+		const char *dtype;
+		int64_t bytes;
+	} rows[] = { { "BFloat16", 20 }, { "bfloat16", 20 }, { "torch.bfloat16", 20 }, { "c10::Half", 20 }, { "float16", 20 }, { "FLOAT", 40 },
+		     { "Float8_e4m3fn", 10 }, { "float8_e5m2", 10 }, { "Byte", 10 }, { "ComplexFloat", 80 }, { "int64", 80 }, { "Odd", -1 } };
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		char event[512];
+		snprintf(event, sizeof event, KERNEL("ncclDevKernel_AllReduce(x)", "10", "5", ", \"Collective name\": \"allreduce\", \"In msg nelems\": 10, \"dtype\": \"%s\""),
+			 rows[i].dtype);
+		t = read_events(event);
+		if (t->collective[0].bytes != rows[i].bytes)
+			fail_msg("%s: %lld bytes", rows[i].dtype, (long long)t->collective[0].bytes);
+		fo_trace_free(t);
+	}
 }
 
 static void steps_and_others(void **state)
