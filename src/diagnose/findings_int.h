@@ -214,9 +214,12 @@ struct fo_rule_context {
 };
 /* Exposed communication of a step that is small all-reduces, where they are worth a line (rules_small.c). */
 int64_t fo_small_reduces(const struct fo_rule_context *c);
-/* Kernels of a step that turn the layout of images around for a convolution, and their time. */
-bool fo_turns_layout(const char *kernel);
-int64_t fo_layout_ns(const struct fo_rule_context *c, int64_t *kernels);
+/* Operands that are rearranged inside matrix products; layouts that are turned around for a convolution, or wherever else. */
+bool fo_product_rearranges(const struct fo_trace *t, const struct fo_gpu_op *g);
+bool fo_turns_layout(const struct fo_trace *t, const struct fo_gpu_op *g);
+/* Time of such kernels in a step, exclusive as the ledger has it, with the longest as evidence. */
+int64_t fo_layout_ns(const struct fo_rule_context *c, bool (*wanted)(const struct fo_trace *t, const struct fo_gpu_op *g), struct fo_finding *f,
+		     int64_t *kernels);
 /* The mean bubble over the stages that were given; 0: no pipeline. */
 double fo_pipeline_bubble(const struct fo_pipeline *p);
 /* Fills c->marked_ns and lowers the causes of the gaps by it. */

@@ -288,7 +288,9 @@ static bool inside_product(const struct fo_trace *t, int32_t op)
 	return false;
 }
 
-static bool rearranged(const struct fo_trace *t, const struct fo_gpu_op *g) { return g->class == FO_K_LAYOUT && inside_product(t, g->op); }
+bool fo_product_rearranges(const struct fo_trace *t, const struct fo_gpu_op *g) { return g->class == FO_K_LAYOUT && inside_product(t, g->op); }
+bool fo_turns_layout(const struct fo_trace *t, const struct fo_gpu_op *g) { return g->class == FO_K_LAYOUT && !inside_product(t, g->op); }
+
 static bool gathered(const struct fo_trace *t, const struct fo_gpu_op *g)
 {
 	(void)t;
@@ -315,11 +317,19 @@ static int64_t needless(const struct fo_rule_context *c, struct fo_finding *f, b
 	return ns / c->s->steps;
 }
 
+int64_t fo_layout_ns(const struct fo_rule_context *c, bool (*wanted)(const struct fo_trace *t, const struct fo_gpu_op *g), struct fo_finding *f,
+		     int64_t *kernels)
+{
+	const struct fo_ledger *l = &c->s->l;
+	double ns = (double)needless(c, f, wanted, kernels);
+	if (l->class_sum_ns[FO_K_LAYOUT] > l->class_ns[FO_K_LAYOUT])
+		ns *= (double)l->class_ns[FO_K_LAYOUT] / (double)l->class_sum_ns[FO_K_LAYOUT];
+	return ns < (double)l->class_ns[FO_K_LAYOUT] ? (int64_t)ns : l->class_ns[FO_K_LAYOUT];
+}
+
 static bool product_layout(const struct fo_rule_context *c, struct fo_finding *f)
 {
-	int64_t n, ns = needless(c, f, rearranged, &n);
-	if (ns > c->s->l.class_ns[FO_K_LAYOUT])
-		ns = c->s->l.class_ns[FO_K_LAYOUT]; /* exclusive, where several run at once */
+	int64_t n, ns = fo_layout_ns(c, fo_product_rearranges, f, &n);
 	if (fo_share(c, ns) <= FO_SHARE_ADVICE)
 		return false;
 	f->serious = fo_share(c, ns) > FO_SHARE_SERIOUS;

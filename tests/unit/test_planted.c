@@ -334,6 +334,18 @@ static void test_layout(void **state)
 	assert_int_equal(v.d.rank[0].device[0].total.class_sum_ns[FO_K_LAYOUT], 800000);
 	assert_int_equal(v.d.product[0].time_ns, 8 * 250000);
 	expect(&v, "product-layout", "8 kernels");
+	expect_none(&v, "conv-layout");
+	made_close(&v);
+	begin(&m); /* around a convolution it is the images' layout */
+	for (int i = 0; i < 8; i++) {
+		made_op(&m, "aten::cudnn_convolution", at, at + 12);
+		made_kernel(&m, "void cudnn::ops::nchwToNhwcKernel<__half, __half, float>(int)", at + 2, at + 6, at + 106);
+		made_kernel(&m, "sm80_xmma_fprop_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nhwc", at + 6, at + 106, at + 356);
+		at += 370;
+	}
+	diagnose(&m, &v);
+	expect(&v, "conv-layout", "channels last");
+	expect_none(&v, "product-layout");
 	made_close(&v);
 }
 
