@@ -54,16 +54,24 @@ static void learn(struct dimensions *d, const struct fo_trace *t)
 /* Of the products of an attention that is written out the head's size is the smallest dimension; heads are not larger than this. */
 #define HEAD_MOST 512
 
-static const char *role(const struct dimensions *d, const struct fo_product *p, int which)
+enum role { HIDDEN, TOKENS, SEQUENCE, HEAD };
+static const char *const role_words[] = {
+	[HIDDEN] = "hidden, feed-forward or vocabulary size",
+	[TOKENS] = "tokens: batch x sequence",
+	[SEQUENCE] = "sequence length",
+	[HEAD] = "head size",
+};
+
+static enum role role(const struct dimensions *d, const struct fo_product *p, int which)
 {
 	const int64_t dim[] = { p->m, p->n, p->k };
 	int64_t x = dim[which], least = p->n < p->k ? p->n : p->k;
 	if (p->batch > 1 && least <= HEAD_MOST)
-		return which > 0 && x == least && x < p->m ? "head size" : "sequence length";
+		return which > 0 && x == least && x < p->m ? HEAD : SEQUENCE;
 	bool token = among(d->token, d->tokens, x), model = among(d->model, d->models, x);
-	if (p->batch > 1 || (token == model ? which == 0 : token))
-		return which == 0 || token ? "tokens: batch x sequence" : "hidden size";
-	return "hidden, feed-forward or vocabulary size";
+	if (p->batch > 1) /* of experts: rows are theirs, the rest the model's */
+		return which == 0 ? TOKENS : HIDDEN;
+	return (token == model ? which == 0 : token) ? TOKENS : HIDDEN;
 }
 
 /* ---- evidence ---- */
@@ -171,9 +179,22 @@ static void dimensions_text(const struct fo_rule_context *c, char *out, size_t s
 				continue;
 			seen[shown++] = dim[k];
 			n += (size_t)snprintf(out + n, size - n, "%s%c %lld -> %lld (%s)", n ? ", " : "", letter[k], (long long)dim[k],
-					      (long long)p->pad[k], role(&known, p, k));
+					      (long long)p->pad[k], role_words[role(&known, p, k)]);
 		}
 	}
+}
+
+void fo_shape_facts(const struct fo_subject *s, struct fo_facts *facts)
+{
+	struct dimensions known;
+	learn(&known, s->t);
+	for (int64_t i = 0; i < s->d->products; i++)
+		for (int k = 0; k < 3; k++) {
+			const struct fo_product *p = &s->d->product[i];
+			enum role r = is_padded(p) && p->pad[k] ? role(&known, p, k) : HEAD;
+			facts->hidden_ragged |= r == HIDDEN;
+			facts->tokens_ragged |= r == TOKENS || r == SEQUENCE;
+		}
 }
 
 static const struct fo_product *first_of(const struct fo_diagnosis *d, bool (*wanted)(const struct fo_product *p))

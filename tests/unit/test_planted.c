@@ -257,12 +257,16 @@ static void test_ragged(void **state)
 	products(&m, &v, "[[8192, 1024], [1024, 50257]]", gemm_name, 6000); /* 141 TFLOP/s */
 	expect(&v, "shape-padding", "n 50257 -> 50304 (hidden, feed-forward or vocabulary size)");
 	assert_true(hand_finding(&v.d, "shape-padding")->gain_high > 1.5);
+	assert_int_equal(hand_finding(&v.d, "shape-padding")->settings, 1); /* not the tokens */
+	assert_non_null(strstr(hand_finding(&v.d, "shape-padding")->setting[0].key, "vocabulary"));
 	expect_none(&v, "gemm-efficiency");
 	expect_none(&v, "product-ceiling");
 	made_close(&v);
 	products(&m, &v, "[[8192, 1024], [1024, 50304]]", gemm_name, 6000);
 	expect_none(&v, "shape-padding");
 	expect(&v, "gemm-efficiency", NULL);
+	for (int i = 0; i < hand_finding(&v.d, "gemm-efficiency")->settings; i++) /* sizes that fit need no advice */
+		assert_null(strstr(hand_finding(&v.d, "gemm-efficiency")->setting[i].key, "hidden"));
 	made_close(&v);
 	products(&m, &v, "[[8192, 1024], [1024, 50257]]", gemm_name, 1400); /* as fast as can be */
 	expect_none(&v, "shape-padding");
@@ -270,6 +274,24 @@ static void test_ragged(void **state)
 	/* 129 rows in tiles of 128: tokens, and cut rather than padded */
 	products(&m, &v, "[[129, 8192], [8192, 16384]]", gemm_name, 140);
 	expect(&v, "shape-padding", "m 129 -> 128 (tokens: batch x sequence)");
+	assert_int_equal(hand_finding(&v.d, "shape-padding")->settings, 1);
+	assert_non_null(strstr(hand_finding(&v.d, "shape-padding")->setting[0].key, "tokens"));
+	made_close(&v);
+}
+
+/* In the backward pass rows and columns change places: the tokens stay the tokens. */
+static void test_tokens_in_backward(void **state)
+{
+	(void)state;
+	struct made m;
+	struct made_diagnosis v;
+	begin(&m);
+	run(&m, "aten::mm", gemm_name, 250, "[[4095, 4096], [4096, 4096]]", BF16);
+	made_op(&m, "autograd::engine::evaluate_function: MmBackward0", at - 1, at + 100000);
+	for (int i = 0; i < 8; i++)
+		run(&m, "aten::mm", gemm_name, 1500, "[[4096, 4095], [4095, 4096]]", BF16); /* the weight's gradient: k is the tokens */
+	diagnose(&m, &v);
+	expect(&v, "shape-padding", "k 4095 -> 4096 (tokens: batch x sequence)");
 	made_close(&v);
 }
 
@@ -483,6 +505,7 @@ int main(void)
 		cmocka_unit_test(test_softmax_of_attention), cmocka_unit_test(test_other_softmaxes), cmocka_unit_test(test_softmax_by_order),
 		cmocka_unit_test(test_attention_alone),	     cmocka_unit_test(test_types),	     cmocka_unit_test(test_gathered_experts),
 		cmocka_unit_test(test_driver),		     cmocka_unit_test(test_ragged),	     cmocka_unit_test(test_ragged_attention),
+		cmocka_unit_test(test_tokens_in_backward),
 		cmocka_unit_test(test_few_tiles),	     cmocka_unit_test(test_layout),	     cmocka_unit_test(test_gather_finding),
 		cmocka_unit_test(test_elementwise),	     cmocka_unit_test(test_warm_up),	     cmocka_unit_test(test_silly_rates),
 		cmocka_unit_test(test_copies),		     cmocka_unit_test(test_healthy),
