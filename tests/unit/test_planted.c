@@ -18,7 +18,8 @@
 #include "report/diagnose_html.h"
 
 static const char path[] = "planted.json";
-static const char softmax_name[] = "void softmax_warp_forward<float, float, float, 10, true, false>(float*, float const*, int)"; /* log, says a flag */
+static const char softmax_name[] = "void softmax_warp_forward<float, float, float, 10, true, false>(float*, float "
+				   "const*, int)"; /* log, says a flag */
 static const char gemm_name[] = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_nn";
 static const char mul_name[] = "void at::native::vectorized_elementwise_kernel<4, at::native::AddFunctor<float>>(int)";
 
@@ -55,8 +56,8 @@ static void classes(const struct made_diagnosis *v, const char *expected)
 	char got[400] = "";
 	const struct fo_trace *t = trace_of(v);
 	for (int64_t i = 0; i < t->gpu_count; i++)
-		snprintf(got + strlen(got), sizeof(got) - strlen(got), "%s%s%s", i ? " " : "", fo_kernel_class_name[t->gpu[i].class],
-			 t->gpu[i].flags & FO_GPU_SCORES ? "!" : "");
+		snprintf(got + strlen(got), sizeof(got) - strlen(got), "%s%s%s", i ? " " : "",
+			 fo_kernel_class_name[t->gpu[i].class], t->gpu[i].flags & FO_GPU_SCORES ? "!" : "");
 	assert_string_equal(got, expected);
 }
 
@@ -87,7 +88,8 @@ static void test_softmax_of_attention(void **state)
 static void test_other_softmaxes(void **state)
 {
 	(void)state;
-	static const char plain[] = "void softmax_warp_forward<float, float, float, 7, false, false>(float*, float const*, int)";
+	static const char plain[] =
+		"void softmax_warp_forward<float, float, float, 7, false, false>(float*, float const*, int)";
 	struct made m;
 	struct made_diagnosis v;
 	begin(&m);
@@ -109,7 +111,8 @@ static void test_other_softmaxes(void **state)
 static void test_softmax_by_order(void **state)
 {
 	(void)state;
-	static const char plain[] = "void softmax_warp_forward<float, float, float, 7, false, false>(float*, float const*, int)";
+	static const char plain[] =
+		"void softmax_warp_forward<float, float, float, 7, false, false>(float*, float const*, int)";
 	struct made m;
 	struct made_diagnosis v;
 	begin(&m);
@@ -129,8 +132,10 @@ static void test_attention_alone(void **state)
 	struct made_diagnosis v;
 	begin(&m);
 	for (int i = 0; i < 8; i++)
-		run(&m, "aten::_scaled_dot_product_flash_attention", "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<128>>(int)", 1000,
-		    "[[4, 16, 4096, 128], [4, 16, 4096, 128], [4, 16, 4096, 128]]", "[\"c10::BFloat16\", \"c10::BFloat16\", \"c10::BFloat16\"]");
+		run(&m, "aten::_scaled_dot_product_flash_attention",
+		    "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<128>>(int)", 1000,
+		    "[[4, 16, 4096, 128], [4, 16, 4096, 128], [4, 16, 4096, 128]]",
+		    "[\"c10::BFloat16\", \"c10::BFloat16\", \"c10::BFloat16\"]");
 	diagnose(&m, &v);
 	/* 4 x 4 x 16 x 4096^2 x 128 FLOP in 1 ms, of 989 TFLOP/s */
 	double flop = 4.0 * 4 * 16 * 4096 * 4096 * 128;
@@ -172,11 +177,13 @@ static void test_types(void **state)
 static void test_gathered_experts(void **state)
 {
 	(void)state;
-	static const char gather[] = "void at::native::index_elementwise_kernel<128, 4, at::native::gpu_index_kernel<at::native::index_kernel_impl>>";
+	static const char gather[] = "void at::native::index_elementwise_kernel<128, 4, "
+				     "at::native::gpu_index_kernel<at::native::index_kernel_impl>>";
 	struct made m;
 	struct made_diagnosis v;
 	begin(&m);
-	run(&m, "aten::embedding", "void at::native::(anonymous namespace)::indexSelectLargeIndex<float>(int)", 20, "[[32000, 512], [64]]", FLOATS);
+	run(&m, "aten::embedding", "void at::native::(anonymous namespace)::indexSelectLargeIndex<float>(int)", 20,
+	    "[[32000, 512], [64]]", FLOATS);
 	run(&m, "aten::mm", gemm_name, 100, "[[64, 512], [512, 512]]", FLOATS);
 	run(&m, "aten::index", gather, 500, "[[8, 512, 1024], []]", FLOATS);
 	run(&m, "aten::bmm", gemm_name, 100, "[[64, 1, 512], [64, 512, 1024]]", FLOATS);
@@ -289,7 +296,8 @@ static void test_tokens_in_backward(void **state)
 	run(&m, "aten::mm", gemm_name, 250, "[[4095, 4096], [4096, 4096]]", BF16);
 	made_op(&m, "autograd::engine::evaluate_function: MmBackward0", at - 1, at + 100000);
 	for (int i = 0; i < 8; i++)
-		run(&m, "aten::mm", gemm_name, 1500, "[[4096, 4095], [4095, 4096]]", BF16); /* the weight's gradient: k is the tokens */
+		run(&m, "aten::mm", gemm_name, 1500, "[[4096, 4095], [4095, 4096]]",
+		    BF16); /* the weight's gradient: k is the tokens */
 	diagnose(&m, &v);
 	expect(&v, "shape-padding", "k 4095 -> 4096 (tokens: batch x sequence)");
 	made_close(&v);
@@ -309,15 +317,15 @@ static void test_ragged_attention(void **state)
 	made_close(&v);
 	begin(&m);
 	for (int i = 0; i < 8; i++)
-		run(&m, "aten::_flash_attention_forward", "void flash_fwd_kernel<int>(int)", 100, "[[64, 129, 16, 128], [64, 129, 16, 128], [64, 129, 16, 128]]",
-		    BF16);
+		run(&m, "aten::_flash_attention_forward", "void flash_fwd_kernel<int>(int)", 100,
+		    "[[64, 129, 16, 128], [64, 129, 16, 128], [64, 129, 16, 128]]", BF16);
 	diagnose(&m, &v);
 	expect(&v, "attention-padding", "With 128 none");
 	made_close(&v);
 	begin(&m);
 	for (int i = 0; i < 8; i++)
-		run(&m, "aten::_flash_attention_forward", "void flash_fwd_kernel<int>(int)", 100, "[[64, 128, 16, 128], [64, 128, 16, 128], [64, 128, 16, 128]]",
-		    BF16);
+		run(&m, "aten::_flash_attention_forward", "void flash_fwd_kernel<int>(int)", 100,
+		    "[[64, 128, 16, 128], [64, 128, 16, 128], [64, 128, 16, 128]]", BF16);
 	diagnose(&m, &v);
 	expect_none(&v, "attention-padding");
 	made_close(&v);
@@ -333,7 +341,8 @@ static void test_few_tiles(void **state)
 	expect(&v, "split-k", "4 tiles");
 	expect_none(&v, "gemm-efficiency");
 	made_close(&v);
-	products(&m, &v, "[[256, 65536], [65536, 256]]", "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_nn_splitK", 400);
+	products(&m, &v, "[[256, 65536], [65536, 256]]",
+		 "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_nn_splitK", 400);
 	expect_none(&v, "split-k");
 	made_close(&v);
 }
@@ -361,8 +370,10 @@ static void test_layout(void **state)
 	begin(&m); /* around a convolution it is the images' layout */
 	for (int i = 0; i < 8; i++) {
 		made_op(&m, "aten::cudnn_convolution", at, at + 12);
-		made_kernel(&m, "void cudnn::ops::nchwToNhwcKernel<__half, __half, float>(int)", at + 2, at + 6, at + 106);
-		made_kernel(&m, "sm80_xmma_fprop_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nhwc", at + 6, at + 106, at + 356);
+		made_kernel(&m, "void cudnn::ops::nchwToNhwcKernel<__half, __half, float>(int)", at + 2, at + 6,
+			    at + 106);
+		made_kernel(&m, "sm80_xmma_fprop_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nhwc", at + 6, at + 106,
+			    at + 356);
 		at += 370;
 	}
 	diagnose(&m, &v);
@@ -379,7 +390,8 @@ static void test_gather_finding(void **state)
 	struct made_diagnosis v;
 	begin(&m);
 	for (int i = 0; i < 8; i++) {
-		run(&m, "aten::index", "void at::native::index_elementwise_kernel<128, 4>(int)", 500, "[[8, 512, 1024], []]", BF16);
+		run(&m, "aten::index", "void at::native::index_elementwise_kernel<128, 4>(int)", 500,
+		    "[[8, 512, 1024], []]", BF16);
 		run(&m, "aten::bmm", gemm_name, 100, "[[64, 1, 512], [64, 512, 1024]]", BF16);
 	}
 	diagnose(&m, &v);
@@ -396,7 +408,8 @@ static void test_elementwise(void **state)
 		struct made_diagnosis v;
 		begin(&m);
 		for (int i = 0; i < 20; i++)
-			run(&m, "aten::add", mul_name, slow ? 1000 : 70, "[[8192, 4096], [8192, 4096], []]", "[\"c10::BFloat16\", \"c10::BFloat16\", \"Scalar\"]");
+			run(&m, "aten::add", mul_name, slow ? 1000 : 70, "[[8192, 4096], [8192, 4096], []]",
+			    "[\"c10::BFloat16\", \"c10::BFloat16\", \"Scalar\"]");
 		diagnose(&m, &v);
 		double rate = v.d.moving.bytes / ((double)v.d.moving.time_ns * 1e-9);
 		assert_true(fabs(rate / (3 * 67108864.0 / (slow ? 1e-3 : 70e-6)) - 1) < 1e-6);
@@ -450,7 +463,8 @@ static void test_silly_rates(void **state)
 	begin(&m);
 	for (int i = 0; i < 50; i++) {
 		run(&m, "aten::mm", gemm_name, 3, "[[8, 16], [16, 8]]", BF16);
-		run(&m, "aten::_flash_attention_forward", "void flash_fwd_kernel<int>(int)", 20, "[[1, 1, 4, 64], [1, 16, 4, 64], [1, 16, 4, 64]]", BF16);
+		run(&m, "aten::_flash_attention_forward", "void flash_fwd_kernel<int>(int)", 20,
+		    "[[1, 1, 4, 64], [1, 16, 4, 64], [1, 16, 4, 64]]", BF16);
 	}
 	diagnose(&m, &v);
 	for (int64_t i = 0; i < v.d.findings; i++)
@@ -502,13 +516,24 @@ int main(void)
 	snprintf(data, sizeof(data), "%s/data", root ? root : ".");
 	setenv("FLATOUT_DATA", data, 1);
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_softmax_of_attention), cmocka_unit_test(test_other_softmaxes), cmocka_unit_test(test_softmax_by_order),
-		cmocka_unit_test(test_attention_alone),	     cmocka_unit_test(test_types),	     cmocka_unit_test(test_gathered_experts),
-		cmocka_unit_test(test_driver),		     cmocka_unit_test(test_ragged),	     cmocka_unit_test(test_ragged_attention),
+		cmocka_unit_test(test_softmax_of_attention),
+		cmocka_unit_test(test_other_softmaxes),
+		cmocka_unit_test(test_softmax_by_order),
+		cmocka_unit_test(test_attention_alone),
+		cmocka_unit_test(test_types),
+		cmocka_unit_test(test_gathered_experts),
+		cmocka_unit_test(test_driver),
+		cmocka_unit_test(test_ragged),
+		cmocka_unit_test(test_ragged_attention),
 		cmocka_unit_test(test_tokens_in_backward),
-		cmocka_unit_test(test_few_tiles),	     cmocka_unit_test(test_layout),	     cmocka_unit_test(test_gather_finding),
-		cmocka_unit_test(test_elementwise),	     cmocka_unit_test(test_warm_up),	     cmocka_unit_test(test_silly_rates),
-		cmocka_unit_test(test_copies),		     cmocka_unit_test(test_healthy),
+		cmocka_unit_test(test_few_tiles),
+		cmocka_unit_test(test_layout),
+		cmocka_unit_test(test_gather_finding),
+		cmocka_unit_test(test_elementwise),
+		cmocka_unit_test(test_warm_up),
+		cmocka_unit_test(test_silly_rates),
+		cmocka_unit_test(test_copies),
+		cmocka_unit_test(test_healthy),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
