@@ -190,8 +190,9 @@ static uint8_t kernel_name(struct fo_facts *f, const struct fo_gpu_op *o, const 
 	framework_by_name(f, name);
 	f->nccl |= o->class == FO_K_COMMUNICATION && (has(name, "nccl") || has(name, "rccl"));
 	f->optimizer_fused |= has(name, "FusedAdam") || has(name, "FusedOptimizer") || has(name, "FusedSgd");
-	return (is_product(o->class_by_name) && !fo_turns_layout(name) ? is_single(name) ? NAME_PRODUCT | NAME_SINGLE : NAME_PRODUCT : 0) | (strncmp(name, "triton_", 7) == 0 ? NAME_COMPILED : 0) |
-	       ((merged >> o->class_by_name & 1) && has(name, "at::native") && !has(name, "multi_tensor") ? NAME_OPERATOR : 0);
+	unsigned product = is_product(o->class_by_name) ? NAME_PRODUCT | (is_single(name) ? NAME_SINGLE : 0) : 0;
+	return (uint8_t)(product | (strncmp(name, "triton_", 7) == 0 ? NAME_COMPILED : 0) |
+	       ((merged >> o->class_by_name & 1) && has(name, "at::native") && !has(name, "multi_tensor") ? NAME_OPERATOR : 0));
 }
 
 static void scan_gpu(struct fo_facts *f, const struct fo_trace *t, int16_t device, struct names *n, uint8_t *kernel)

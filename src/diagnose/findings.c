@@ -313,6 +313,7 @@ fo_status fo_diagnose_findings(struct fo_diagnosis *d)
 	}
 	fo_facts_of(s.t, s.id, &facts);
 	facts.culprit = fo_culprit_cause(d);
+	fo_shape_facts(&s, &facts);
 	fo_comm_kinds_of(&s, &facts.comm);
 	if (!facts.capability && d->with.device)
 		facts.capability = fo_capability_of_name(d->bridge.device);

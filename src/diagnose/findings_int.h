@@ -114,6 +114,7 @@ struct fo_facts {
 	bool pageable, blocking_copies, sync_calls, alloc_calls;
 	bool nvidia, amd, nccl;
 	bool norm_written_out, attention_written_out;
+	bool hidden_ragged, tokens_ragged; /* dimensions that cost products time, and what they are (rules_shape.c) */
 	double norm_written_share;  /* of the normalisations' time: kernels of elementwise operators, not of a norm's */
 	bool before_pytorch_2;      /* the trace was recorded before its release */
 	enum fo_culprit_cause culprit;
@@ -214,9 +215,12 @@ struct fo_rule_context {
 };
 /* Exposed communication of a step that is small all-reduces, where they are worth a line (rules_small.c). */
 int64_t fo_small_reduces(const struct fo_rule_context *c);
-/* Kernels of a step that turn the layout of images around for a convolution, and their time. */
-bool fo_turns_layout(const char *kernel);
-int64_t fo_layout_ns(const struct fo_rule_context *c, int64_t *kernels);
+/* Operands that are rearranged inside matrix products; layouts that are turned around for a convolution, or wherever else. */
+bool fo_product_rearranges(const struct fo_trace *t, const struct fo_gpu_op *g);
+bool fo_turns_layout(const struct fo_trace *t, const struct fo_gpu_op *g);
+/* Time of such kernels in a step, exclusive as the ledger has it, with the longest as evidence. */
+int64_t fo_layout_ns(const struct fo_rule_context *c, bool (*wanted)(const struct fo_trace *t, const struct fo_gpu_op *g), struct fo_finding *f,
+		     int64_t *kernels);
 /* The mean bubble over the stages that were given; 0: no pipeline. */
 double fo_pipeline_bubble(const struct fo_pipeline *p);
 /* Fills c->marked_ns and lowers the causes of the gaps by it. */
@@ -275,6 +279,8 @@ int fo_without_gpu_work(const struct fo_diagnosis *d, struct fo_finding out[2]);
 /* A rate below this share of its ceiling is no rate: the work is too little for its time, and nothing is said of it. */
 #define FO_RATE_LEAST 0.01
 
+/* rules_shape.c: hidden_ragged and tokens_ragged. */
+void fo_shape_facts(const struct fo_subject *s, struct fo_facts *facts);
 /* rates.c: sentences with a blank in front, "" where the trace does not tell: what elementwise operators move, how fast copies are, what
  * products and attention reach. */
 void fo_moving_words(const struct fo_diagnosis *d, char *out, size_t size);

@@ -1,5 +1,6 @@
-/* What a product's shape itself costs: dimensions that no load of 16 bytes fits, those one past a tile's multiple, and results with too
- * few tiles for the device. Such a loss is not the device's limit: another shape, or a kernel that divides k, does not have it. */
+/* What a product's shape itself costs: dimensions that no load of 16 bytes fits, those one past a tile's multiple,
+ * and results with too few tiles for the device. Such a loss is not the device's limit: another shape, or a kernel
+ * that divides k, does not have it. */
 #include "diagnose/products_int.h"
 
 #include "trace/dtypes.h"
@@ -7,16 +8,16 @@
 #include <string.h>
 
 enum {
-	TILE = 128,     /* the libraries' usual tile (products.c) */
-	PAST = 8,       /* one past a multiple: so little of the last tile is used */
-	ROUND = 64,     /* what a ragged dimension is padded to: a whole number of the smallest tiles */
-	LONG_K = 4096,  /* a k that is worth dividing: 32 steps of the usual 128 */
+	TILE = 128,    /* the libraries' usual tile (products.c) */
+	PAST = 8,      /* one past a multiple: so little of the last tile is used */
+	ROUND = 64,    /* what a ragged dimension is padded to: a whole number of the smallest tiles */
+	LONG_K = 4096, /* a k that is worth dividing: 32 steps of the usual 128 */
 };
 /* What reaches more of its ceiling than this does as well as most: the mark of gemm-efficiency. */
 #define WELL 0.6
 
-/* NVIDIA's tensor cores and the loads of every library want rows of whole 16 bytes ("Matrix Multiplication Background User's Guide",
- * section 3: dimensions a multiple of 16 bytes). */
+/* NVIDIA's tensor cores and the loads of every library want rows of whole 16 bytes ("Matrix Multiplication Background
+ * User's Guide", section 3: dimensions a multiple of 16 bytes). */
 static int64_t better(int64_t d, double bytes, bool rows)
 {
 	int64_t align = bytes > 0 ? (int64_t)(16 / bytes) : 1;
@@ -27,17 +28,20 @@ static int64_t better(int64_t d, double bytes, bool rows)
 	return d;
 }
 
-void fo_product_pad(struct fo_product *p, const struct fo_product_shape *s, const char *kernel, const struct fo_device *v)
+void fo_product_pad(struct fo_product *p, const struct fo_product_shape *s, const char *kernel,
+		    const struct fo_device *v)
 {
-	double bytes = fo_dtype_bytes(p->dtype), useful = 2 * (double)s->batch * (double)s->m * (double)s->n * (double)s->k;
+	double bytes = fo_dtype_bytes(p->dtype),
+	       useful = 2 * (double)s->batch * (double)s->m * (double)s->n * (double)s->k;
 	struct fo_product_shape as = *s;
 	p->padded_flop_s = p->tiles = NAN;
-	if (!v || isnan(v->units) || isnan(p->attainable_flop_s) || p->tiny || !strcmp(p->dtype, "fp32") || !strcmp(p->dtype, "fp64"))
+	if (!v || isnan(v->units) || isnan(p->attainable_flop_s) || p->tiny || !strcmp(p->dtype, "fp32") ||
+	    !strcmp(p->dtype, "fp64"))
 		return; /* in 32 bit without matrix units another precision comes first */
 	p->tiles = fo_product_tiles(s, kernel);
 	/* Tensile's names do not tell whether k is divided. */
-	p->few_tiles = 2 * p->tiles <= v->units && s->k >= LONG_K && s->k >= 4 * s->m && s->k >= 4 * s->n && !p->splits_k &&
-		       !strstr(kernel, "Cijk_") && p->flop_s < WELL * p->attainable_flop_s;
+	p->few_tiles = 2 * p->tiles <= v->units && s->k >= LONG_K && s->k >= 4 * s->m && s->k >= 4 * s->n &&
+		       !p->splits_k && !strstr(kernel, "Cijk_") && p->flop_s < WELL * p->attainable_flop_s;
 	as.m = better(s->m, bytes, false);
 	as.n = better(s->n, bytes, true);
 	as.k = better(s->k, bytes, true);

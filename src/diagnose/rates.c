@@ -1,5 +1,6 @@
-/* How fast what only moves bytes was: elementwise operators by their recorded shapes against the memory's bandwidth, copies by their
- * bytes against the link; and the rate of what computes, for those who ask what a healthy step consists of. */
+/* How fast what only moves bytes was: elementwise operators by their recorded shapes against the memory's bandwidth,
+ * copies by their bytes against the link; and the rate of what computes, for those who ask what a healthy step
+ * consists of. */
 #include "diagnose/products_int.h"
 
 #include "trace/dtypes.h"
@@ -16,13 +17,45 @@
 /* Faster than the memory by more than rounding: it came from the cache. */
 #define CACHED 1.05
 
-/* Operators that read each operand once and write one result of the greatest one's size, or write an operand in place ("_"). */
+/* Operators that read each operand once and write one result of the greatest one's size, or write an operand in place
+ * ("_"). */
 static bool is_pointwise(const char *name, bool *in_place)
 {
-	static const char *const known[] = { "add", "sub", "mul", "div", "neg", "exp", "log", "sqrt", "rsqrt", "pow", "square", "abs", "sin", "cos",
-					     "tanh", "sigmoid", "silu", "gelu", "relu", "clamp", "clamp_min", "reciprocal", "where", "addcmul",
-					     "addcdiv", "lerp", "fill", "zero", "copy", "tanh_backward", "sigmoid_backward", "silu_backward",
-					     "gelu_backward", "threshold_backward", NULL };
+	static const char *const known[] = { "add",
+					     "sub",
+					     "mul",
+					     "div",
+					     "neg",
+					     "exp",
+					     "log",
+					     "sqrt",
+					     "rsqrt",
+					     "pow",
+					     "square",
+					     "abs",
+					     "sin",
+					     "cos",
+					     "tanh",
+					     "sigmoid",
+					     "silu",
+					     "gelu",
+					     "relu",
+					     "clamp",
+					     "clamp_min",
+					     "reciprocal",
+					     "where",
+					     "addcmul",
+					     "addcdiv",
+					     "lerp",
+					     "fill",
+					     "zero",
+					     "copy",
+					     "tanh_backward",
+					     "sigmoid_backward",
+					     "silu_backward",
+					     "gelu_backward",
+					     "threshold_backward",
+					     NULL };
 	if (strncmp(name, "aten::", 6) != 0)
 		return false;
 	name += 6;
@@ -42,10 +75,12 @@ static double bytes_of(const struct fo_trace *t, int32_t op)
 	struct fo_shapes s;
 	bool in_place;
 	double sum = 0, most = 0;
-	if (o->shapes < 0 || o->types < 0 || !is_pointwise(name, &in_place) || !fo_shapes_parse(&s, fo_trace_text(t, o->shapes)))
+	if (o->shapes < 0 || o->types < 0 || !is_pointwise(name, &in_place) ||
+	    !fo_shapes_parse(&s, fo_trace_text(t, o->shapes)))
 		return 0;
 	for (int i = 0; i < s.n; i++) {
-		double bytes = fo_shapes_elements(&s, i) * fo_dtype_bytes(fo_dtype_of_arg(fo_trace_text(t, o->types), i));
+		double bytes = fo_shapes_elements(&s, i) *
+			       fo_dtype_bytes(fo_dtype_of_arg(fo_trace_text(t, o->types), i));
 		if (s.rank[i] > 0 && bytes == 0)
 			return 0;
 		sum += bytes;
@@ -68,9 +103,10 @@ void fo_moving_of(struct fo_diagnosis *d, const struct fo_subject *s, const stru
 	fo_subject_ops(t, s->id, s->begin_ns, s->end_ns, &first, &last);
 	for (int64_t i = first; i < last; i++) {
 		const struct fo_gpu_op *g = &t->gpu[i];
-		bool alone = (i == first || t->gpu[i - 1].op != g->op) && (i + 1 >= t->gpu_count || t->gpu[i + 1].op != g->op);
-		if (g->kind != FO_GPU_KERNEL || g->op < 0 || g->begin_ns < s->begin_ns || (g->flags & FO_GPU_GRAPH) || !alone ||
-		    g->end_ns <= g->begin_ns || !(FO_MOVING_CLASSES >> g->class & 1))
+		bool alone = (i == first || t->gpu[i - 1].op != g->op) &&
+			     (i + 1 >= t->gpu_count || t->gpu[i + 1].op != g->op);
+		if (g->kind != FO_GPU_KERNEL || g->op < 0 || g->begin_ns < s->begin_ns || (g->flags & FO_GPU_GRAPH) ||
+		    !alone || g->end_ns <= g->begin_ns || !(FO_MOVING_CLASSES >> g->class & 1))
 			continue;
 		double bytes = bytes_of(t, g->op), rate = bytes / ((double)(g->end_ns - g->begin_ns) * 1e-9);
 		if (bytes < MOVES_LEAST || rate > CACHED * d->moving.peak_bytes_s)
@@ -91,20 +127,22 @@ void fo_moving_words(const struct fo_diagnosis *d, char *out, size_t size)
 		return;
 	int n = snprintf(out, size, " By recorded shapes the elementwise ones move %.0f GB/s", rate / 1e9);
 	if (!isnan(m->peak_bytes_s) && n > 0 && (size_t)n < size)
-		n += snprintf(out + n, size - (size_t)n, ", %.0f %% of the memory's %.0f", 100 * rate / m->peak_bytes_s, m->peak_bytes_s / 1e9);
+		n += snprintf(out + n, size - (size_t)n, ", %.0f %% of the memory's %.0f", 100 * rate / m->peak_bytes_s,
+			      m->peak_bytes_s / 1e9);
 	if (n > 0 && (size_t)n < size)
 		snprintf(out + n, size - (size_t)n, ".");
 }
 
 /* ---- copies ---- */
 
-/* One direction of a device's link to its host, GB/s by the specification: PCIe 3.0, 4.0 and 5.0 with 16 lanes, which the generations
- * of both vendors brought (NVIDIA's data sheets: V100 and T4 3.0, A100 4.0, H100 and B200 5.0; AMD's: MI200 4.0, MI300 5.0). 0: not known,
- * and where the processor is on the same board (GH200, GB200, MI300A). */
+/* One direction of a device's link to its host, GB/s by the specification: PCIe 3.0, 4.0 and 5.0 with 16 lanes, which
+ * the generations of both vendors brought (NVIDIA's data sheets: V100 and T4 3.0, A100 4.0, H100 and B200 5.0; AMD's:
+ * MI200 4.0, MI300 5.0). 0: not known, and where the processor is on the same board (GH200, GB200, MI300A). */
 static double host_link(const struct fo_rule_context *c)
 {
 	const struct fo_subject *s = c->s;
-	const char *name = s->id >= 0 && s->id < s->t->device_count ? fo_trace_text(s->t, s->t->device[s->id].name) : "";
+	const char *name = s->id >= 0 && s->id < s->t->device_count ? fo_trace_text(s->t, s->t->device[s->id].name)
+								    : "";
 	int chip = c->facts->capability;
 	if (strstr(name, "GH200") || strstr(name, "GB200") || strstr(name, "GB300") || strstr(name, "MI300A"))
 		return 0;
@@ -133,7 +171,8 @@ void fo_copy_words_of(const struct fo_rule_context *c, char *out, size_t size)
 		double rate = ns[k] > 0 ? (double)bytes[k] / (double)ns[k] : 0;
 		if (rate <= 0 || (host && link > 0 && rate > link * 1.05)) /* faster than the link: it is another one */
 			continue;
-		n += (size_t)snprintf(out + n, size - n, "%s%s %.1f GB/s", n ? ", " : " Rates: ", fo_copy_words[k], rate);
+		n += (size_t)snprintf(out + n, size - n, "%s%s %.1f GB/s", n ? ", " : " Rates: ", fo_copy_words[k],
+				      rate);
 		if (host && link > 0 && n < size)
 			n += (size_t)snprintf(out + n, size - n, " of %.3g that a link of its generation can do", link);
 	}
@@ -163,14 +202,16 @@ void fo_compute_words(const struct fo_rule_context *c, char *out, size_t size)
 	if (fo_share(c, attention) > FO_SHARE_ADVICE) {
 		n = (size_t)snprintf(out, size, " %.0f %% of the step is attention", 100 * fo_share(c, attention));
 		if (d->attention.efficiency >= FO_RATE_LEAST && n < size)
-			n += (size_t)snprintf(out + n, size - n, ", at %.0f %% of the peak", 100 * d->attention.efficiency);
+			n += (size_t)snprintf(out + n, size - n, ", at %.0f %% of the peak",
+					      100 * d->attention.efficiency);
 	}
 	if (fo_share(c, products) > FO_SHARE_ADVICE && n < size) {
-		n += (size_t)snprintf(out + n, size - n, "%s%.0f %% %s matrix products", n ? "; " : " ", 100 * fo_share(c, products),
-				      n ? "are" : "of the step are");
+		n += (size_t)snprintf(out + n, size - n, "%s%.0f %% %s matrix products", n ? "; " : " ",
+				      100 * fo_share(c, products), n ? "are" : "of the step are");
 		if (took > 0 && ideal / took >= FO_RATE_LEAST && n < size)
-			n += (size_t)snprintf(out + n, size - n, ", at %.0f TFLOP/s, %.0f %% of what is attainable for their shapes", flop / took / 1e12,
-					      100 * ideal / took);
+			n += (size_t)snprintf(out + n, size - n,
+					      ", at %.0f TFLOP/s, %.0f %% of what is attainable for their shapes",
+					      flop / took / 1e12, 100 * ideal / took);
 	}
 	if (n > 0 && n < size)
 		snprintf(out + n, size - n, ".");

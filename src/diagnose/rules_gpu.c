@@ -182,8 +182,7 @@ static int64_t single_precision(const struct fo_rule_context *c)
 	if ((c->facts->amd ? c->facts->capability < 90 : c->facts->capability < 70) || c->facts->fp32_product_share <= 0.5 ||
 	    fo_share(c, products) <= FO_SHARE_ADVICE)
 		return 0;
-	/* What written-out attention and turned layouts take is promised there. */
-	int64_t kernels, other = fo_layout_ns(c, &kernels) + (attention_is_eager(c) ? c->chain->product_ns : 0);
+	int64_t other = attention_is_eager(c) ? c->chain->product_ns : 0; /* promised there */
 	return (int64_t)(c->facts->fp32_product_share * (double)(products - (other < products ? other : products)));
 }
 

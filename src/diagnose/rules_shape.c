@@ -1,5 +1,5 @@
-/* What shapes and layouts cost: dimensions to pad, results of too few tiles, operands that are rearranged, weights that are gathered by
- * token. Each is kept out of gemm-efficiency and of the device's limit (fo_product_claimed). */
+/* What shapes and layouts cost: dimensions to pad, results of too few tiles, operands that are rearranged, weights
+ * that are gathered by token. Each is kept out of gemm-efficiency and of the device's limit (fo_product_claimed). */
 #include "diagnose/products_int.h"
 
 #include "base/mem.h"
@@ -42,8 +42,8 @@ static void learn(struct dimensions *d, const struct fo_trace *t)
 		struct fo_product_shape p;
 		double flop;
 		int32_t where;
-		if (t->op[i].backward || t->op[i].kind != FO_HOST_OP || t->op[i].shapes < 0 || !fo_call_of_op(t, (int32_t)i, &where, &p, &flop) ||
-		    where != i || p.m == 0 || p.batch != 1)
+		if (t->op[i].backward || t->op[i].kind != FO_HOST_OP || t->op[i].shapes < 0 ||
+		    !fo_call_of_op(t, (int32_t)i, &where, &p, &flop) || where != i || p.m == 0 || p.batch != 1)
 			continue;
 		note(d->token, &d->tokens, p.m);
 		note(d->model, &d->models, p.n);
@@ -51,19 +51,28 @@ static void learn(struct dimensions *d, const struct fo_trace *t)
 	}
 }
 
-/* Of the products of an attention that is written out the head's size is the smallest dimension; heads are not larger than this. */
+/* Of the products of an attention that is written out the head's size is the smallest dimension; heads are not larger
+ * than this. */
 #define HEAD_MOST 512
 
-static const char *role(const struct dimensions *d, const struct fo_product *p, int which)
+enum role { HIDDEN, TOKENS, SEQUENCE, HEAD };
+static const char *const role_words[] = {
+	[HIDDEN] = "hidden, feed-forward or vocabulary size",
+	[TOKENS] = "tokens: batch x sequence",
+	[SEQUENCE] = "sequence length",
+	[HEAD] = "head size",
+};
+
+static enum role role(const struct dimensions *d, const struct fo_product *p, int which)
 {
 	const int64_t dim[] = { p->m, p->n, p->k };
 	int64_t x = dim[which], least = p->n < p->k ? p->n : p->k;
 	if (p->batch > 1 && least <= HEAD_MOST)
-		return which > 0 && x == least && x < p->m ? "head size" : "sequence length";
+		return which > 0 && x == least && x < p->m ? HEAD : SEQUENCE;
 	bool token = among(d->token, d->tokens, x), model = among(d->model, d->models, x);
-	if (p->batch > 1 || (token == model ? which == 0 : token))
-		return which == 0 || token ? "tokens: batch x sequence" : "hidden size";
-	return "hidden, feed-forward or vocabulary size";
+	if (p->batch > 1) /* of experts: rows are theirs, the rest the model's */
+		return which == 0 ? TOKENS : HIDDEN;
+	return (token == model ? which == 0 : token) ? TOKENS : HIDDEN;
 }
 
 /* ---- evidence ---- */
@@ -71,7 +80,8 @@ static const char *role(const struct dimensions *d, const struct fo_product *p, 
 static const struct fo_product *product_of(const struct fo_diagnosis *d, const struct fo_product_shape *s)
 {
 	for (int64_t i = 0; i < d->products; i++)
-		if (d->product[i].m == s->m && d->product[i].n == s->n && d->product[i].k == s->k && d->product[i].batch == s->batch)
+		if (d->product[i].m == s->m && d->product[i].n == s->n && d->product[i].k == s->k &&
+		    d->product[i].batch == s->batch)
 			return &d->product[i];
 	return NULL;
 }
@@ -93,8 +103,8 @@ static void evidence_of(struct fo_finding *f, const struct fo_subject *s, bool (
 			continue;
 		const struct fo_product *p = product_of(s->d, &shape);
 		if (p && wanted(p))
-			fo_evidence_add(f, s->rank->rank, s->id, g->begin_ns, g->end_ns - g->begin_ns, fo_trace_text(t, g->name),
-					fo_trace_text(t, t->op[where].name));
+			fo_evidence_add(f, s->rank->rank, s->id, g->begin_ns, g->end_ns - g->begin_ns,
+					fo_trace_text(t, g->name), fo_trace_text(t, t->op[where].name));
 	}
 }
 
@@ -115,8 +125,8 @@ static double usual(const struct fo_diagnosis *d, bool *known)
 	return *known && ideal > 0 ? ideal / took : 1;
 }
 
-/* Of the step: what the claimed products take above `best` of each, which is its rate without the loss. Those of an attention that is
- * written out are promised by attention-eager. */
+/* Of the step: what the claimed products take above `best` of each, which is its rate without the loss. Those of an
+ * attention that is written out are promised by attention-eager. */
 static int64_t above(const struct fo_rule_context *c, bool (*wanted)(const struct fo_product *p), double reach)
 {
 	const struct fo_diagnosis *d = c->s->d;
@@ -141,14 +151,19 @@ static double share_of(const struct fo_rule_context *c, bool (*wanted)(const str
 	return all > 0 ? fo_share(c, fo_class_time(&c->s->l, PRODUCTS)) * some / all : 0;
 }
 
-static void gain_of(const struct fo_rule_context *c, struct fo_finding *f, bool (*wanted)(const struct fo_product *p), double least)
+static void gain_of(const struct fo_rule_context *c, struct fo_finding *f, bool (*wanted)(const struct fo_product *p),
+		    double least)
 {
 	bool known;
 	int64_t ns = above(c, wanted, usual(c->s->d, &known));
 	f->serious = fo_share(c, ns) > FO_SHARE_SERIOUS;
 	if (ns > 0)
-		fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns, .removable_ns = ns, .least = known ? least : 0, .most = 1,
-						 .floor_ns = c->floor_ns }, f);
+		fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns,
+						 .removable_ns = ns,
+						 .least = known ? least : 0,
+						 .most = 1,
+						 .floor_ns = c->floor_ns },
+			      f);
 	else
 		fo_gain_none(f);
 }
@@ -170,10 +185,23 @@ static void dimensions_text(const struct fo_rule_context *c, char *out, size_t s
 			if (!p->pad[k] || shown == SHOWN || n >= size || among(seen, shown, dim[k]))
 				continue;
 			seen[shown++] = dim[k];
-			n += (size_t)snprintf(out + n, size - n, "%s%c %lld -> %lld (%s)", n ? ", " : "", letter[k], (long long)dim[k],
-					      (long long)p->pad[k], role(&known, p, k));
+			n += (size_t)snprintf(out + n, size - n, "%s%c %lld -> %lld (%s)", n ? ", " : "", letter[k],
+					      (long long)dim[k], (long long)p->pad[k], role_words[role(&known, p, k)]);
 		}
 	}
+}
+
+void fo_shape_facts(const struct fo_subject *s, struct fo_facts *facts)
+{
+	struct dimensions known;
+	learn(&known, s->t);
+	for (int64_t i = 0; i < s->d->products; i++)
+		for (int k = 0; k < 3; k++) {
+			const struct fo_product *p = &s->d->product[i];
+			enum role r = is_padded(p) && p->pad[k] ? role(&known, p, k) : HEAD;
+			facts->hidden_ragged |= r == HIDDEN;
+			facts->tokens_ragged |= r == TOKENS || r == SEQUENCE;
+		}
 }
 
 static const struct fo_product *first_of(const struct fo_diagnosis *d, bool (*wanted)(const struct fo_product *p))
@@ -193,11 +221,16 @@ static bool padding(const struct fo_rule_context *c, struct fo_finding *f)
 		return false;
 	gain_of(c, f, is_padded, FO_GAIN_HALF);
 	dimensions_text(c, text, sizeof(text));
-	snprintf(f->title, sizeof(f->title), "ragged dimensions: products whose shape can be padded take %.1f %% of the step", 100 * share);
-	snprintf(f->why, sizeof(f->why), "Pad %s. Rows that are no whole 16 bytes keep kernels off the matrix units' full loads, and a dimension just "
-		 "past a multiple of 128 opens a row of tiles for a few columns. Most time: %lld x %lld x %lld in %s at %.3g TFLOP/s; padded up to "
-		 "%.3g of useful work. The device does not set that limit.", text, (long long)p->m, (long long)p->n, (long long)p->k, p->dtype,
-		 p->flop_s / 1e12, p->padded_flop_s / 1e12);
+	snprintf(f->title, sizeof(f->title),
+		 "ragged dimensions: products whose shape can be padded take %.1f %% of the step", 100 * share);
+	snprintf(f->why, sizeof(f->why),
+		 "Pad %s. Rows that are no whole 16 bytes keep kernels off the matrix units' full loads, and a "
+		 "dimension just "
+		 "past a multiple of 128 opens a row of tiles for a few columns. Most time: %lld x %lld x %lld in %s "
+		 "at %.3g TFLOP/s; padded up to "
+		 "%.3g of useful work. The device does not set that limit.",
+		 text, (long long)p->m, (long long)p->n, (long long)p->k, p->dtype, p->flop_s / 1e12,
+		 p->padded_flop_s / 1e12);
 	evidence_of(f, c->s, is_padded);
 	return true;
 }
@@ -209,19 +242,25 @@ static bool split_k(const struct fo_rule_context *c, struct fo_finding *f)
 	if (!p || share <= FO_SHARE_ADVICE)
 		return false;
 	gain_of(c, f, has_few_tiles, 0);
-	snprintf(f->title, sizeof(f->title), "products with few tiles and a long k leave units idle: %.1f %% of the step", 100 * share);
-	snprintf(f->why, sizeof(f->why), "%lld x %lld x %lld has %.0f tile%s for all of the device's units, and its kernel does not divide k = %lld among "
-		 "them: %.3g of %.3g TFLOP/s. A kernel that does (split-k, stream-k) uses the idle ones: torch.compile's max-autotune, or another "
-		 "library. The device does not set that limit.", (long long)p->m, (long long)p->n, (long long)p->k, p->tiles, p->tiles == 1 ? "" : "s",
-		 (long long)p->k, p->flop_s / 1e12, p->attainable_flop_s / 1e12);
+	snprintf(f->title, sizeof(f->title),
+		 "products with few tiles and a long k leave units idle: %.1f %% of the step", 100 * share);
+	snprintf(f->why, sizeof(f->why),
+		 "%lld x %lld x %lld has %.0f tile%s for all of the device's units, and its kernel does not divide k = "
+		 "%lld among "
+		 "them: %.3g of %.3g TFLOP/s. A kernel that does (split-k, stream-k) uses the idle ones: "
+		 "torch.compile's max-autotune, or another "
+		 "library. The device does not set that limit.",
+		 (long long)p->m, (long long)p->n, (long long)p->k, p->tiles, p->tiles == 1 ? "" : "s", (long long)p->k,
+		 p->flop_s / 1e12, p->attainable_flop_s / 1e12);
 	evidence_of(f, c->s, has_few_tiles);
 	return true;
 }
 
 /* ---- attention ---- */
 
-/* The share of a fused kernel's work that a ragged size costs. Heads run as the next multiple of 32 (FlashAttention-2: 32, 64, 96, 128,
- * 160, 192, 224, 256), sequences in tiles of 128; only what is just past such a multiple is called ragged. */
+/* The share of a fused kernel's work that a ragged size costs. Heads run as the next multiple of 32
+ * (FlashAttention-2: 32, 64, 96, 128, 160, 192, 224, 256), sequences in tiles of 128; only what is just past such a
+ * multiple is called ragged. */
 static double attention_waste(const struct fo_attention_shape *a, const char **what, int64_t *from, int64_t *to)
 {
 	double head = 0, keys = 0;
@@ -246,7 +285,8 @@ static bool attention_padding(const struct fo_rule_context *c, struct fo_finding
 		struct fo_attention_shape a;
 		const char *of;
 		int64_t x, y, length = g->end_ns - g->begin_ns;
-		if ((g->class != FO_K_ATTENTION_FORWARD && g->class != FO_K_ATTENTION_BACKWARD) || !fo_attention_of_op(t, g->op, &a))
+		if ((g->class != FO_K_ATTENTION_FORWARD && g->class != FO_K_ATTENTION_BACKWARD) ||
+		    !fo_attention_of_op(t, g->op, &a))
 			continue;
 		double waste = attention_waste(&a, &of, &x, &y);
 		ns += (int64_t)(waste * (double)length);
@@ -257,7 +297,8 @@ static bool attention_padding(const struct fo_rule_context *c, struct fo_finding
 			to = y;
 		}
 		if (waste > 0)
-			fo_evidence_add(f, c->s->rank->rank, c->s->id, g->begin_ns, length, fo_trace_text(t, g->name), NULL);
+			fo_evidence_add(f, c->s->rank->rank, c->s->id, g->begin_ns, length, fo_trace_text(t, g->name),
+					NULL);
 	}
 	ns /= c->s->steps;
 	if (fo_share(c, ns) <= FO_SHARE_ADVICE / 2)
@@ -265,12 +306,19 @@ static bool attention_padding(const struct fo_rule_context *c, struct fo_finding
 	if (c->s->d->attention.efficiency < FO_ATTENTION_LEAST) /* promised by attention-efficiency */
 		fo_gain_none(f);
 	else
-		fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns, .removable_ns = ns, .least = FO_GAIN_HALF, .most = 1,
-						 .floor_ns = c->floor_ns }, f);
-	snprintf(f->title, sizeof(f->title), "attention pads a %s of %lld: %.1f %% of the step is for nothing", what, (long long)from,
-		 100 * fo_share(c, ns));
-	snprintf(f->why, sizeof(f->why), "Its kernels work on whole tiles: heads in multiples of 32, sequences in multiples of 128. %lld is just past one. "
-		 "With %lld none of that time is lost.", (long long)from, (long long)to);
+		fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns,
+						 .removable_ns = ns,
+						 .least = FO_GAIN_HALF,
+						 .most = 1,
+						 .floor_ns = c->floor_ns },
+			      f);
+	snprintf(f->title, sizeof(f->title), "attention pads a %s of %lld: %.1f %% of the step is for nothing", what,
+		 (long long)from, 100 * fo_share(c, ns));
+	snprintf(f->why, sizeof(f->why),
+		 "Its kernels work on whole tiles: heads in multiples of 32, sequences in multiples of 128. %lld is "
+		 "just past one. "
+		 "With %lld none of that time is lost.",
+		 (long long)from, (long long)to);
 	return true;
 }
 
@@ -288,7 +336,15 @@ static bool inside_product(const struct fo_trace *t, int32_t op)
 	return false;
 }
 
-static bool rearranged(const struct fo_trace *t, const struct fo_gpu_op *g) { return g->class == FO_K_LAYOUT && inside_product(t, g->op); }
+bool fo_product_rearranges(const struct fo_trace *t, const struct fo_gpu_op *g)
+{
+	return g->class == FO_K_LAYOUT && inside_product(t, g->op);
+}
+bool fo_turns_layout(const struct fo_trace *t, const struct fo_gpu_op *g)
+{
+	return g->class == FO_K_LAYOUT && !inside_product(t, g->op);
+}
+
 static bool gathered(const struct fo_trace *t, const struct fo_gpu_op *g)
 {
 	(void)t;
@@ -296,8 +352,8 @@ static bool gathered(const struct fo_trace *t, const struct fo_gpu_op *g)
 }
 
 /* Their time in a step, with the longest as evidence. */
-static int64_t needless(const struct fo_rule_context *c, struct fo_finding *f, bool (*wanted)(const struct fo_trace *, const struct fo_gpu_op *),
-			int64_t *calls)
+static int64_t needless(const struct fo_rule_context *c, struct fo_finding *f,
+			bool (*wanted)(const struct fo_trace *, const struct fo_gpu_op *), int64_t *calls)
 {
 	const struct fo_trace *t = c->s->t;
 	int64_t first, last, ns = 0, n = 0;
@@ -308,26 +364,45 @@ static int64_t needless(const struct fo_rule_context *c, struct fo_finding *f, b
 			continue;
 		ns += g->end_ns - g->begin_ns;
 		n++;
-		fo_evidence_add(f, c->s->rank->rank, c->s->id, g->begin_ns, g->end_ns - g->begin_ns, fo_trace_text(t, g->name),
-				g->op >= 0 ? fo_trace_text(t, t->op[g->op].name) : NULL);
+		fo_evidence_add(f, c->s->rank->rank, c->s->id, g->begin_ns, g->end_ns - g->begin_ns,
+				fo_trace_text(t, g->name), g->op >= 0 ? fo_trace_text(t, t->op[g->op].name) : NULL);
 	}
 	*calls = n / c->s->steps;
 	return ns / c->s->steps;
 }
 
+int64_t fo_layout_ns(const struct fo_rule_context *c,
+		     bool (*wanted)(const struct fo_trace *t, const struct fo_gpu_op *g), struct fo_finding *f,
+		     int64_t *kernels)
+{
+	const struct fo_ledger *l = &c->s->l;
+	double ns = (double)needless(c, f, wanted, kernels);
+	if (l->class_sum_ns[FO_K_LAYOUT] > l->class_ns[FO_K_LAYOUT])
+		ns *= (double)l->class_ns[FO_K_LAYOUT] / (double)l->class_sum_ns[FO_K_LAYOUT];
+	return ns < (double)l->class_ns[FO_K_LAYOUT] ? (int64_t)ns : l->class_ns[FO_K_LAYOUT];
+}
+
 static bool product_layout(const struct fo_rule_context *c, struct fo_finding *f)
 {
-	int64_t n, ns = needless(c, f, rearranged, &n);
-	if (ns > c->s->l.class_ns[FO_K_LAYOUT])
-		ns = c->s->l.class_ns[FO_K_LAYOUT]; /* exclusive, where several run at once */
+	int64_t n, ns = fo_layout_ns(c, fo_product_rearranges, f, &n);
 	if (fo_share(c, ns) <= FO_SHARE_ADVICE)
 		return false;
 	f->serious = fo_share(c, ns) > FO_SHARE_SERIOUS;
-	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns, .removable_ns = ns, .least = 0, .most = 1, .floor_ns = c->floor_ns }, f);
-	snprintf(f->title, sizeof(f->title), "operands are rearranged inside matrix products: %.1f %% of the step", 100 * fo_share(c, ns));
-	snprintf(f->why, sizeof(f->why), "%lld kernels of a step only bring operands into the layout that the product's kernel wants. They are no "
-		 "arithmetic and do not count for the products. Store the operand as it is read: contiguous in its last or last but one dimension, "
-		 "not expanded, permuted or sliced with a stride; transpose a weight once, not in each step.", (long long)n);
+	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns,
+					 .removable_ns = ns,
+					 .least = 0,
+					 .most = 1,
+					 .floor_ns = c->floor_ns },
+		      f);
+	snprintf(f->title, sizeof(f->title), "operands are rearranged inside matrix products: %.1f %% of the step",
+		 100 * fo_share(c, ns));
+	snprintf(f->why, sizeof(f->why),
+		 "%lld kernels of a step only bring operands into the layout that the product's kernel wants. They are "
+		 "no "
+		 "arithmetic and do not count for the products. Store the operand as it is read: contiguous in its "
+		 "last or last but one dimension, "
+		 "not expanded, permuted or sliced with a stride; transpose a weight once, not in each step.",
+		 (long long)n);
 	return true;
 }
 
@@ -339,16 +414,25 @@ static bool expert_gather(const struct fo_rule_context *c, struct fo_finding *f)
 	if (fo_share(c, ns) <= FO_SHARE_ADVICE)
 		return false;
 	f->serious = fo_share(c, ns) > FO_SHARE_SERIOUS;
-	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns, .removable_ns = ns, .least = FO_GAIN_HALF, .most = 1, .floor_ns = c->floor_ns },
+	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns,
+					 .removable_ns = ns,
+					 .least = FO_GAIN_HALF,
+					 .most = 1,
+					 .floor_ns = c->floor_ns },
 		      f);
-	snprintf(f->title, sizeof(f->title), "experts' weights are copied for every token: %.1f %% of the step", 100 * fo_share(c, ns));
-	snprintf(f->why, sizeof(f->why), "An index fetches a whole matrix for each token, and a batched product multiplies it by one row. Sort the tokens "
-		 "by expert and use a grouped product (torch._grouped_mm, or a fused kernel of experts): then each weight is read once for all "
+	snprintf(f->title, sizeof(f->title), "experts' weights are copied for every token: %.1f %% of the step",
+		 100 * fo_share(c, ns));
+	snprintf(f->why, sizeof(f->why),
+		 "An index fetches a whole matrix for each token, and a batched product multiplies it by one row. Sort "
+		 "the tokens "
+		 "by expert and use a grouped product (torch._grouped_mm, or a fused kernel of experts): then each "
+		 "weight is read once for all "
 		 "of its tokens, and the products have as many rows.");
 	return true;
 }
 
-/* Far below the memory's rate: strides, broadcasts, or tensors that are too small. What it costs is in memory-bound already. */
+/* Far below the memory's rate: strides, broadcasts, or tensors that are too small. What it costs is in memory-bound
+ * already. */
 #define SLOW 0.4
 
 static bool elementwise_rate(const struct fo_rule_context *c, struct fo_finding *f)
@@ -358,9 +442,12 @@ static bool elementwise_rate(const struct fo_rule_context *c, struct fo_finding 
 	if (!(rate < SLOW) || rate < FO_RATE_LEAST || fo_share(c, m->time_ns) <= FO_SHARE_ADVICE)
 		return false;
 	fo_gain_none(f);
-	snprintf(f->title, sizeof(f->title), "elementwise kernels reach %.0f %% of the memory's bandwidth and take %.1f %% of the step", 100 * rate,
+	snprintf(f->title, sizeof(f->title),
+		 "elementwise kernels reach %.0f %% of the memory's bandwidth and take %.1f %% of the step", 100 * rate,
 		 100 * fo_share(c, m->time_ns));
-	snprintf(f->why, sizeof(f->why), "By their recorded shapes they move %.0f GB/s, each operand and the result counted once; the memory does %.0f. "
+	snprintf(f->why, sizeof(f->why),
+		 "By their recorded shapes they move %.0f GB/s, each operand and the result counted once; the memory "
+		 "does %.0f. "
 		 "Operands with a stride, permuted or expanded ones, and casts in between make such kernels slow.",
 		 rate * m->peak_bytes_s / 1e9, m->peak_bytes_s / 1e9);
 	fo_evidence_kernels(f, c->s, FO_MOVING_CLASSES);

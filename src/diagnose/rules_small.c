@@ -51,38 +51,10 @@ static bool small_reduces(const struct fo_rule_context *c, struct fo_finding *f)
 
 /* ---- layouts ---- */
 
-/* cuDNN's and MIOpen's kernels that turn an image's layout into the one that matrix units need, and back. */
-bool fo_turns_layout(const char *name)
-{
-	return strstr(name, "nchwToNhwc") || strstr(name, "nhwcToNchw") || strstr(name, "batched_transpose_");
-}
-
-int64_t fo_layout_ns(const struct fo_rule_context *c, int64_t *kernels)
-{
-	const struct fo_subject *s = c->s;
-	const struct fo_ledger *l = &s->l;
-	int64_t first, end, ns = 0;
-	*kernels = 0;
-	fo_subject_ops(s->t, s->id, s->begin_ns, s->end_ns, &first, &end);
-	for (int64_t i = first; i < end; i++) {
-		const struct fo_gpu_op *g = &s->t->gpu[i];
-		if (g->class != FO_K_CONV || g->begin_ns < s->begin_ns || !fo_turns_layout(fo_trace_text(s->t, g->name)))
-			continue;
-		ns += (g->end_ns < s->end_ns ? g->end_ns : s->end_ns) - g->begin_ns;
-		*kernels += 1;
-	}
-	ns /= s->steps;
-	*kernels /= s->steps;
-	if (l->class_sum_ns[FO_K_CONV] > l->class_ns[FO_K_CONV]) /* exclusive, as the ledger has it */
-		ns = (int64_t)((double)ns * (double)l->class_ns[FO_K_CONV] / (double)l->class_sum_ns[FO_K_CONV]);
-	return ns < l->class_ns[FO_K_CONV] ? ns : l->class_ns[FO_K_CONV];
-}
-
 static bool conv_layout(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const struct fo_subject *s = c->s;
-	const struct fo_trace *t = s->t;
-	int64_t first, end, n, ns = fo_layout_ns(c, &n);
+	int64_t n, ns = fo_layout_ns(c, fo_turns_layout, f, &n);
 	/* Half the usual mark: beside what it saves itself, the convolutions between run in the layout that suits them. */
 	if (fo_share(c, ns) <= FO_SHARE_ADVICE / 2)
 		return false;
@@ -92,11 +64,6 @@ static bool conv_layout(const struct fo_rule_context *c, struct fo_finding *f)
 		 (long long)n);
 	snprintf(f->why, sizeof(f->why), "The matrix units take images with their channels last (NHWC); tensors are stored as NCHW and are converted "
 		 "around each convolution. Stored with channels last they need no conversion.");
-	fo_subject_ops(t, s->id, s->begin_ns, s->end_ns, &first, &end);
-	for (int64_t i = first; i < end; i++)
-		if (t->gpu[i].class == FO_K_CONV && fo_turns_layout(fo_trace_text(t, t->gpu[i].name)))
-			fo_evidence_add(f, s->rank->rank, s->id, t->gpu[i].begin_ns, t->gpu[i].end_ns - t->gpu[i].begin_ns,
-					fo_trace_text(t, t->gpu[i].name), NULL);
 	return true;
 }
 

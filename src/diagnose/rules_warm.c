@@ -1,5 +1,5 @@
-/* First calls in a trace without steps: libraries are loaded, kernels chosen, memory allocated. They weigh as much as hundreds of later
- * calls, and a steady state has none of it. */
+/* First calls in a trace without steps: libraries are loaded, kernels chosen, memory allocated. They weigh as much as
+ * hundreds of later calls, and a steady state has none of it. */
 #include "diagnose/products_int.h"
 
 #include "base/mem.h"
@@ -8,9 +8,9 @@
 #include <stdlib.h>
 
 enum {
-	CALLS_LEAST = 4,	    /* of an operator: below that no median is one */
-	FIRST_LEAST = 5,	    /* times the median of the others */
-	FIRST_LEAST_NS = 1000000,   /* loading takes milliseconds; less is a hiccup */
+	CALLS_LEAST = 4,          /* of an operator: below that no median is one */
+	FIRST_LEAST = 5,          /* times the median of the others */
+	FIRST_LEAST_NS = 1000000, /* loading takes milliseconds; less is a hiccup */
 };
 
 struct call {
@@ -57,7 +57,8 @@ static bool first_calls(const struct fo_rule_context *c, struct fo_finding *f)
 	struct call *call = fo_xmalloc((size_t)(t->op_count + 1) * sizeof(*call));
 	for (int64_t i = 0; i < t->op_count; i++)
 		if (outermost(t, &t->op[i]))
-			call[n++] = (struct call){ t->op[i].name, (int32_t)i, t->op[i].begin_ns, t->op[i].end_ns - t->op[i].begin_ns };
+			call[n++] = (struct call){ t->op[i].name, (int32_t)i, t->op[i].begin_ns,
+						   t->op[i].end_ns - t->op[i].begin_ns };
 	qsort(call, (size_t)n, sizeof(*call), by_name);
 	for (int64_t i = 0, next; i < n; i = next) {
 		for (next = i + 1; next < n && call[next].name == call[i].name; next++)
@@ -68,7 +69,8 @@ static bool first_calls(const struct fo_rule_context *c, struct fo_finding *f)
 			continue;
 		sum += ns;
 		names++;
-		fo_evidence_add(f, s->rank->rank, s->id, first.begin_ns, first.ns, fo_trace_text(t, first.name), "first call");
+		fo_evidence_add(f, s->rank->rank, s->id, first.begin_ns, first.ns, fo_trace_text(t, first.name),
+				"first call");
 	}
 	free(call);
 	for (int64_t i = 0; i < s->d->products; i++)
@@ -79,15 +81,20 @@ static bool first_calls(const struct fo_rule_context *c, struct fo_finding *f)
 		return false;
 	char a[24], products[96] = "";
 	if (left_out > 0)
-		snprintf(products, sizeof(products), " First calls of %lld product shape%s are left out of rates.", (long long)left_out,
-			 left_out == 1 ? "" : "s");
+		snprintf(products, sizeof(products), " First calls of %lld product shape%s are left out of rates.",
+			 (long long)left_out, left_out == 1 ? "" : "s");
 	if (names > 0)
-		snprintf(f->title, sizeof(f->title), "warm-up is in the trace: first calls of %lld operator%s take %s more than later ones",
+		snprintf(f->title, sizeof(f->title),
+			 "warm-up is in the trace: first calls of %lld operator%s take %s more than later ones",
 			 (long long)names, names == 1 ? "" : "s", fo_ns_text(a, sum));
 	else
-		snprintf(f->title, sizeof(f->title), "warm-up is in the trace: first calls of products are much slower than later ones");
-	snprintf(f->why, sizeof(f->why), "Libraries are loaded and kernels chosen at first use. No step is marked, so that these calls cannot be told "
-		 "from a steady state in shares and idling.%s Record after some steps: schedule(wait=1, warmup=3, active=3) and profiler.step().",
+		snprintf(f->title, sizeof(f->title),
+			 "warm-up is in the trace: first calls of products are much slower than later ones");
+	snprintf(f->why, sizeof(f->why),
+		 "Libraries are loaded and kernels chosen at first use. No step is marked, so that these calls cannot "
+		 "be told "
+		 "from a steady state in shares and idling.%s Record after some steps: schedule(wait=1, warmup=3, "
+		 "active=3) and profiler.step().",
 		 products);
 	return true;
 }

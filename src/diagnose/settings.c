@@ -76,6 +76,8 @@ static bool holds(const char *when, int len, const struct fo_facts *f, const str
 		{ "fsdp", f->fsdp },
 		{ "moe", f->moe },
 		{ "pipeline", p->stages > 1 },
+		{ "hidden_ragged", f->hidden_ragged },
+		{ "tokens_ragged", f->tokens_ragged },
 		{ "nccl", f->nccl },
 		{ "nvidia", f->nvidia },
 		{ "culprit_loads", f->culprit == FO_CULPRIT_LOADS },

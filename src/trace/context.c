@@ -1,5 +1,6 @@
-/* What stands beside a kernel says what it is for: a softmax between two batched products is attention written out, weights that are
- * gathered for products of one row are experts. After attribution to operators and modules (attribute.c). */
+/* What stands beside a kernel says what it is for: a softmax between two batched products is attention written out,
+ * weights that are gathered for products of one row are experts. After attribution to operators and modules
+ * (attribute.c). */
 #define _GNU_SOURCE /* strcasestr */
 #include "trace/shapes.h"
 #include "trace/trace_int.h"
@@ -19,9 +20,9 @@ static bool is_product(uint8_t class) { return class == FO_K_GEMM || class == FO
 /* May stand between a softmax and the products of its attention. */
 static bool passes(const struct fo_trace *t, const struct fo_gpu_op *g)
 {
-	return g->class == FO_K_ELEMENTWISE || g->class == FO_K_CAST || g->class == FO_K_COPY || g->class == FO_K_LAYOUT ||
-	       g->class == FO_K_RNG || g->class == FO_K_OTHER || g->class == FO_K_MEMORY || g->class == FO_K_SOFTMAX ||
-	       (g->class == FO_K_LOSS && strcasestr(fo_trace_text(t, g->name), "softmax"));
+	return g->class == FO_K_ELEMENTWISE || g->class == FO_K_CAST || g->class == FO_K_COPY ||
+	       g->class == FO_K_LAYOUT || g->class == FO_K_RNG || g->class == FO_K_OTHER || g->class == FO_K_MEMORY ||
+	       g->class == FO_K_SOFTMAX || (g->class == FO_K_LOSS && strcasestr(fo_trace_text(t, g->name), "softmax"));
 }
 
 /* The next product on the stream of gpu[i], forwards (1) or backwards (-1); -1: something else comes first. */
@@ -64,7 +65,8 @@ enum says { SAYS_NOTHING, SAYS_SOFTMAX, SAYS_LOSS, SAYS_ATTENTION };
 /* What the operators and modules around a softmax's launch say of it, the innermost that says anything. */
 static enum says around(const struct fo_trace *t, int32_t op)
 {
-	static const char *const loss[] = { "log_softmax", "LogSoftmax", "cross_entropy", "CrossEntropy", "nll_loss", "NllLoss", NULL };
+	static const char *const loss[] = { "log_softmax", "LogSoftmax", "cross_entropy", "CrossEntropy", "nll_loss",
+					    "NllLoss",     NULL };
 	enum says says = SAYS_NOTHING;
 	for (int depth = 0; op >= 0 && depth < DEEP; op = t->op[op].parent, depth++) {
 		const struct fo_host_op *o = &t->op[op];
@@ -134,14 +136,16 @@ static bool feeds_rows(const struct fo_trace *t, int64_t i)
 {
 	struct fo_shapes from, into;
 	int64_t product = product_beside(t, i, 1);
-	if (product < 0 || !shapes_of(t, t->gpu[i].op, gathers, &from) || !shapes_of(t, t->gpu[product].op, multiplies, &into))
+	if (product < 0 || !shapes_of(t, t->gpu[i].op, gathers, &from) ||
+	    !shapes_of(t, t->gpu[product].op, multiplies, &into))
 		return false;
 	if (into.n < 2 || into.rank[0] != 3 || into.rank[1] != 3 || from.rank[0] < 2)
 		return false;
 	int gathered = into.dim[0][1] == 1 ? 1 : into.dim[1][2] == 1 ? 0 : -1; /* which of the two is no vector */
 	if (gathered < 0)
 		return false;
-	int64_t a = into.dim[gathered][1], b = into.dim[gathered][2], x = fo_shapes_last(&from, 0, 2), y = fo_shapes_last(&from, 0, 1);
+	int64_t a = into.dim[gathered][1], b = into.dim[gathered][2], x = fo_shapes_last(&from, 0, 2),
+		y = fo_shapes_last(&from, 0, 1);
 	/* As it lies, transposed by a view, or each matrix as one row of a table. */
 	bool matrix = from.rank[0] == 3 && ((a == x && b == y) || (a == y && b == x));
 	bool row = from.rank[0] == 2 && (double)y == (double)a * (double)b;
@@ -154,7 +158,8 @@ void fo_trace_place(struct fo_trace *t)
 		struct fo_gpu_op *g = &t->gpu[i];
 		if (g->kind != FO_GPU_KERNEL)
 			continue;
-		if (g->class == FO_K_SOFTMAX || (g->class == FO_K_LOSS && strcasestr(fo_trace_text(t, g->name), "softmax")))
+		if (g->class == FO_K_SOFTMAX ||
+		    (g->class == FO_K_LOSS && strcasestr(fo_trace_text(t, g->name), "softmax")))
 			place_softmax(t, i);
 		else if (g->class == FO_K_EMBEDDING && g->op >= 0 && !(g->flags & FO_GPU_GRAPH) && feeds_rows(t, i)) {
 			g->class = FO_K_MOE;

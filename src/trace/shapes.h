@@ -10,8 +10,8 @@ struct fo_shapes {
 	int64_t dim[FO_SHAPE_ARGS][FO_SHAPE_DIMS];
 	int rank[FO_SHAPE_ARGS], n; /* rank 0: not a tensor, a scalar, or a list of tensors */
 };
-/* "[[4096, 4096], [], [4096, 11008]]"; false for anything else. Quotes and blanks are passed over. Dimensions are capped at 2^40, so that
- * the product of eight is far below what a double holds. */
+/* "[[4096, 4096], [], [4096, 11008]]"; false for anything else. Quotes and blanks are passed over. Dimensions are
+ * capped at 2^40, so that the product of eight is far below what a double holds. */
 bool fo_shapes_parse(struct fo_shapes *s, const char *text);
 /* The i-th dimension from behind, 1 the last; 0 where the argument has fewer. */
 int64_t fo_shapes_last(const struct fo_shapes *s, int arg, int i);
