@@ -140,7 +140,7 @@ const struct fo_command fo_cmd_diagnose = {
 	.name = "diagnose",
 	.group = "diagnose",
 	.usage = "flatout diagnose TRACE... [--model M --seq S --tokens-per-step N [--steps N|--step-seconds T]] [--device D] [--dtype TYPE] [--price USD] "
-		 "[--json PATH|-] [--html PATH] [--brief] [--whole-trace] [--exclude-unlinked]",
+		 "[--json[=PATH]] [--html PATH] [--brief] [--whole-trace] [--exclude-unlinked]",
 	.summary = "where the time of a profiler's trace went, and what would help",
 	.text = "Reads what PyTorch's profiler (.json, .json.gz, .json.zst) or Nsight Systems (its\n"
 		"SQLite export) recorded of a training run, a file, several, or a folder, and\n"
@@ -156,10 +156,10 @@ const struct fo_command fo_cmd_diagnose = {
 		"--price in dollars.\n"
 		"\n"
 		"  flatout diagnose trace.json.gz\n"
-		"  flatout diagnose profile/ --json ledger.json\n"
+		"  flatout diagnose profile/ --json=ledger.json\n"
 		"  flatout diagnose profile/ --model llama-3.1-8b --seq 8192 \\\n"
 		"      --tokens-per-step 524288 --price 2.50 --html report.html\n"
-		"  flatout diagnose trace.json --whole-trace --json -\n"
+		"  flatout diagnose trace.json --whole-trace --json\n"
 		"\n"
 		"Exit status: 0; 1 for a serious finding, or a trace that cannot be diagnosed; 2 for\n"
 		"wrong arguments (an MFU above 100 % among them) or what is no trace; 3 for what\n"

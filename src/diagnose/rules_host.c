@@ -130,15 +130,52 @@ static const char *launching_text(const struct fo_rule_context *c)
 	return "The launching thread is busy with operators and calls, and does not keep the GPU fed.";
 }
 
+static int64_t launch_idle(const struct fo_rule_context *c)
+{
+	return fo_idle_of(c, FO_IDLE_HOST_LAUNCH_BOUND) + fo_idle_of(c, FO_IDLE_LAUNCH_LATENCY) + c->other_short_ns;
+}
+
+/* Of it, what lies inside one operator on the processor, where that is most of it and worth a line of its own: fewer launches would not
+ * change it. 0: none does. */
+static int64_t work_on_processor(const struct fo_rule_context *c, int32_t *op)
+{
+	int64_t idle = launch_idle(c), inside;
+	*op = long_operator(c, idle, &inside);
+	return *op >= 0 && 2 * inside > idle && worth_it(c, inside) ? inside : 0;
+}
+
+static bool host_work(const struct fo_rule_context *c, struct fo_finding *f)
+{
+	int32_t op;
+	int64_t inside = work_on_processor(c, &op);
+	char a[24], name[64];
+	if (inside == 0)
+		return false;
+	f->serious = serious(c, inside);
+	fo_str_visible(name, sizeof(name), fo_trace_text(c->s->t, c->s->t->op[op].name));
+	int64_t stays = c->floor_ns - inside; /* the floor counts it */
+	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns, .removable_ns = inside, .least = FO_GAIN_HALF, .most = 1,
+					 .floor_ns = stays > 0 ? stays : 0 }, f);
+	snprintf(f->title, sizeof(f->title), "work on the processor holds up the launches, in '%.60s': the GPU idles %.1f %% of the step", name,
+		 100 * fo_share(c, inside));
+	snprintf(f->why, sizeof(f->why), "For %s of the step the thread that launches is in this operator, on tensors in the host's memory, and the GPU "
+		 "has nothing to do. Move that work to the GPU, to the data loader's workers or another thread, or out of the step.", fo_ns_text(a, inside));
+	fo_evidence_gaps(f, c->s, c->gap, c->gaps, 1u << FO_IDLE_HOST_LAUNCH_BOUND, FO_GAP_SHORT_NS, INT64_MAX);
+	return true;
+}
+
 static bool launch_bound(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const struct fo_ledger *l = &c->s->l;
-	int64_t idle = fo_idle_of(c, FO_IDLE_HOST_LAUNCH_BOUND) + fo_idle_of(c, FO_IDLE_LAUNCH_LATENCY) + c->other_short_ns, inside;
+	int32_t op;
+	int64_t idle = launch_idle(c) - work_on_processor(c, &op), inside;
 	char a[24], b[24], name[80];
 	if (!worth_it(c, idle))
 		return false;
 	f->serious = serious(c, idle);
-	int32_t op = long_operator(c, idle, &inside);
+	op = long_operator(c, idle, &inside);
+	if (2 * inside > launch_idle(c)) /* a finding of its own */
+		op = -1;
 	const char *call = "";
 	int64_t driver = in_driver(c, &call);
 	bool driven = op < 0 && 4 * driver > idle;
@@ -311,6 +348,7 @@ static bool unknown(const struct fo_rule_context *c, struct fo_finding *f)
 
 const struct fo_rule_row fo_rules_host[] = {
 	{ "data-loading", FO_FIND_DATA, data_loading },
+	{ "host-work", FO_FIND_HOST, host_work },
 	{ "host-launch", FO_FIND_HOST, launch_bound },
 	{ "host-sync", FO_FIND_HOST, synchronised },
 	{ "host-other", FO_FIND_HOST, host_other },

@@ -144,12 +144,17 @@ static bool from_one_step(struct fo_windows *w, const struct fo_device_ops *d)
 		s[k].first = g->begin_ns < s[k].first ? g->begin_ns : s[k].first;
 		s[k].last = g->end_ns > s[k].last ? g->end_ns : s[k].last;
 	}
-	for (int64_t i = 0; i < n; i++) {
-		int64_t begin = s[i].first == INT64_MAX ? 0 : begin_behind_leftovers(d, s[i].begin, s[i].first);
-		if (s[i].first == INT64_MAX || s[i].last <= begin)
-			continue;
-		add(w, (struct fo_window){ s[i].number, begin, s[i].last > s[i].end ? s[i].last : s[i].end, s[i].begin, s[i].end });
-		break;
+	int64_t only = -1, launching = 0;
+	for (int64_t i = 0; i < n; i++)
+		if (s[i].first != INT64_MAX) {
+			only = i;
+			launching++;
+		}
+	if (launching == 1) { /* of several, whose order on the GPU is not that of the host, none is believed */
+		const struct host_step *k = &s[only];
+		int64_t begin = begin_behind_leftovers(d, k->begin, k->first);
+		if (k->last > begin)
+			add(w, (struct fo_window){ k->number, begin, k->last > k->end ? k->last : k->end, k->begin, k->end });
 	}
 	free(s);
 	w->from = FO_WINDOW_HOST_STEP;

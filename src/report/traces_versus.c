@@ -293,6 +293,9 @@ static void explain_setting(struct fo_traces_versus *v)
 {
 	const struct fo_traces_side *a = &v->side[0], *b = &v->side[1];
 	const char *x = device_name(a), *y = device_name(b);
+	for (int k = 0; k < 2; k++)
+		if (!fo_diagnosed(v->side[k].d))
+			say(v, "%s cannot be diagnosed: %.150s; what stands beside it says nothing of the job", k ? "B" : "A", v->side[k].d->cannot);
 	if (*x && *y && strcmp(x, y))
 		say(v, "other devices: %.80s in A, %.80s in B", x, y);
 	if (a->d->ranks != b->d->ranks)

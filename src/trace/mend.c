@@ -198,7 +198,8 @@ void fo_trace_link_by_arrow(struct fo_trace_build *b, struct fo_trace_arrow *v, 
 		call[i] = (struct place){ t->launch[i].begin_ns, (int64_t)i, t->launch[i].thread };
 	qsort(gpu, gpus, sizeof *gpu, by_place);
 	qsort(call, calls, sizeof *call, by_place);
-	qsort(v, n, sizeof *v, by_arrow);
+	if (n)
+		qsort(v, n, sizeof *v, by_arrow);
 	for (size_t i = 0; i + 1 < n; i++) {
 		const struct fo_trace_arrow *from = &v[i];
 		for (size_t k = i + 1; from->thread >= 0 && k < n && v[k].id == from->id && v[k].thread < 0; k++) {

@@ -54,6 +54,10 @@ trace stalled.json 0 4000 'void at::native::vectorized_elementwise_kernel<4, flo
 run 0 compare stalled.json b.json
 fits
 says '^B.s step takes 0.778 times as long as A.s (medians)' 'step, median  *13.510 ms  *10.510 ms  *-22.2 %' '  mean  *20.177 ms  *10.510 ms'
+# A side that shows too little is no measure of the other.
+printf '{"schemaVersion": 1, "traceEvents": [{"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 1, "dur": 5, "args": {"device": 0, "stream": 7}}]}\n' >one.json
+run 0 compare one.json b.json
+says '^- A cannot be diagnosed: too little GPU work to diagnose: 1 operation'
 run 0 compare a.json b.json --json
 valid out
 keys out schema of a b steps_on_both_sides step_time_resolved parts leaf a_seconds difference_seconds kernels collectives products causes

@@ -94,6 +94,8 @@ expect 1 '"span_ns": 2000000' diagnose "$tmp/trace.json" --json -
 expect 1 '"steps_from": "launched_steps"' diagnose "$tmp/trace.json" --json=-
 expect 1 '"host_data": 600000' diagnose "$tmp/trace.json" --json -
 expect 1 '"launch_latency": 20000' diagnose "$tmp/trace.json" --json -
+expect 1 '"host_data": 600000' diagnose "$tmp/trace.json" --json
+expect 1 '"host_data": 600000' diagnose --json "$tmp/trace.json"
 expect 1 '"span_ns": 2795000' diagnose "$tmp/trace.json" --json - --whole-trace
 expect 1 '"excluded_ops": 1' diagnose "$tmp/trace.json" --json - --exclude-unlinked
 expect 1 "rank 0 of 2" diagnose "$tmp/trace.json" --json="$tmp/out.json"

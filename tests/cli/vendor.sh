@@ -45,7 +45,7 @@ trace() # KIND
 words='nvidia|cuda graph|cublas|cudnn|tensor core|nvlink|nsight|nsys|NCCL[^_]|CUDA_VISIBLE|PYTORCH_CUDA'
 for kind in SB_BH BBS_BH; do
 	trace $kind >"$tmp/amd.json"
-	expect 1 "" diagnose "$tmp/amd.json" --html "$tmp/page.html" --json "$tmp/page.json"
+	expect 1 "" diagnose "$tmp/amd.json" --html "$tmp/page.html" --json="$tmp/page.json"
 	cp "$tmp/out" "$tmp/text"
 	for of in text page.html page.json; do
 		sed 's/ncclDev[^ <]*//g; s/CUDAFunctor[^ <]*//g; s/"backend": "nccl"//g' "$tmp/$of" | grep -niE -- "$words" && {

@@ -9,6 +9,7 @@ their whole path. Standard library only. Last line: "N compared, N wrong"; exit 
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -231,6 +232,22 @@ def judged(flatout, traces):
                 fail(f"{folder}: {done.stdout[:80]!r}")
 
 
+# Every text: no line above 80 columns but for a path or a flag that has no blank, no share of more than all there is. Only a pipeline's
+# schedule has some above 100 %, which its own definition allows and the text explains.
+def texts(flatout, traces):
+    for folder in sorted(os.listdir(traces)):
+        place = os.path.join(traces, folder)
+        for file in sorted(os.listdir(place)) if os.path.isdir(place) else []:
+            if not file.endswith((".json", ".json.gz", ".sqlite")):
+                continue
+            done = subprocess.run([flatout, "diagnose", os.path.join(place, file)], capture_output=True, text=True)
+            for line in done.stdout.splitlines():
+                check(f"{folder}/{file}: columns of '{line}'", max(0, len(line) - 80) if " " in line.strip() and traces not in line else 0, 0)
+            for share in re.findall(r"(-?\d+(?:\.\d+)?) %", done.stdout):
+                if float(share) < 0 or (float(share) > 100 and not done.stdout.startswith("Pipeline schedule")):
+                    fail(f"{folder}/{file}: {share} %")
+
+
 def main():
     flatout, traces = sys.argv[1:3]
     if len(sys.argv) > 3:
@@ -266,6 +283,7 @@ def main():
         view(flatout, traces)
         mfu(flatout, traces)
         judged(flatout, traces)
+        texts(flatout, traces)
     print(f"{compared} compared, {wrong} wrong")
     return 1 if wrong else 0
 

@@ -149,6 +149,7 @@ static int64_t rows_of(const struct fo_finding *f, const struct fo_ledger *l)
 		int64_t ns;
 	} known[] = {
 		{ "data-loading", idle[FO_IDLE_HOST_DATA] },
+		{ "host-work", idle[FO_IDLE_HOST_LAUNCH_BOUND] },
 		{ "host-launch", idle[FO_IDLE_HOST_LAUNCH_BOUND] + idle[FO_IDLE_LAUNCH_LATENCY] + idle[FO_IDLE_HOST_OTHER] },
 		{ "host-sync", idle[FO_IDLE_HOST_SYNC] },
 		{ "host-other", idle[FO_IDLE_HOST_OTHER] },
