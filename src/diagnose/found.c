@@ -149,11 +149,11 @@ int fo_found_of(const struct fo_diagnosis *d, struct fo_arena *a, const char ***
 	struct lines l = { .a = a };
 	const struct fo_trace_set *s = d->set;
 	int shown = 0, more = 0;
-	if (s && s->taken)
+	if (s->taken)
 		say(&l, fo_arena_printf(a, "of several recordings '%s' was taken%s", s->taken, files(a, d->ranks)));
 	say_ranks(&l, d);
 	say_faults(&l, d);
-	for (int i = 0; s && i < s->lefts; i++) {
+	for (int i = 0; i < s->lefts; i++) {
 		const struct fo_left_out *x = &s->left[i];
 		if (shown++ < SHOWN)
 			say(&l, fo_arena_printf(a, "left out: '%s'%s %s", x->path,
