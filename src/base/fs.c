@@ -2,6 +2,7 @@
 #define _XOPEN_SOURCE 700 /* nftw, and the strerror_r that fills the caller's buffer */
 
 #include "base/fs.h"
+#include "base/retry.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -25,13 +26,14 @@ fo_status fo_fs_refuse(const char *verb, const char *path, int error)
 	if (strerror_r(error, reason, sizeof reason))
 		strcpy(reason, "unknown reason");
 	reason[0] = (char)tolower((unsigned char)reason[0]);
-	return fo_fail(error == ENOMEM ? FO_ENOMEM : FO_EIO, "cannot %s '%s': %s", verb, path, reason);
+	fo_status st = fo_fail(error == ENOMEM ? FO_ENOMEM : FO_EIO, "cannot %s '%s': %s", verb, path, reason);
+	return error == EFBIG ? fo_hint(st, "files may not become larger here: 'ulimit -f' shows the shell's limit, else it is the file system's") : st;
 }
 
 /* wait: opening a pipe without a writer blocks, as `flatout config <(...)` needs; without it a pipe is only looked at. */
 static fo_status open_for_reading(const char *path, bool wait, int *out, struct stat *st)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC | (wait ? 0 : O_NONBLOCK));
+	int fd = fo_open(path, O_RDONLY | O_CLOEXEC | (wait ? 0 : O_NONBLOCK), 0);
 	if (fd < 0)
 		return fo_fs_refuse("read", path, errno);
 	int error = fstat(fd, st) ? errno : S_ISDIR(st->st_mode) ? EISDIR : 0;
@@ -165,13 +167,13 @@ static char *parent_of(const char *path)
 /* A file of these bytes, flushed; what is half written is removed. Errors name `meant`, for which path stands. */
 static fo_status write_flushed(const char *path, const char *meant, const void *bytes, size_t len)
 {
-	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+	int fd = fo_open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
 	if (fd < 0)
 		return fo_fs_refuse("write", path, errno);
 	int error = write_all(fd, bytes, len);
-	if (!error && fsync(fd))
+	if (!error && fo_fsync(fd))
 		error = errno;
-	if (close(fd) && !error)
+	if (fo_close(fd) && !error)
 		error = errno;
 	if (!error)
 		return FO_OK;
@@ -191,8 +193,11 @@ fo_status fo_fs_may_replace(const char *path, const char *begin)
 	struct stat info;
 	if (stat(path, &info) || !S_ISREG(info.st_mode) || !info.st_size)
 		return FO_OK; /* whatever else is wrong with it, writing will tell */
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t n = fd < 0 ? 0 : read(fd, there, want < sizeof there ? want : sizeof there);
+	int fd = fo_open(path, O_RDONLY | O_CLOEXEC, 0);
+	ssize_t n;
+	do
+		n = fd < 0 ? 0 : read(fd, there, want < sizeof there ? want : sizeof there);
+	while (n < 0 && errno == EINTR);
 	if (fd >= 0)
 		close(fd);
 	if (n == (ssize_t)want && !memcmp(there, begin, want))
@@ -209,8 +214,8 @@ bool fo_fs_is_special(const char *path)
 
 static fo_status write_into(const char *path, const void *bytes, size_t len)
 {
-	int fd = open(path, O_WRONLY | O_CLOEXEC), error = fd < 0 ? errno : write_all(fd, bytes, len);
-	if (fd >= 0 && close(fd) && !error)
+	int fd = fo_open(path, O_WRONLY | O_CLOEXEC, 0), error = fd < 0 ? errno : write_all(fd, bytes, len);
+	if (fd >= 0 && fo_close(fd) && !error)
 		error = errno;
 	return error ? fo_fs_refuse("write", path, error) : FO_OK;
 }
@@ -238,10 +243,10 @@ fo_status fo_fs_write_atomic(const char *path, const void *bytes, size_t len)
 /* 0 or an errno value. EINVAL: this file system has no such operation and orders its folders' entries by itself. */
 static int sync_folder(const char *path)
 {
-	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int fd = fo_open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
 	if (fd < 0)
 		return errno;
-	int error = fsync(fd) && errno != EINVAL ? errno : 0;
+	int error = fo_fsync(fd) && errno != EINVAL ? errno : 0;
 	close(fd);
 	return error;
 }
@@ -560,9 +565,9 @@ fo_status fo_fs_update_begin(const char *path, int *lock)
 		*slash = 0;
 		st = fo_fs_mkdirs(dir);
 	}
-	*lock = st == FO_OK ? open(fo_arena_printf(&a, "%s.lock", path), O_RDWR | O_CREAT | O_CLOEXEC, 0666) : -1;
+	*lock = st == FO_OK ? fo_open(fo_arena_printf(&a, "%s.lock", path), O_RDWR | O_CREAT | O_CLOEXEC, 0666) : -1;
 	if (*lock >= 0)
-		flock(*lock, LOCK_EX);
+		fo_flock(*lock, LOCK_EX);
 	fo_arena_fini(&a);
 	return st;
 }

@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/json.h"
+#include "base/retry.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -165,7 +166,7 @@ fo_status fo_prometheus_write(const struct fo_prometheus *p, const char *path)
 	/* Not *.prom: the collector must not take it for a file of its own. */
 	bool special = fo_fs_is_special(path);
 	fo_str_printf(&beside, "%s%s", path, special ? "" : ".tmp");
-	int fd = open(beside.data, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
+	int fd = fo_open(beside.data, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
 	if (fd < 0)
 		error = errno;
 	for (size_t done = 0; !error && done < text.len;) {
@@ -175,7 +176,7 @@ fo_status fo_prometheus_write(const struct fo_prometheus *p, const char *path)
 		else if (n == 0 || errno != EINTR)
 			error = n < 0 ? errno : ENOSPC;
 	}
-	if (fd >= 0 && close(fd) && !error)
+	if (fd >= 0 && fo_close(fd) && !error)
 		error = errno;
 	if (!error && !special && rename(beside.data, path))
 		error = errno;
