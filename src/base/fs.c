@@ -2,6 +2,7 @@
 #define _XOPEN_SOURCE 700 /* nftw, and the strerror_r that fills the caller's buffer */
 
 #include "base/fs.h"
+#include "base/retry.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -25,13 +26,14 @@ fo_status fo_fs_refuse(const char *verb, const char *path, int error)
 	if (strerror_r(error, reason, sizeof reason))
 		strcpy(reason, "unknown reason");
 	reason[0] = (char)tolower((unsigned char)reason[0]);
-	return fo_fail(error == ENOMEM ? FO_ENOMEM : FO_EIO, "cannot %s '%s': %s", verb, path, reason);
+	fo_status st = fo_fail(error == ENOMEM ? FO_ENOMEM : FO_EIO, "cannot %s '%s': %s", verb, path, reason);
+	return error == EFBIG ? fo_hint(st, "files may not become larger here: 'ulimit -f' shows the shell's limit, else it is the file system's") : st;
 }
 
 /* wait: opening a pipe without a writer blocks, as `flatout config <(...)` needs; without it a pipe is only looked at. */
 static fo_status open_for_reading(const char *path, bool wait, int *out, struct stat *st)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC | (wait ? 0 : O_NONBLOCK));
+	int fd = fo_open(path, O_RDONLY | O_CLOEXEC | (wait ? 0 : O_NONBLOCK), 0);
 	if (fd < 0)
 		return fo_fs_refuse("read", path, errno);
 	int error = fstat(fd, st) ? errno : S_ISDIR(st->st_mode) ? EISDIR : 0;
@@ -160,10 +162,10 @@ char *fo_fs_parent(const char *path)
 /* 0 or an errno value. EINVAL: this file system has no such operation and orders its folders' entries by itself. */
 static int sync_folder(const char *path)
 {
-	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int fd = fo_open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
 	if (fd < 0)
 		return errno;
-	int error = fsync(fd) && errno != EINVAL ? errno : 0;
+	int error = fo_fsync(fd) && errno != EINVAL ? errno : 0;
 	close(fd);
 	return error;
 }
@@ -482,9 +484,9 @@ fo_status fo_fs_update_begin(const char *path, int *lock)
 		*slash = 0;
 		st = fo_fs_mkdirs(dir);
 	}
-	*lock = st == FO_OK ? open(fo_arena_printf(&a, "%s.lock", path), O_RDWR | O_CREAT | O_CLOEXEC, 0666) : -1;
+	*lock = st == FO_OK ? fo_open(fo_arena_printf(&a, "%s.lock", path), O_RDWR | O_CREAT | O_CLOEXEC, 0666) : -1;
 	if (*lock >= 0)
-		flock(*lock, LOCK_EX);
+		fo_flock(*lock, LOCK_EX);
 	fo_arena_fini(&a);
 	return st;
 }

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE /* getrandom, flock */
 
 #include "base/fs.h"
+#include "base/retry.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -31,13 +32,13 @@ static int write_all(int fd, const char *p, size_t len)
 
 fo_status fo_fs_write_new(const char *path, const void *bytes, size_t len)
 {
-	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+	int fd = fo_open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
 	if (fd < 0)
 		return fo_fs_refuse("write", path, errno);
 	int error = write_all(fd, bytes, len);
-	if (!error && fsync(fd))
+	if (!error && fo_fsync(fd))
 		error = errno;
-	if (close(fd) && !error)
+	if (fo_close(fd) && !error)
 		error = errno;
 	if (!error)
 		return FO_OK;
@@ -118,7 +119,7 @@ static int open_beside(struct fo_new_file *f, const char *dir, const char *begin
 	for (int i = 0; i < TRIES; i++) {
 		struct stat st;
 		snprintf(f->beside, size, "%s/%s%016llx" BESIDE_SUFFIX, dir, begin, (unsigned long long)random_bits());
-		f->fd = open(f->beside, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+		f->fd = fo_open(f->beside, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
 		if (f->fd < 0 && errno == EEXIST)
 			continue;
 		if (f->fd < 0)
@@ -139,7 +140,7 @@ fo_status fo_fs_new_begin(struct fo_new_file *f, const char *path)
 	*f = (struct fo_new_file){ .fd = -1, .path = fo_xstrdup(path) };
 	int error;
 	if (fo_fs_is_special(path)) {
-		f->fd = open(path, O_WRONLY | O_CLOEXEC);
+		f->fd = fo_open(path, O_WRONLY | O_CLOEXEC, 0);
 		error = f->fd < 0 ? errno : 0;
 	} else if (fo_fs_is_dir(path)) {
 		error = EISDIR;
@@ -170,14 +171,14 @@ fo_status fo_fs_new_end(struct fo_new_file *f, fo_status st, bool durable)
 	if (!f->path)
 		return st;
 	int error = 0;
-	if (st == FO_OK && f->beside && durable && fsync(f->fd))
+	if (st == FO_OK && f->beside && durable && fo_fsync(f->fd))
 		error = errno;
 	/* Renamed while the lock is held: whoever sweeps leaves it. */
 	if (st == FO_OK && f->beside && !error && rename(f->beside, f->path))
 		error = errno;
 	if (f->beside && (error || st != FO_OK))
 		unlink(f->beside);
-	if (close(f->fd) && !error)
+	if (fo_close(f->fd) && !error)
 		error = errno;
 	if (st == FO_OK && error)
 		st = fo_fs_refuse("write", f->path, error);

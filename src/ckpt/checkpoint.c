@@ -34,6 +34,8 @@ static char *training_json(struct fo_arena *a, const struct fo_ckpt_meta *m)
 	fo_json_int(&j, "step", m->step);
 	fo_json_int(&j, "tokens", m->tokens);
 	fo_json_real(&j, "loss", m->loss);
+	fo_json_int(&j, "first_step", m->first_step);
+	fo_json_real(&j, "first_loss", m->first_loss);
 	fo_json_real(&j, "grad_norm", m->grad_norm);
 	fo_json_text(&j, "precision", m->precision);
 	fo_json_text(&j, "master", m->master);
@@ -308,6 +310,8 @@ fo_status fo_ckpt_pick(struct fo_arena *a, const char *dir, int64_t every, fo_ck
 	}
 	if (newest.st == FO_OK)
 		return FO_OK;
+	if (newest.hint[0])
+		return fo_err_raise(&newest);
 	return fo_hint(fo_err_raise(&newest), "no checkpoint in '%s' is whole: restore one, or choose another run.dir", dir);
 }
 
@@ -405,14 +409,36 @@ static fo_status read_meta(const char *dir, json_t *t, struct fo_ckpt_meta *m)
 	m->rewinds = json_integer_value(json_object_get(t, "rewinds"));
 	m->losses = (int64_t)json_array_size(losses);
 	m->grad_norm = json_number_value(json_object_get(t, "grad_norm")); /* nor this */
+	m->first_step = json_integer_value(json_object_get(t, "first_step")); /* nor these */
+	m->first_loss = json_number_value(json_object_get(t, "first_loss"));
 	if (!(m->grad_norm >= 0) || !isfinite(m->grad_norm))
 		return fo_fail(FO_EFORMAT, "'%s/training.json' has a gradient norm of %g", dir, m->grad_norm);
+	if (m->first_step < 0 || m->first_step > m->step)
+		return fo_fail(FO_EFORMAT, "'%s/training.json' has a first step of %lld", dir, (long long)m->first_step);
 	if (m->losses > FO_CKPT_LOSSES || m->skipped < 0 || m->skipped > m->step || m->rewinds < 0)
 		return fo_fail(FO_EFORMAT, "'%s/training.json' has %lld recent losses and %lld skipped steps of %lld",
 			       dir, (long long)m->losses, (long long)m->skipped, (long long)m->step);
 	for (int64_t i = 0; i < m->losses; i++)
 		m->recent_loss[i] = json_number_value(json_array_get(losses, (size_t)i));
 	return FO_OK;
+}
+
+/* A folder that is named like a checkpoint is that of its step: one that was renamed or copied over another would be taken for the
+ * newest, and its state go on under a wrong count. */
+static fo_status check_name(const char *path, int64_t step)
+{
+	char name[64];
+	size_t end = strlen(path), begin;
+	while (end > 1 && path[end - 1] == '/')
+		end--;
+	for (begin = end; begin && path[begin - 1] != '/';)
+		begin--;
+	snprintf(name, sizeof name, "%.*s", (int)(end - begin), path + begin);
+	if (end - begin >= sizeof name || step_of(name) < 0 || step_of(name) == step)
+		return FO_OK;
+	return fo_hint(fo_fail(FO_EFORMAT, "the folder is named after step %lld and holds step %lld", (long long)step_of(name),
+			       (long long)step),
+		       "name it step-%08lld if it is that one, or remove it", (long long)step);
 }
 
 fo_status fo_ckpt_open(const char *path, struct fo_ckpt_meta *meta)
@@ -423,7 +449,8 @@ fo_status fo_ckpt_open(const char *path, struct fo_ckpt_meta *meta)
 	FO_TRY_OR(st, load_json(&a, path, "manifest.json", &manifest), done);
 	FO_TRY_OR(st, check_manifest(&a, path, manifest), done);
 	FO_TRY_OR(st, load_json(&a, path, file_name[TRAINING], &training), done);
-	st = read_meta(path, training, meta);
+	FO_TRY_OR(st, read_meta(path, training, meta), done);
+	st = check_name(path, meta->step);
 done:
 	json_decref(manifest);
 	json_decref(training);

@@ -77,6 +77,8 @@ FO_CHECKED fo_status fo_hf_index_parse(struct fo_arena *a, const char *json, siz
 
 /* ---- checkpoints ---- */
 
+enum { FO_CKPT_PATH = 4096 }; /* bytes that hold any path which the system takes */
+
 enum { FO_CKPT_LOSSES = 256 }; /* the longest window of guard.spike-window */
 struct fo_ckpt_meta {
 	int64_t step;   /* optimizer steps done */
@@ -87,6 +89,8 @@ struct fo_ckpt_meta {
 	uint64_t tokenizer_checksum;
 	uint64_t seed;
 	double loss; /* of the last step */
+	int64_t first_step; /* the first step of the whole run that was taken; 0: not known */
+	double first_loss;  /* and its loss */
 	double grad_norm; /* of the last step that was taken, which optim.clip-norm=previous bounds the next one by; 0: none */
 	char precision[8];
 	char master[8], moments[8]; /* fo_master_name, fo_moments_name: the formats of state.safetensors */
@@ -127,7 +131,8 @@ FO_CHECKED fo_status fo_ckpt_pick(struct fo_arena *a, const char *dir, int64_t e
 				  void *ctx, char **path, struct fo_ckpt_meta *meta);
 /* Removes the checkpoints of steps after `step`: a run that went back writes them anew. */
 FO_CHECKED fo_status fo_ckpt_forget(const char *dir, int64_t step);
-/* Checks the manifest (every file present, of its size and checksum) and reads training.json. */
+/* Checks the manifest (every file present, of its size and checksum), reads training.json, and holds a folder named after a step to
+ * that step. */
 FO_CHECKED fo_status fo_ckpt_open(const char *path, struct fo_ckpt_meta *meta);
 /* Fills the tensors from the checkpoint's files. fo_ckpt_open must have succeeded. */
 FO_CHECKED fo_status fo_ckpt_read(const char *path, const struct fo_st_tensor *weight, size_t weights,

@@ -1,6 +1,7 @@
 /* safetensors: 8 bytes little-endian header length, a JSON header, raw data. */
 #include "ckpt/ckpt.h"
 #include "base/json.h"
+#include "base/retry.h"
 #include "kernel/kernel.h"
 #include "kernel/round.h"
 
@@ -47,8 +48,7 @@ static fo_status put(struct sink *s, const void *bytes, size_t n)
 		if (w < 0 && errno == EINTR)
 			continue;
 		if (w <= 0)
-			return fo_fail(FO_EIO, "cannot write '%s': %s", s->path,
-				       w < 0 ? strerror(errno) : "nothing was written");
+			return fo_fs_refuse("write", s->path, w < 0 ? errno : ENOSPC);
 		p += w;
 		n -= (size_t)w;
 	}
@@ -97,17 +97,17 @@ static fo_status write_all(struct sink *s, const struct fo_st_tensor *t, size_t 
 		for (int64_t r = 0; r < t[i].rows; r++)
 			FO_TRY(put(s, (const char *)t[i].data + (size_t)(r * t[i].ld) * es, (size_t)t[i].cols * es));
 	}
-	if (fsync(s->fd))
-		return fo_fail(FO_EIO, "cannot make '%s' durable: %s", s->path, strerror(errno));
+	if (fo_fsync(s->fd))
+		return fo_fs_refuse("write", s->path, errno);
 	return FO_OK;
 }
 
 fo_status fo_st_write(const char *path, const struct fo_st_tensor *t, size_t n, const char *metadata_json,
 		      uint64_t *checksum)
 {
-	struct sink s = { .fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644), .path = path };
+	struct sink s = { .fd = fo_open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644), .path = path };
 	if (s.fd < 0)
-		return fo_fail(FO_EIO, "cannot create '%s': %s", path, strerror(errno));
+		return fo_fs_refuse("create", path, errno);
 	struct fo_str head = { 0 };
 	header(&head, t, n, metadata_json);
 	s.hash = XXH3_createState();
@@ -116,8 +116,8 @@ fo_status fo_st_write(const char *path, const struct fo_st_tensor *t, size_t n, 
 	*checksum = XXH3_64bits_digest(s.hash);
 	XXH3_freeState(s.hash);
 	fo_str_fini(&head);
-	if (close(s.fd) && st == FO_OK)
-		st = fo_fail(FO_EIO, "cannot write '%s': %s", path, strerror(errno));
+	if (fo_close(s.fd) && st == FO_OK)
+		st = fo_fs_refuse("write", path, errno);
 	return st;
 }
 

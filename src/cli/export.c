@@ -4,6 +4,7 @@
 #include "cli/export.h"
 
 #include "base/fs.h"
+#include "base/retry.h"
 #include "record/prometheus.h"
 #include "record/tensorboard.h"
 #include "record/trace_events.h"
@@ -132,8 +133,8 @@ static fo_status write_trace(const char *path, const struct fo_trace_source *sou
 static bool still_training(const char *dir)
 {
 	struct fo_arena a = { 0 };
-	int fd = open(fo_arena_printf(&a, "%s/lock", dir), O_RDONLY | O_CLOEXEC);
-	bool held = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) && errno == EWOULDBLOCK;
+	int fd = fo_open(fo_arena_printf(&a, "%s/lock", dir), O_RDONLY | O_CLOEXEC, 0);
+	bool held = fd >= 0 && fo_flock(fd, LOCK_SH | LOCK_NB) && errno == EWOULDBLOCK;
 	if (fd >= 0)
 		close(fd);
 	fo_arena_fini(&a);

@@ -1,13 +1,19 @@
 /* The commands, and the one place that reports errors and ends the process. */
+#define _GNU_SOURCE /* pthread_setattr_default_np */
 #include "cli/cli.h"
+
+#include "base/mem.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 const struct fo_command *const fo_commands[] = {
@@ -50,6 +56,52 @@ static void occupy_standard_files(void)
 			_exit(3);
 }
 
+/* Text on standard error is for people who may not be reading: a pipe that is full, a terminal that is stopped. Nothing waits for
+ * them, least of all a training run that has something to save. Opened anew, because a descriptor's flags belong to all who share it. */
+static void never_wait_for_stderr(void)
+{
+	struct stat info;
+	if (fstat(STDERR_FILENO, &info) || !(S_ISFIFO(info.st_mode) || isatty(STDERR_FILENO)))
+		return;
+	int own = open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	if (own < 0)
+		return; /* not ours to open: it stays as it is */
+	dup2(own, STDERR_FILENO);
+	close(own);
+}
+
+/* Who reads slowly gets a second to make room for what is said last. */
+static void give_stderr_a_second(void)
+{
+	struct pollfd p = { .fd = STDERR_FILENO, .events = POLLOUT };
+	while (poll(&p, 1, 1000) < 0 && errno == EINTR)
+		;
+}
+
+/* What a thread is given, the first one too: Linux gives as much where nobody says otherwise, and what libraries need of it (OpenMP,
+ * regular expressions, compression) is not in our hands. */
+#define STACK_BYTES ((rlim_t)8 << 20)
+
+/* Makes up for a small limit on stacks (ulimit -s): it is raised as far as it may be, and threads, which it does not bind, do not take
+ * their size from it. true: the first thread's stays too small. */
+static bool stack_is_small(void)
+{
+	struct rlimit limit;
+	if (getrlimit(RLIMIT_STACK, &limit) || limit.rlim_cur >= STACK_BYTES)
+		return false;
+	limit.rlim_cur = limit.rlim_max < STACK_BYTES ? limit.rlim_max : STACK_BYTES;
+	setrlimit(RLIMIT_STACK, &limit);
+#ifdef __GLIBC__
+	pthread_attr_t attr;
+	if (!pthread_attr_init(&attr)) {
+		if (!pthread_attr_setstacksize(&attr, STACK_BYTES))
+			pthread_setattr_default_np(&attr);
+		pthread_attr_destroy(&attr);
+	}
+#endif
+	return limit.rlim_cur < STACK_BYTES;
+}
+
 /* Is `flag` among the arguments in front of "--"? */
 static bool has_flag(int argc, char **argv, const char *flag)
 {
@@ -59,14 +111,22 @@ static bool has_flag(int argc, char **argv, const char *flag)
 	return false;
 }
 
-/* Every line of the text behind "flatout: ", with what could upset a terminal made visible. */
+/* With what could upset a terminal made visible. */
+static void print_visible(const char *lead, const char *text, size_t n)
+{
+	char *line = fo_xmalloc(n + 1), *shown = fo_xmalloc(4 * n + 1);
+	memcpy(line, text, n);
+	line[n] = 0;
+	fprintf(stderr, "%s%s\n", lead, fo_str_visible(shown, 4 * n + 1, line));
+	free(shown);
+	free(line);
+}
+
 static void print_error_lines(const char *text)
 {
 	while (*text) {
 		size_t n = strcspn(text, "\n");
-		char line[1024], shown[4096 + 8];
-		snprintf(line, sizeof line, "%.*s", (int)n, text);
-		fprintf(stderr, "flatout: %s\n", fo_str_visible(shown, sizeof shown, line));
+		print_visible("flatout: ", text, n);
 		text += n + (text[n] == '\n');
 	}
 }
@@ -90,11 +150,10 @@ static void report(fo_status st, bool json)
 		fo_str_fini(&out);
 	}
 	fflush(stdout);
+	give_stderr_a_second();
 	print_error_lines(text);
-	if (*fo_err_hint()) {
-		char shown[2056];
-		fprintf(stderr, "hint: %s\n", fo_str_visible(shown, sizeof shown, fo_err_hint()));
-	}
+	if (*fo_err_hint())
+		print_visible("hint: ", fo_err_hint(), strlen(fo_err_hint()));
 	if (st == FO_EBUG)
 		fprintf(stderr, "hint: this is a mistake in flatout itself; please report it with the command line\n");
 }
@@ -208,22 +267,18 @@ static fo_status dispatch(int argc, char **argv, struct fo_str *out)
 	return unknown_command(name);
 }
 
-int main(int argc, char **argv)
+struct arguments {
+	int argc;
+	char **argv;
+	int code;
+};
+
+static void *run_program(void *arguments)
 {
+	struct arguments *a = arguments;
 	struct fo_str out = { 0 };
-	occupy_standard_files();
-#ifndef FO_NO_ENGINE
-	const struct {
-		const struct fo_command *command;
-		const char *turns;
-	} spin[] = { { &fo_cmd_verify, FO_SPIN_NONE },       { &fo_cmd_train, FO_SPIN_TRAINING },
-		     { &fo_cmd_demo, FO_SPIN_TRAINING },     { &fo_cmd_calibrate, FO_SPIN_TRAINING },
-		     { &fo_cmd_ladder, FO_SPIN_TRAINING },   { &fo_cmd_generate, FO_SPIN_TRAINING }, { &fo_cmd_eval, FO_SPIN_TRAINING } };
-	for (size_t i = 0; argc > 1 && i < sizeof spin / sizeof *spin; i++)
-		if (!strcmp(argv[1], spin[i].command->name))
-			fo_cli_tune_threads(argv, spin[i].turns);
-#endif
-	signal(SIGPIPE, SIG_IGN); /* a lost reader must not kill a training run; close_output() notices it */
+	int argc = a->argc;
+	char **argv = a->argv;
 	bool json = has_flag(argc, argv, "--json") || has_flag(argc, argv, "--json=-"); /* asked now: commands take their options out of argv */
 	fo_status st = dispatch(argc, argv, &out);
 	if (out.len)
@@ -238,5 +293,42 @@ int main(int argc, char **argv)
 		st = written;
 	if (st != FO_OK && (st != FO_ENUMERIC || *fo_err_text())) /* a finding is no error (fo_cli_found) */
 		report(st, json);
-	return close_output(fo_status_exit_code(st));
+	a->code = close_output(fo_status_exit_code(st));
+	return NULL;
+}
+
+/* On a thread of enough stack; false: there is none to be had. */
+static bool run_on_thread(struct arguments *a)
+{
+	pthread_attr_t attr;
+	pthread_t thread;
+	if (pthread_attr_init(&attr))
+		return false;
+	bool begun = !pthread_attr_setstacksize(&attr, STACK_BYTES) && !pthread_create(&thread, &attr, run_program, a);
+	pthread_attr_destroy(&attr);
+	return begun && !pthread_join(thread, NULL);
+}
+
+int main(int argc, char **argv)
+{
+	struct arguments a = { argc, argv, 4 };
+	occupy_standard_files();
+	never_wait_for_stderr();
+	bool small = stack_is_small();
+#ifndef FO_NO_ENGINE
+	const struct {
+		const struct fo_command *command;
+		const char *turns;
+	} spin[] = { { &fo_cmd_verify, FO_SPIN_NONE },       { &fo_cmd_train, FO_SPIN_TRAINING },
+		     { &fo_cmd_demo, FO_SPIN_TRAINING },     { &fo_cmd_calibrate, FO_SPIN_TRAINING },
+		     { &fo_cmd_ladder, FO_SPIN_TRAINING },   { &fo_cmd_generate, FO_SPIN_TRAINING }, { &fo_cmd_eval, FO_SPIN_TRAINING } };
+	for (size_t i = 0; argc > 1 && i < sizeof spin / sizeof *spin; i++)
+		if (!strcmp(argv[1], spin[i].command->name))
+			fo_cli_tune_threads(argv, spin[i].turns);
+#endif
+	signal(SIGXFSZ, SIG_IGN); /* a limit on the size of files (ulimit -f) is an error of writing, not the end */
+	signal(SIGPIPE, SIG_IGN); /* a lost reader must not kill a training run; close_output() notices it */
+	if (!small || !run_on_thread(&a))
+		run_program(&a);
+	return a.code;
 }

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/json.h"
+#include "base/retry.h"
 
 #define XXH_INLINE_ALL
 #include <errno.h>
@@ -637,10 +638,10 @@ static fo_status open_output(struct job *j, bool *done)
 /* Two processes would write into the same files. The lock is the folder's own and ends with the process. */
 static fo_status lock(struct job *j)
 {
-	j->folder = open(j->p->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	j->folder = fo_open(j->p->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
 	if (j->folder < 0)
 		return fo_fs_refuse("read", j->p->dir, errno);
-	if (flock(j->folder, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) /* a file system without locks stops nobody */
+	if (fo_flock(j->folder, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) /* a file system without locks stops nobody */
 		return fo_fail(FO_EIO, "another process prepares data in '%s'", j->p->dir);
 	return FO_OK;
 }

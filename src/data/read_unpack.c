@@ -4,6 +4,7 @@
 
 #include "base/fs.h"
 #include "base/mem.h"
+#include "base/retry.h"
 #include "base/str.h"
 
 #include <errno.h>
@@ -103,7 +104,7 @@ fo_status unpack_open(struct unpack **out, const char *path, double max_expand)
 	int fd = STDIN_FILENO;
 	bool standard = !strcmp(path, "-");
 	if (!standard) {
-		fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO without a writer must not hang us */
+		fd = fo_open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0); /* a FIFO without a writer must not hang us */
 		if (fd < 0)
 			return fo_fs_refuse("read", path, errno);
 		if (fstat(fd, &info) || S_ISDIR(info.st_mode)) {

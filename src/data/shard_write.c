@@ -3,6 +3,7 @@
 #include "data/prepare_int.h"
 
 #include "base/fs.h"
+#include "base/retry.h"
 
 #define XXH_INLINE_ALL
 #include <errno.h>
@@ -62,7 +63,7 @@ static fo_status sink_put(struct sink *k, const void *bytes, size_t n)
 static fo_status sink_cut(struct sink *k, int64_t size)
 {
 	FO_TRY(sink_flush(k));
-	if (ftruncate(k->fd, size))
+	if (fo_ftruncate(k->fd, size))
 		return cannot_write(k, errno);
 	k->size = size;
 	return FO_OK;
@@ -71,7 +72,7 @@ static fo_status sink_cut(struct sink *k, int64_t size)
 static fo_status sink_sync(struct sink *k)
 {
 	FO_TRY(sink_flush(k));
-	return fdatasync(k->fd) ? cannot_write(k, errno) : FO_OK;
+	return fo_fdatasync(k->fd) ? cannot_write(k, errno) : FO_OK;
 }
 
 static fo_status sink_open(struct sink *k, const char *dir, const char *name, const char *kind, bool anew)
@@ -81,7 +82,7 @@ static fo_status sink_open(struct sink *k, const char *dir, const char *name, co
 		return fo_fail(FO_EARG, "the path '%s/%s' is too long", dir, name);
 	if (anew)
 		unlink(k->path); /* not cut: somebody may still read the old one */
-	k->fd = open(k->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+	k->fd = fo_open(k->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
 	if (k->fd < 0 || fstat(k->fd, &s))
 		return fo_fs_refuse("create", k->path, errno);
 	k->size = s.st_size;
@@ -207,7 +208,7 @@ static fo_status seal(struct sink *k, void *header, size_t size, size_t at, uint
 	fo_map_close(&m);
 	memcpy((char *)header + at, sum, sizeof *sum);
 	FO_TRY(write_at(k, header, size, 0));
-	return fsync(k->fd) ? cannot_write(k, errno) : FO_OK;
+	return fo_fsync(k->fd) ? cannot_write(k, errno) : FO_OK;
 }
 
 static fo_status append_offsets(struct shard_writer *w)

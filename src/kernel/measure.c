@@ -2,6 +2,7 @@
 #include "kernel/measure.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/retry.h"
 
 #include <fcntl.h>
 #include <math.h>
@@ -115,7 +116,7 @@ void fo_meter_attach(struct fo_meter *m)
 	{
 		char path[64];
 		snprintf(path, sizeof path, "/proc/self/task/%ld/schedstat", (long)syscall(SYS_gettid));
-		m->waits[omp_get_thread_num()] = open(path, O_RDONLY | O_CLOEXEC);
+		m->waits[omp_get_thread_num()] = fo_open(path, O_RDONLY | O_CLOEXEC, 0);
 	}
 	m->warm = false;
 }

@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/json.h"
+#include "base/retry.h"
 
 #include <errno.h>
 #include <fcntl.h>

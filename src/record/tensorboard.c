@@ -1,5 +1,6 @@
 #include "record/tensorboard.h"
 #include "base/fs.h"
+#include "base/retry.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -87,13 +88,19 @@ static fo_status end_event(struct fo_tensorboard *t)
 	fo_str_append(&framed, t->record.data, t->record.len);
 	put_crc(&framed, t->record.data, t->record.len);
 	off_t at = lseek(t->fd, 0, SEEK_CUR);
-	ssize_t done = write(t->fd, framed.data, framed.len);
-	int error = done == (ssize_t)framed.len ? 0 : done < 0 ? errno : ENOSPC;
+	int error = 0;
+	for (size_t done = 0; done < framed.len && !error;) {
+		ssize_t n = write(t->fd, framed.data + done, framed.len - done);
+		if (n > 0)
+			done += (size_t)n;
+		else if (n == 0 || errno != EINTR)
+			error = n < 0 ? errno : ENOSPC;
+	}
 	fo_str_fini(&framed);
 	if (!error)
 		return FO_OK;
 	/* Half a record would hide all that follow it. */
-	if (at >= 0 && !ftruncate(t->fd, at))
+	if (at >= 0 && !fo_ftruncate(t->fd, at))
 		lseek(t->fd, at, SEEK_SET);
 	return fo_fs_refuse("write", t->path, error);
 }
@@ -141,7 +148,7 @@ fo_status fo_tensorboard_open(struct fo_tensorboard *t, const char *dir, int64_t
 		snprintf(host, sizeof host, "localhost");
 	if (snprintf(name, sizeof name, "%s/" PREFIX "%010lld.%s.%d.0", dir, (long long)second, host, (int)getpid()) >= (int)sizeof name)
 		return fo_fail(FO_EARG, "the name of the folder '%.64s...' is too long", dir);
-	t->fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+	t->fd = fo_open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
 	if (t->fd < 0)
 		return fo_fs_refuse("write", name, errno);
 	t->path = fo_xstrdup(name);

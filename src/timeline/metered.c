@@ -1,6 +1,7 @@
 #include "timeline/metered.h"
 #include "base/fs.h"
 #include "base/mem.h"
+#include "base/retry.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -127,8 +128,8 @@ fo_status fo_metered_open(struct fo_metered_out *o, const char *path, const stru
 	*o = (struct fo_metered_out){ .fd = -1 };
 	FO_TRY(usable_bytes(path, &h, &keep));
 	o->path = fo_xstrdup(path);
-	o->fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
-	fo_status st = o->fd < 0 || ftruncate(o->fd, (off_t)keep) ? fo_fs_refuse("write", path, errno) : FO_OK;
+	o->fd = fo_open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+	fo_status st = o->fd < 0 || fo_ftruncate(o->fd, (off_t)keep) ? fo_fs_refuse("write", path, errno) : FO_OK;
 	if (st == FO_OK && !keep)
 		st = write_all(o->fd, path, &h, sizeof h);
 	if (st != FO_OK)
@@ -157,7 +158,7 @@ fo_status fo_metered_write(struct fo_metered_out *o, struct fo_metered *m)
 	off_t end = lseek(o->fd, 0, SEEK_END);
 	fo_status st = write_all(o->fd, o->path, o->piece.data, o->piece.len);
 	/* Half a piece would end what can be read of the file: the ones behind it would be lost. */
-	if (st != FO_OK && end >= 0 && ftruncate(o->fd, end))
+	if (st != FO_OK && end >= 0 && fo_ftruncate(o->fd, end))
 		return fo_fs_refuse("shorten", o->path, errno);
 	return st;
 }

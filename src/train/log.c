@@ -1,4 +1,5 @@
 #include "train/train_int.h"
+#include "base/retry.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,8 +23,11 @@ static fo_status cut_torn_line(int fd, const char *path)
 	off_t end = st.st_size;
 	while (end > 0) {
 		size_t n = end < (off_t)sizeof text ? (size_t)end : sizeof text;
-		if (pread(fd, text, n, end - (off_t)n) != (ssize_t)n)
-			return fo_fail(FO_EIO, "cannot read '%s': %s", path, strerror(errno));
+		ssize_t got;
+		while ((got = pread(fd, text, n, end - (off_t)n)) < 0 && errno == EINTR)
+			;
+		if (got != (ssize_t)n)
+			return fo_fs_refuse("read", path, got < 0 ? errno : ENODATA);
 		size_t k = n;
 		while (k && text[k - 1] != '\n')
 			k--;
@@ -31,17 +35,17 @@ static fo_status cut_torn_line(int fd, const char *path)
 		if (k)
 			break;
 	}
-	if (end < st.st_size && ftruncate(fd, end))
-		return fo_fail(FO_EIO, "cannot write '%s': %s", path, strerror(errno));
+	if (end < st.st_size && fo_ftruncate(fd, end))
+		return fo_fs_refuse("write", path, errno);
 	return FO_OK;
 }
 
 fo_status fo_session_log_open(struct fo_session *s)
 {
 	s->log_path = fo_arena_printf(&s->arena, "%s/log.jsonl", s->r->dir);
-	s->log = open(s->log_path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+	s->log = fo_open(s->log_path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
 	if (s->log < 0)
-		return fo_fail(FO_EIO, "cannot open '%s': %s", s->log_path, strerror(errno));
+		return fo_fs_refuse("open", s->log_path, errno);
 	return cut_torn_line(s->log, s->log_path);
 }
 

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE /* gettid, SYS_gettid */
 #include "train/train_int.h"
 #include "base/clock.h"
+#include "base/retry.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -55,7 +56,7 @@ static fo_status write_checkpoint(struct fo_session *s, const struct fo_ckpt_con
 				  const struct fo_ckpt_meta *meta, int keep)
 {
 	if (s->log >= 0)
-		(void)!fdatasync(s->log);
+		(void)!fo_fdatasync(s->log);
 	return fo_ckpt_save(s->ckpt_dir, c, meta, keep);
 }
 
@@ -183,7 +184,7 @@ void fo_session_saved(const struct fo_session *s, char *path, size_t size)
 /* The hook and the log line of a checkpoint that is whole. */
 static void report(struct fo_session *s, int64_t step, double seconds, double blocked)
 {
-	char path[512];
+	char path[FO_CKPT_PATH];
 	s->saver->saved_step = step;
 	s->rewinds_in_row = 0;
 	fo_session_saved(s, path, sizeof path);
@@ -225,24 +226,64 @@ static void copy_store(struct fo_session *s)
 		memcpy(to + at, from + at, (size_t)(n - at < COPY_BYTES ? n - at : COPY_BYTES));
 }
 
-void fo_session_save_begin(struct fo_session *s)
+static fo_status save_here(struct fo_session *s, int keep)
+{
+	struct fo_ckpt_content c = content_of(s);
+	int64_t t0 = fo_now_ns();
+	FO_TRY(fo_exec_fetch(s->exec));
+	FO_TRY(write_checkpoint(s, &c, &s->meta, keep));
+	double seconds = (double)(fo_now_ns() - t0) * 1e-9;
+	report(s, s->meta.step, seconds, seconds);
+	return FO_OK;
+}
+
+/* FO_OK: the run's folder is where it was. Else the state is saved where it can be, and the error says where. */
+static fo_status save_if_lost(struct fo_session *s)
+{
+	struct fo_err cause;
+	char path[FO_CKPT_PATH];
+	if (s->lost && !s->rescue_dir)
+		return fo_fail(FO_EIO, "there is no folder to save the state in");
+	fo_status st = fo_session_folder_check(s);
+	if (st == FO_OK || !s->rescue_dir)
+		return st;
+	fo_err_save(&cause, st);
+	s->saver->saved_step = -1; /* what was saved before lies elsewhere */
+	if (save_here(s, 0) != FO_OK) {
+		fo_session_warn(s, "%s", fo_err_text());
+		return fo_err_raise(&cause);
+	}
+	fo_session_saved(s, path, sizeof path);
+	fo_err_raise(&cause);
+	return fo_hint(st, "the state after step %lld is saved in '%s'; --run.dir=%s goes on from there", (long long)s->meta.step, path,
+		       s->rescue_dir);
+}
+
+fo_status fo_session_save(struct fo_session *s, int keep)
+{
+	settle(s, true);
+	FO_TRY(save_if_lost(s));
+	return save_here(s, keep);
+}
+
+fo_status fo_session_save_begin(struct fo_session *s)
 {
 	struct fo_saver *v = s->saver;
-	if (!v->started) {
-		if (fo_session_save(s, (int)s->r->ckpt_keep) != FO_OK)
-			fo_session_warn(s, "%s; training goes on, and the checkpoints before it stay", fo_err_text());
-		return;
-	}
 	int64_t t0 = fo_now_ns();
 	settle(s, true);
+	FO_TRY(save_if_lost(s));
+	fo_status st = v->started ? FO_OK : save_here(s, (int)s->r->ckpt_keep);
+	if (st == FO_OK && v->started && !v->copy)
+		st = fo_exec_fetch(s->exec);
+	if (st != FO_OK)
+		fo_session_warn(s, "%s; training goes on, and the checkpoints before it stay", fo_err_text());
+	if (st != FO_OK || !v->started)
+		return FO_OK;
 	v->content = content_of(s);
 	if (v->copy) {
 		copy_store(s);
 		v->content.weight = v->weight;
 		v->content.state = v->state;
-	} else if (fo_exec_fetch(s->exec) != FO_OK) {
-		fo_session_warn(s, "%s; training goes on, and the checkpoints before it stay", fo_err_text());
-		return;
 	}
 	v->meta = s->meta;
 	v->keep = (int)s->r->ckpt_keep;
@@ -251,26 +292,19 @@ void fo_session_save_begin(struct fo_session *s)
 	v->busy = true;
 	pthread_cond_broadcast(&v->changed);
 	pthread_mutex_unlock(&v->lock);
-}
-
-fo_status fo_session_save(struct fo_session *s, int keep)
-{
-	struct fo_ckpt_content c = content_of(s);
-	int64_t t0 = fo_now_ns();
-	settle(s, true);
-	FO_TRY(fo_exec_fetch(s->exec));
-	FO_TRY(write_checkpoint(s, &c, &s->meta, keep));
-	double seconds = (double)(fo_now_ns() - t0) * 1e-9;
-	report(s, s->meta.step, seconds, seconds);
 	return FO_OK;
 }
 
 fo_status fo_session_rescue(struct fo_session *s, fo_status why)
 {
 	struct fo_err cause;
-	char path[512];
+	char path[FO_CKPT_PATH];
 	fo_err_save(&cause, why);
 	settle(s, true);
+	if (fo_session_folder_check(s) != FO_OK)
+		fo_session_warn(s, "%s", fo_err_text());
+	if (s->lost)
+		s->saver->saved_step = -1; /* what was saved before lies elsewhere */
 	if (s->meta.step > s->saver->saved_step && s->meta.step > 0 && fo_session_save(s, 0) != FO_OK)
 		fo_session_warn(s, "%s", fo_err_text());
 	fo_session_saved(s, path, sizeof path);
@@ -290,6 +324,7 @@ fo_status fo_session_go_back(struct fo_session *s, bool *found)
 	struct fo_ckpt_meta m;
 	char *path;
 	settle(s, true);
+	FO_TRY(fo_session_folder_check(s)); /* none of another run's is taken, or removed */
 	/* A checkpoint that an interruption left does not count where there is a periodic one: a run that nobody stopped would go
 	 * back further, and the two must stay the same. */
 	fo_status st = fo_ckpt_pick(&a, s->ckpt_dir, s->r->ckpt_every, NULL, NULL, &path, &m);

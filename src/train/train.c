@@ -4,13 +4,10 @@
 #include "base/json.h"
 #include "pass/pass.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #define CALIBRATION_SECONDS 1.0
@@ -326,27 +323,6 @@ static fo_status open_data(struct fo_session *s)
 	return load_eval_batches(s);
 }
 
-/* Two processes in one folder would take each other's files for left-overs. The lock ends with the process. */
-static fo_status lock_folder(struct fo_session *s)
-{
-	char *path = fo_arena_printf(&s->arena, "%s/lock", s->r->dir);
-	/* No folder for a run without text: the corpus says what is missing. */
-	if (!fo_fs_exists(s->r->dir) && !(*s->r->data && fo_fs_exists(s->r->data)))
-		return FO_OK;
-	FO_TRY(fo_fs_mkdirs(s->r->dir));
-	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-	if (fd < 0)
-		return fo_fail(FO_EIO, "cannot write '%s': %s", path, strerror(errno));
-	if (flock(fd, LOCK_EX | LOCK_NB) &&
-	    errno == EWOULDBLOCK) { /* a file system without locks does not stop a run */
-		close(fd);
-		return fo_hint(fo_fail(FO_EIO, "another process is training in '%s'", s->r->dir),
-			       "stop that one or choose another run.dir");
-	}
-	s->lock = fd;
-	return FO_OK;
-}
-
 /* Weights that do not fit are told before the text is prepared. A run that has a checkpoint needs none. */
 static fo_status check_weights(struct fo_session *s)
 {
@@ -372,7 +348,7 @@ static fo_status open_session(struct fo_session *s)
 	fo_session_kernels_open(s);
 	FO_TRY(make_programs(s, 0));
 	if (!s->h->dry_run)
-		FO_TRY(lock_folder(s));
+		FO_TRY(fo_session_folder_lock(s)); /* two processes in one folder would take each other's files for left-overs */
 	FO_TRY(check_weights(s));
 	if (s->cuda)
 		fo_device_find_peak(fo_cuda_info(s->cuda), fo_run_precision(s->r), &s->peak);
@@ -443,8 +419,7 @@ static void close_session(struct fo_session *s)
 	fo_str_fini(&s->line);
 	fo_tensors_fini(&s->tensors);
 	fo_arena_fini(&s->arena);
-	if (s->lock >= 0)
-		close(s->lock);
+	fo_session_folder_close(s);
 }
 
 /* run.json: what the caller knows (options with origins, version), this machine, checksums of data and tokenizer. */
@@ -543,6 +518,9 @@ static void count_step(struct fo_session *s, const struct fo_batch *b, const str
 	s->pairs += pairs;
 }
 
+/* The sign of what is no number says nothing, and "-nan" reads like a value. */
+static double unsigned_nan(double v) { return isnan(v) ? NAN : v; }
+
 static fo_status one_step(struct fo_session *s, struct fo_train_result *out, enum fo_verdict *verdict)
 {
 	const struct fo_batch *b;
@@ -570,8 +548,8 @@ static fo_status one_step(struct fo_session *s, struct fo_train_result *out, enu
 	struct fo_train_step t = { .step = s->meta.step + 1,
 				   .steps = s->r->steps,
 				   .metered = metered,
-				   .loss = s->ports.loss[0],
-				   .grad_norm = s->ports.scale[1],
+				   .loss = unsigned_nan(s->ports.loss[0]),
+				   .grad_norm = unsigned_nan(s->ports.scale[1]),
 				   .lr = s->ports.hyper[FO_HYPER_LR],
 				   .seconds = (double)(t1 - t0) * 1e-9,
 				   .data_seconds = (double)wait_ns * 1e-9,
@@ -588,16 +566,19 @@ static fo_status one_step(struct fo_session *s, struct fo_train_result *out, enu
 	FO_TRY(fo_guard_judge(s, &t, verdict));
 	if (*verdict != FO_STEP_TAKEN)
 		return FO_OK;
+	bool first = s->meta.step == s->meta.skipped; /* no step of the run was taken so far */
 	s->meta.step++;
 	s->meta.tokens += t.loss_tokens;
 	s->meta.loss = t.loss;
+	if (first)
+		s->meta.first_step = t.step, s->meta.first_loss = t.loss;
 	s->meta.grad_norm = t.grad_norm;
 	s->meta.loader = fo_loader_state(s->loader);
 	/* The running mean is enough for an ETA; the median is taken once, at the end. */
 	const struct fo_profile *f = &out->profile;
 	t.eta_seconds = (f->total_ns + f->untimed_ns) * 1e-9 / (double)(f->steps + f->untimed_steps) * (double)(t.steps - t.step);
 	if (!out->loss_tokens)
-		out->first_loss = t.loss;
+		out->first_step = t.step, out->first_loss = t.loss;
 	out->last_loss = t.loss;
 	out->loss_tokens += t.loss_tokens;
 	/* Mean of the last tenth: single steps are noisy. */
@@ -657,7 +638,7 @@ static fo_status run_loop(struct fo_session *s, struct fo_train_result *out)
 		if (last || stopped)
 			FO_TRY(fo_session_save(s, (int)s->r->ckpt_keep));
 		else if (save)
-			fo_session_save_begin(s);
+			FO_TRY(fo_session_save_begin(s));
 		/* Between evaluations and checkpoints nothing is allocated, so memory need not be looked at. */
 		if (eval || save || last || stopped || s->steps_here <= TIMELINE_STEPS) {
 			int64_t rss = fo_memory_resident();
@@ -686,6 +667,9 @@ static void summarise(struct fo_session *s, struct fo_train_result *out)
 	out->peak = s->peak;
 	out->planned_bytes = m.arena + (s->cuda ? 0 : m.host_arena) + m.persistent + m.workspace + other_bytes(s) + fo_saver_bytes(s);
 	fo_session_saved(s, out->checkpoint, sizeof out->checkpoint);
+	/* A checkpoint of an earlier version does not know how the run began. */
+	if (s->meta.first_step)
+		out->first_step = s->meta.first_step, out->first_loss = s->meta.first_loss;
 	out->skipped = s->meta.skipped;
 	out->rewinds = s->meta.rewinds;
 	out->measured_bytes = s->cuda ? s->device_used : s->rss_peak - s->rss_before;
@@ -708,7 +692,7 @@ static void summarise(struct fo_session *s, struct fo_train_result *out)
 
 fo_status fo_train(const struct fo_run *r, const struct fo_train_hooks *h, struct fo_train_result *out)
 {
-	struct fo_session s = { .r = r, .h = h, .lock = -1, .log = -1 };
+	struct fo_session s = { .r = r, .h = h, .lock = -1, .folder = -1, .log = -1 };
 	fo_status st;
 	*out = (struct fo_train_result){ .val_loss = NAN, .bigram_loss = NAN };
 	st = open_session(

@@ -87,6 +87,7 @@ struct fo_train_hooks {
 
 struct fo_train_result {
 	int64_t steps, tokens, loss_tokens;      /* of this process */
+	int64_t first_step; /* whose loss first_loss is: the whole run's first that was taken; where a checkpoint does not tell, this process's */
 	double first_loss, last_loss, mean_loss; /* training; mean over the last tenth of the steps */
 	double val_loss, bigram_loss;            /* nats per token; NAN when not computed */
 	double seconds;                          /* spent in steps */
@@ -106,7 +107,7 @@ struct fo_train_result {
 	double device_joules_per_token; /* of those with loss; NAN */
 	struct fo_mfu_split split;
 	double huge_share;           /* of the process's anonymous memory in huge pages; NAN */
-	char checkpoint[512];
+	char checkpoint[FO_CKPT_PATH];
 	char *sample;            /* heap; NULL: none */
 	double waste, truncated; /* shares of processed tokens: padding; dropped by truncation */
 };

@@ -77,6 +77,9 @@ struct fo_session {
 	struct fo_profile profile_logged; /* how far the log has it */
 	struct fo_place place;
 	int lock;                       /* descriptor of DIR/lock, held while the run lives; -1: none */
+	int folder;                     /* descriptor of DIR; -1: none */
+	bool lost;                      /* DIR is another folder or none: ckpt_dir lies in rescue_dir, which is NULL if there is no place */
+	const char *rescue_dir;
 	int64_t rss_before, rss_peak;
 	int64_t stepped_tokens, real_tokens, truncated, pairs;
 	double tail_loss; /* sum over the steps of the run's last tenth that this process did */
@@ -87,6 +90,12 @@ struct fo_session {
 /* src/train/generate.c: continues the prompt up to data.seq. Temperature 0.8, the 40 likeliest tokens: fixed, so that runs
  * compare. */
 FO_CHECKED fo_status fo_session_sample(struct fo_session *s, char **text);
+/* src/train/folder.c: DIR is made and locked, which stays until it is closed. */
+FO_CHECKED fo_status fo_session_folder_lock(struct fo_session *s);
+void fo_session_folder_close(struct fo_session *s);
+/* Before anything is saved: FO_EIO, once, where DIR is not the folder any more in which the run began. ckpt_dir is then a place in which
+ * its state can be saved: where the folder was moved to, else a new one beside it. */
+FO_CHECKED fo_status fo_session_folder_check(struct fo_session *s);
 /* src/train/state.c: tensors of the store by name, checkpoint and resume. */
 /* Looks up and checks the newest checkpoint, once: its files are hashed. A damaged one is passed over with a warning; that none is
  * whole is told by fo_session_resume, after the plan was announced. */
@@ -139,11 +148,13 @@ void fo_session_publish_close(struct fo_session *s);
 FO_CHECKED fo_status fo_saver_open(struct fo_session *s);
 void fo_saver_close(struct fo_session *s); /* waits for what is under way */
 int64_t fo_saver_bytes(const struct fo_session *s); /* of the copy; 0 without one */
-/* Begins a checkpoint of the session's state. What goes wrong from here on is a warning: the run goes on, older checkpoints stay. */
-void fo_session_save_begin(struct fo_session *s);
+/* Begins a checkpoint of the session's state. What goes wrong from here on is a warning: the run goes on, older checkpoints stay. But
+ * where the run's folder is lost the state is saved elsewhere and the error returned: the run has to stop. */
+FO_CHECKED fo_status fo_session_save_begin(struct fo_session *s);
 /* Reports a checkpoint that has been finished, or failed, since the last call. Cheap: once a step. */
 void fo_session_save_poll(struct fo_session *s);
-/* Writes a checkpoint and waits: at the end, and when the run must stop. keep 0: removes no older one. */
+/* Writes a checkpoint and waits: at the end, and when the run must stop. keep 0: removes no older one. A lost folder is an error, after
+ * the state was saved elsewhere. */
 FO_CHECKED fo_status fo_session_save(struct fo_session *s, int keep);
 /* Waits for what is under way and saves what is not saved yet, because the run must end with `why`; returns why, with where the
  * state lies as its hint. */

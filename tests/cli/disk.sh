@@ -45,7 +45,22 @@ for how in full once readonly io; do
 	done
 done
 
-# 2. While training: the data cut, overwritten or removed, the checkpoints removed. Enough steps to be in time for it.
+# 2. Signals that break off every other call that may be, with writes done in part: nothing of it is seen.
+how=none
+for at in 1 2; do
+	rm -rf hard
+	faulty signals $at train $long --run.dir=hard --report.tensorboard=yes --report.prometheus=hard/figures.prom --train.metered-every=4
+	want=0
+	judge "signals from operation $at on"
+	! grep -q '^warning' err || wrong "signals from operation $at on: $(grep '^warning' err)"
+	have=0
+	compare "signals from operation $at on"
+	valid hard/log.jsonl
+	[ -s hard/figures.prom ] && [ -s hard/metered.fom ] && [ -n "$(ls hard/tensorboard)" ] || wrong "signals from operation $at on: a file is missing"
+done
+run 0 report hard
+
+# 3. While training: the data cut, overwritten or removed, the checkpoints removed. Enough steps to be in time for it.
 how=none steps=400
 long="$tiny --train.steps=$steps --checkpoint.every=50 --checkpoint.keep=2 --eval.every=0"
 last=$(checkpoint . $steps)

@@ -13,6 +13,8 @@
  *                 once      as full, but only it and the next one
  *                 readonly  it and all later ones: EROFS
  *                 io        it and all later ones: EIO
+ *                 signals   every other open, write, ftruncate and flush, from it on: EINTR, as if a signal had come; a write does a
+ *                           part of its bytes each other time it is let through
  *   FAULT_COUNT   file that gets the number of operations when the process ends
  *
  * System calls are made directly, because a sanitizer takes over the names. */
@@ -184,6 +186,13 @@ static int strike(int fd, const void *bytes, size_t n)
 	return after && is("readonly") ? EROFS : after && is("io") ? EIO : 0;
 }
 
+/* An operation that a signal may break off is broken off now. */
+static bool interrupted(void)
+{
+	static long asked;
+	return at && count + 1 >= at && is("signals") && ++asked % 2;
+}
+
 static long leave(long result, int error)
 {
 	pthread_mutex_unlock(&lock);
@@ -205,6 +214,8 @@ int open(const char *path, int flags, ...)
 	if (!counted)
 		return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
 	pthread_mutex_lock(&lock);
+	if (interrupted())
+		return (int)leave(-1, EINTR);
 	error = strike(-1, NULL, 0);
 	long fd = -1;
 	if (!error) {
@@ -222,8 +233,12 @@ ssize_t write(int fd, const void *bytes, size_t n)
 	if (fd < 3 || !path_of(fd, path))
 		return syscall(SYS_write, fd, bytes, n);
 	pthread_mutex_lock(&lock);
+	if (interrupted())
+		return leave(-1, EINTR);
 	int error = strike(fd, bytes, n);
 	long done = -1;
+	if (is("signals") && at && count >= at && count % 2 && n > 1)
+		n /= 2;
 	if (!error) {
 		done = syscall(SYS_write, fd, bytes, n);
 		error = done < 0 ? errno : 0;
@@ -240,6 +255,8 @@ static int flush(int fd, long call)
 	if (!path_of(fd, path))
 		return (int)syscall(call, fd);
 	pthread_mutex_lock(&lock);
+	if (interrupted())
+		return (int)leave(-1, EINTR);
 	int error = strike(-1, NULL, 0);
 	if (error == ENOSPC)
 		error = 0; /* what was written is there */
@@ -303,6 +320,8 @@ int ftruncate(int fd, off_t length)
 	if (!path_of(fd, path))
 		return (int)syscall(SYS_ftruncate, fd, length);
 	pthread_mutex_lock(&lock);
+	if (interrupted())
+		return (int)leave(-1, EINTR);
 	int error = strike(-1, NULL, 0);
 	if (!error && syscall(SYS_ftruncate, fd, length))
 		error = errno;

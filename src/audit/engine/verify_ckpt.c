@@ -1,5 +1,6 @@
 /* A checkpoint goes to disk and comes back; a damaged one is refused. */
 #include "audit/engine/verify_int.h"
+#include "base/retry.h"
 
 #include "train/train.h"
 
@@ -85,7 +86,7 @@ done:
 /* Changes the byte in the middle of the file, or changes it back. */
 static fo_status flip(const char *path)
 {
-	int fd = open(path, O_RDWR | O_CLOEXEC);
+	int fd = fo_open(path, O_RDWR | O_CLOEXEC, 0);
 	off_t at = fd < 0 ? 0 : lseek(fd, 0, SEEK_END) / 2;
 	unsigned char byte = 0;
 	bool ok = fd >= 0 && pread(fd, &byte, 1, at) == 1;

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/retry.h"
 #include "ladder/engine/turns.h"
 
 #include <errno.h>
@@ -100,7 +101,7 @@ static fo_status lock_folder(const char *dir, int *lock)
 	fo_status st = fo_fs_exists(fo_arena_printf(&a, "%s/run.json", dir))
 			       ? fo_hint(fo_fail(FO_EARG, "'%s' is the directory of a training run", dir), "a ladder has a folder of its own: choose another --run.dir")
 			       : fo_fs_mkdirs(dir);
-	if (st == FO_OK && (*lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666)) < 0)
+	if (st == FO_OK && (*lock = fo_open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666)) < 0)
 		st = fo_fs_refuse("open", path, errno);
 	fo_arena_fini(&a);
 	FO_TRY(st);
@@ -110,7 +111,7 @@ static fo_status lock_folder(const char *dir, int *lock)
 	for (int i = 0; i < 20 && !ours; i++) {
 		if (i)
 			nanosleep(&pause, NULL);
-		ours = !flock(*lock, LOCK_EX | LOCK_NB);
+		ours = !fo_flock(*lock, LOCK_EX | LOCK_NB);
 	}
 	if (!ours)
 		return fo_hint(fo_fail(FO_EIO, "another process is running a ladder in '%s'", dir), "stop that one or choose another --run.dir");

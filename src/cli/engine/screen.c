@@ -5,6 +5,8 @@
 
 #include <errno.h>
 #include <math.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -13,30 +15,40 @@
 #define PLAIN_NS 10000000000 /* a log wants to see that something moves, no more */
 
 volatile sig_atomic_t fo_stop_requested;
+static volatile sig_atomic_t asked; /* by hand: SIGINT or SIGTERM */
 
+/* A terminal that goes away says so to each process of it, a shell that it ends says it again, and service managers send SIGTERM beside
+ * it: none of that is a second, impatient wish. */
 static void on_signal(int sig)
 {
-	if (fo_stop_requested)
-		_exit(128 + sig);
-	fo_stop_requested = 1;
 	static const char text[] = "\nstopping as soon as all is saved (again: stop at once)\n";
 	int before = errno;
-	if (write(STDERR_FILENO, text, sizeof text - 1) < 0)
+	if (sig != SIGHUP && asked)
+		_exit(128 + sig);
+	if (sig != SIGHUP)
+		asked = 1;
+	if (!fo_stop_requested && write(STDERR_FILENO, text, sizeof text - 1) < 0)
 		errno = 0;
+	fo_stop_requested = 1;
 	errno = before;
 }
 
 void fo_catch_signals(void)
 {
-	struct sigaction a = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
+	static const int wish[] = { SIGINT, SIGTERM, SIGHUP };
+	struct sigaction a = { .sa_handler = on_signal, .sa_flags = SA_RESTART }, before;
 	sigemptyset(&a.sa_mask);
-	sigaction(SIGINT, &a, NULL);
-	sigaction(SIGTERM, &a, NULL);
+	for (size_t i = 0; i < sizeof wish / sizeof *wish; i++)
+		sigaddset(&a.sa_mask, wish[i]);
+	for (size_t i = 0; i < sizeof wish / sizeof *wish; i++)
+		/* nohup, and a shell's background jobs, have it ignored: that stays. */
+		if (!sigaction(wish[i], NULL, &before) && (wish[i] != SIGHUP || before.sa_handler != SIG_IGN))
+			sigaction(wish[i], &a, NULL);
 }
 
 void fo_screen_init(struct fo_screen *s, const struct fo_run *r, bool json)
 {
-	*s = (struct fo_screen){ .out = json ? stderr : stdout, .log_every = r->log_every };
+	*s = (struct fo_screen){ .out = json ? stderr : stdout, .log_every = r->log_every, .dir = r->dir };
 	s->live = isatty(fileno(s->out)) && (!getenv("TERM") || strcmp(getenv("TERM"), "dumb"));
 }
 
@@ -56,8 +68,17 @@ static bool redraw_now(struct fo_screen *s)
 	return true;
 }
 
+/* Whether text can be written without waiting for whoever reads. What is not shown stands in the log. */
+static bool is_read(const struct fo_screen *s)
+{
+	struct pollfd p = { .fd = fileno(s->out), .events = POLLOUT };
+	return poll(&p, 1, 0) != 0; /* an error is for writing to tell */
+}
+
 static void put_line(struct fo_screen *s, const char *text)
 {
+	if (!is_read(s))
+		return;
 	if (s->live) {
 		fprintf(s->out, "\r%s\033[K", text);
 		s->open_line = true;
@@ -265,9 +286,11 @@ static void on_plan(void *ctx, const struct fo_train_plan *p)
 	const struct fo_model *m = &p->program->model;
 	long long mb = (long long)p->program->run.micro_batches, rows = (long long)p->program->run.rows,
 		  seq = (long long)p->program->run.seq;
-	fo_screen_end_line(s);
 	if (s->plan)
 		plan_json(p, s->plan);
+	if (!s->plan_is_all && !is_read(s))
+		return;
+	fo_screen_end_line(s);
 	fo_cli_put(f, "model    ", LEAD,
 		   "%s: %s parameters (%lld %s, hidden %lld, %lld %s, ffn %lld, vocabulary %lld), %s per token at "
 		   "sequence %lld",
@@ -321,6 +344,8 @@ static void on_step(void *ctx, const struct fo_train_step *t)
 static void on_eval(void *ctx, int64_t step, double loss)
 {
 	struct fo_screen *s = ctx;
+	if (!is_read(s))
+		return;
 	fo_screen_end_line(s);
 	fprintf(s->out, "step %lld held-out loss %.4f\n", (long long)step, loss);
 	fflush(s->out);
@@ -330,6 +355,8 @@ static void on_checkpoint(void *ctx, int64_t step, const char *path, double seco
 {
 	struct fo_screen *s = ctx;
 	(void)step;
+	if (!is_read(s))
+		return;
 	fo_screen_end_line(s);
 	if (blocked != seconds) /* written while training went on */
 		fprintf(s->out, "checkpoint %s (%.1f s; training waited %.3f s)\n", path, seconds, blocked);
@@ -342,11 +369,15 @@ static void on_checkpoint(void *ctx, int64_t step, const char *path, double seco
 static void on_warn(void *ctx, const char *text)
 {
 	struct fo_screen *s = ctx;
-	char shown[8192];
-	fo_screen_end_line(s);
-	fflush(s->out);
-	fprintf(stderr, "warning: %s\n", fo_str_visible(shown, sizeof shown, text));
+	size_t size = 4 * strlen(text) + 1;
+	char *shown = fo_xmalloc(size);
+	if (is_read(s)) {
+		fo_screen_end_line(s);
+		fflush(s->out);
+	}
+	fprintf(stderr, "warning: %s\n", fo_str_visible(shown, size, text));
 	fflush(stderr);
+	free(shown);
 }
 
 void fo_screen_hooks(struct fo_screen *s, struct fo_train_hooks *h)
@@ -516,7 +547,11 @@ static void print_device(FILE *f, const struct fo_train_result *r)
 static void print_figures(FILE *f, const struct fo_train_result *r)
 {
 	char a[32], b[32];
-	fprintf(f, "\nloss     training %.4f (first step %.4f)", r->mean_loss, r->first_loss);
+	fprintf(f, "\nloss     training %.4f (", r->mean_loss);
+	if (r->first_step == 1)
+		fprintf(f, "first step %.4f)", r->first_loss);
+	else
+		fprintf(f, "step %lld: %.4f)", (long long)r->first_step, r->first_loss);
 	if (isfinite(r->val_loss))
 		fprintf(f, ", held-out %.4f", r->val_loss);
 	if (isfinite(r->bigram_loss))
@@ -541,6 +576,18 @@ static void print_figures(FILE *f, const struct fo_train_result *r)
 		fprintf(f, "saved    %s\n", r->checkpoint);
 }
 
+/* What to do with it. */
+static void print_next(struct fo_screen *s)
+{
+	struct fo_str dir = { 0 };
+	if (!s->dir)
+		return;
+	fo_str_shell(&dir, s->dir);
+	fo_cli_put(s->out, "next     ", LEAD, "flatout report %s --html=report.html (what the run did), flatout generate %s --prompt='...'", dir.data,
+		   dir.data);
+	fo_str_fini(&dir);
+}
+
 void fo_screen_summary(struct fo_screen *s, const struct fo_train_result *r)
 {
 	enum { SAMPLE_LINES = 8 };
@@ -552,6 +599,7 @@ void fo_screen_summary(struct fo_screen *s, const struct fo_train_result *r)
 		print_sample(s->out, r->sample, SAMPLE_LINES);
 	}
 	print_figures(s->out, r);
+	print_next(s);
 }
 
 void fo_screen_summary_json(const struct fo_train_result *r, struct fo_str *out)
@@ -563,6 +611,7 @@ void fo_screen_summary_json(const struct fo_train_result *r, struct fo_str *out)
 	fo_json_int(&j, "steps", r->steps);
 	fo_json_int(&j, "tokens", r->tokens);
 	fo_json_int(&j, "loss_tokens", r->loss_tokens);
+	fo_json_int(&j, "first_step", r->first_step);
 	fo_json_real(&j, "first_loss", r->first_loss);
 	fo_json_real(&j, "last_loss", r->last_loss);
 	fo_json_real(&j, "mean_loss", r->mean_loss);

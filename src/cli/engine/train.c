@@ -34,6 +34,7 @@ static fo_status run(int argc, char **argv)
 	FO_TRY_OR(st, fo_cli_no_more_args(&fo_cmd_train, argc, argv, 1), done);
 	fo_screen_init(&screen, &in.run, in.json);
 	screen.plan = in.json && in.dry_run ? &plan : NULL;
+	screen.plan_is_all = in.dry_run;
 	fo_screen_hooks(&screen, &hooks);
 	hooks.dry_run = in.dry_run;
 	hooks.options = &s;

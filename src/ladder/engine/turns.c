@@ -136,7 +136,8 @@ static void child_main(struct ladder *l, const struct fo_ladder_turn *t, int fd,
 	prctl(PR_SET_PDEATHSIG, SIGKILL); /* whoever kills the ladder does not want its turn to go on */
 	if (getppid() != parent)
 		_exit(1);
-	signal(SIGINT, SIG_IGN); /* a terminal sends it to both; the parent passes it on through `stop` */
+	signal(SIGINT, SIG_IGN); /* a terminal sends these to both; the parent passes them on through `stop` */
+	signal(SIGHUP, SIG_IGN);
 	signal(SIGTERM, SIG_DFL);
 	if (l->h->child)
 		l->h->child(l->h->ctx, t, &c.theirs);
@@ -146,8 +147,12 @@ static void child_main(struct ladder *l, const struct fo_ladder_turn *t, int fd,
 		snprintf(v.hint, sizeof v.hint, "%s", fo_err_hint());
 	}
 	fflush(NULL);
-	if (write(fd, &v, sizeof v) != (ssize_t)sizeof v)
-		_exit(1);
+	for (size_t done = 0; done < sizeof v;) {
+		ssize_t n = write(fd, (const char *)&v + done, sizeof v - done);
+		if (n < 0 && errno != EINTR)
+			_exit(1);
+		done += n > 0 ? (size_t)n : 0;
+	}
 	_exit(0);
 }
 
@@ -167,6 +172,8 @@ static bool read_verdict(struct ladder *l, int fd, struct verdict *v)
 		if (!p.revents)
 			continue;
 		ssize_t n = read(fd, (char *)v + have, sizeof *v - have);
+		if (n < 0 && errno == EINTR)
+			continue;
 		if (n <= 0)
 			return have == sizeof *v;
 		have += (size_t)n;
