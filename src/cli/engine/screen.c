@@ -59,7 +59,7 @@ static bool redraw_now(struct fo_screen *s)
 static void put_line(struct fo_screen *s, const char *text)
 {
 	if (s->live) {
-		fprintf(s->out, "\r%s\033[K", text);
+		fo_cli_live(s->out, text);
 		s->open_line = true;
 	} else {
 		fprintf(s->out, "%s\n", text);
