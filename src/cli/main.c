@@ -64,9 +64,10 @@ static void print_error_lines(const char *text)
 {
 	while (*text) {
 		size_t n = strcspn(text, "\n");
-		char line[1024], shown[4096 + 8];
-		snprintf(line, sizeof line, "%.*s", (int)n, text);
-		fprintf(stderr, "flatout: %s\n", fo_str_visible(shown, sizeof shown, line));
+		struct fo_str line = { 0 };
+		fo_str_append(&line, text, n);
+		fprintf(stderr, "flatout: %s\n", fo_cli_seen(line.data));
+		fo_str_fini(&line);
 		text += n + (text[n] == '\n');
 	}
 }
@@ -92,8 +93,7 @@ static void report(fo_status st, bool json)
 	fflush(stdout);
 	print_error_lines(text);
 	if (*fo_err_hint()) {
-		char shown[2056];
-		fprintf(stderr, "hint: %s\n", fo_str_visible(shown, sizeof shown, fo_err_hint()));
+		fprintf(stderr, "hint: %s\n", fo_cli_seen(fo_err_hint()));
 	}
 	if (st == FO_EBUG)
 		fprintf(stderr, "hint: this is a mistake in flatout itself; please report it with the command line\n");
@@ -120,10 +120,9 @@ static int close_output(int code)
 
 static fo_status unknown_command(const char *name)
 {
-	char shown[256];
 	const char *nearest = NULL;
 	fo_command_find(fo_commands, name, &nearest);
-	fo_str_visible(shown, sizeof shown, name);
+	const char *shown = fo_cli_seen(name);
 #ifdef FO_NO_ENGINE
 	static const char *const left_out[] = { "train", "demo", "data", "generate", "eval", "verify" };
 	for (size_t i = 0; i < sizeof left_out / sizeof left_out[0]; i++)
@@ -200,9 +199,8 @@ static fo_status dispatch(int argc, char **argv, struct fo_str *out)
 		return FO_OK;
 	}
 	if (name[0] == '-') {
-		char shown[256];
 		fo_fail(FO_EARG, "unknown option '%s' in front of a command",
-			fo_str_visible(shown, sizeof shown, name));
+			fo_cli_seen(name));
 		return fo_hint(FO_EARG, "usage: flatout COMMAND [--OPTION=VALUE ...]");
 	}
 	return unknown_command(name);

@@ -183,7 +183,7 @@ void fo_session_saved(const struct fo_session *s, char *path, size_t size)
 /* The hook and the log line of a checkpoint that is whole. */
 static void report(struct fo_session *s, int64_t step, double seconds, double blocked)
 {
-	char path[512];
+	char path[FO_PATH_BYTES];
 	s->saver->saved_step = step;
 	s->rewinds_in_row = 0;
 	fo_session_saved(s, path, sizeof path);
@@ -268,7 +268,7 @@ fo_status fo_session_save(struct fo_session *s, int keep)
 fo_status fo_session_rescue(struct fo_session *s, fo_status why)
 {
 	struct fo_err cause;
-	char path[512];
+	char path[FO_PATH_BYTES];
 	fo_err_save(&cause, why);
 	settle(s, true);
 	if (s->meta.step > s->saver->saved_step && s->meta.step > 0 && fo_session_save(s, 0) != FO_OK)

@@ -342,10 +342,9 @@ static void on_checkpoint(void *ctx, int64_t step, const char *path, double seco
 static void on_warn(void *ctx, const char *text)
 {
 	struct fo_screen *s = ctx;
-	char shown[8192];
 	fo_screen_end_line(s);
 	fflush(s->out);
-	fprintf(stderr, "warning: %s\n", fo_str_visible(shown, sizeof shown, text));
+	fprintf(stderr, "warning: %s\n", fo_cli_seen(text));
 	fflush(stderr);
 }
 
