@@ -112,21 +112,14 @@ static bool has_flag(int argc, char **argv, const char *flag)
 }
 
 /* With what could upset a terminal made visible. */
-static void print_visible(const char *lead, const char *text, size_t n)
-{
-	char *line = fo_xmalloc(n + 1), *shown = fo_xmalloc(4 * n + 1);
-	memcpy(line, text, n);
-	line[n] = 0;
-	fprintf(stderr, "%s%s\n", lead, fo_str_visible(shown, 4 * n + 1, line));
-	free(shown);
-	free(line);
-}
-
 static void print_error_lines(const char *text)
 {
 	while (*text) {
 		size_t n = strcspn(text, "\n");
-		print_visible("flatout: ", text, n);
+		struct fo_str line = { 0 };
+		fo_str_append(&line, text, n);
+		fprintf(stderr, "flatout: %s\n", fo_cli_seen(line.data));
+		fo_str_fini(&line);
 		text += n + (text[n] == '\n');
 	}
 }
@@ -153,7 +146,7 @@ static void report(fo_status st, bool json)
 	give_stderr_a_second();
 	print_error_lines(text);
 	if (*fo_err_hint())
-		print_visible("hint: ", fo_err_hint(), strlen(fo_err_hint()));
+		fprintf(stderr, "hint: %s\n", fo_cli_seen(fo_err_hint()));
 	if (st == FO_EBUG)
 		fprintf(stderr, "hint: this is a mistake in flatout itself; please report it with the command line\n");
 }
@@ -179,10 +172,9 @@ static int close_output(int code)
 
 static fo_status unknown_command(const char *name)
 {
-	char shown[256];
 	const char *nearest = NULL;
 	fo_command_find(fo_commands, name, &nearest);
-	fo_str_visible(shown, sizeof shown, name);
+	const char *shown = fo_cli_seen(name);
 #ifdef FO_NO_ENGINE
 	static const char *const left_out[] = { "train", "demo", "data", "generate", "eval", "verify" };
 	for (size_t i = 0; i < sizeof left_out / sizeof left_out[0]; i++)
@@ -259,9 +251,8 @@ static fo_status dispatch(int argc, char **argv, struct fo_str *out)
 		return FO_OK;
 	}
 	if (name[0] == '-') {
-		char shown[256];
 		fo_fail(FO_EARG, "unknown option '%s' in front of a command",
-			fo_str_visible(shown, sizeof shown, name));
+			fo_cli_seen(name));
 		return fo_hint(FO_EARG, "usage: flatout COMMAND [--OPTION=VALUE ...]");
 	}
 	return unknown_command(name);

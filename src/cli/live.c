@@ -1,0 +1,56 @@
+/* What goes to a terminal: names of any length, and the line that is renewed while something goes on. */
+#define _DEFAULT_SOURCE /* ioctl's window size */
+#include "cli/cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+const char *fo_cli_seen(const char *text)
+{
+	enum { KEPT = 8 }; /* more than any sentence shows at once */
+	static _Thread_local struct fo_str kept[KEPT];
+	static _Thread_local unsigned next;
+	struct fo_str *s = &kept[next++ % KEPT];
+	size_t room = 4 * strlen(text) + 8; /* every byte as \xNN at worst */
+	char *whole = fo_xmalloc(room);
+	s->len = 0;
+	fo_str_append(s, "", 0); /* empty is a text, too */
+	fo_str_puts(s, fo_str_visible(whole, room, text));
+	free(whole);
+	return s->data;
+}
+
+static size_t width_of(FILE *f)
+{
+	struct winsize w = { 0 };
+	const char *said = getenv("COLUMNS");
+	if (!ioctl(fileno(f), TIOCGWINSZ, &w) && w.ws_col > 0)
+		return w.ws_col;
+	int columns = said ? atoi(said) : 0;
+	return columns > 0 ? (size_t)columns : 80;
+}
+
+size_t fo_cli_fit(const char *text, size_t width)
+{
+	size_t n = 0, word = 0, used = 0;
+	while (text[n]) {
+		size_t next = n + 1;
+		while (((unsigned char)text[next] & 0xc0) == 0x80)
+			next++;
+		if (used == width)
+			return word ? word : n;
+		if (text[n] == ' ')
+			word = n;
+		n = next;
+		used++;
+	}
+	return n;
+}
+
+void fo_cli_live(FILE *f, const char *text)
+{
+	/* The last column stays free: some terminals go to the next line when it is written. */
+	fprintf(f, "\r%.*s\033[K", (int)fo_cli_fit(text, width_of(f) - 1), text);
+	fflush(f);
+}
