@@ -211,7 +211,7 @@ static double products_efficiency(const struct fo_diagnosis *d)
 	double took = 0, ideal = 0;
 	for (int64_t i = 0; i < d->products; i++) {
 		const struct fo_product *p = &d->product[i];
-		if (isnan(p->attainable_flop_s) || p->attainable_flop_s <= 0)
+		if (!p->tiny && !(p->attainable_flop_s > 0))
 			continue;
 		took += (double)p->time_ns;
 		ideal += (double)p->time_ns * (fo_product_claimed(p) || p->tiny ? 1 : fmin(1, p->flop_s / p->attainable_flop_s));
