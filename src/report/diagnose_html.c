@@ -55,7 +55,7 @@ static const char *kind_words(enum fo_finding_kind k)
 		[FO_FIND_VALIDITY] = "validity",	     [FO_FIND_COMPUTE] = "computation itself",
 		[FO_FIND_MEMORY_BOUND] = "memory bandwidth", [FO_FIND_COMM_WAIT] = "waiting for a rank",
 		[FO_FIND_COMM_TRANSFER] = "network",	     [FO_FIND_COPIES] = "copies",
-		[FO_FIND_HOST] = "slow launching by the host", [FO_FIND_DATA] = "data loading",
+		[FO_FIND_HOST] = "the host is late", [FO_FIND_DATA] = "data loading",
 		[FO_FIND_RECOMPUTE] = "recomputation",	     [FO_FIND_PIPELINE] = "pipeline",
 		[FO_FIND_COMM] = "communication",	     [FO_FIND_IDLE] = "idling",
 	};
