@@ -206,7 +206,7 @@ static void test_compiled(void **state)
 	assert_true(f->serious && f->gain_low > 1 && s && strstr(s->now, "compiled in part: 1 %"));
 	done();
 	/* Most of it is: what is left merges perhaps, and the least gain is none. */
-	compiled_us = 390;
+	compiled_us = 330;
 	run(partly_compiled, 1000);
 	f = there("memory-bound");
 	assert_true(!f->serious && (isnan(f->gain) || f->gain_low == 1));
