@@ -52,7 +52,7 @@ static const char *const kernel[] = {
 	"nobody_knows_this",
 };
 enum { KERNELS = sizeof(kernel) / sizeof(*kernel) };
-static const char *const operator[] = { "aten::mm", "aten::bmm", "aten::add", "aten::_foreach_add_", "aten::native_layer_norm", "Optimizer.step#AdamW.step" };
+static const char *const operator[] = { "aten::mm", "aten::bmm", "aten::_scaled_dot_product_flash_attention", "aten::mm", "aten::add", "aten::_foreach_add_", "aten::native_layer_norm", "Optimizer.step#AdamW.step" };
 
 /* What of all this a trace has, it has often: half of the traces are about one or two things. */
 struct taste {
@@ -79,10 +79,12 @@ static void one(const struct taste *t, double *gpu, double *host)
 	double begin = *gpu + gap, at = chance(t->launched) ? fmin(*host, begin) : -1;
 	const char *name = kernel[chance(0.7) ? t->favourite[below(3)] : below(KERNELS)];
 	if (t->operators > 0 && at >= 0) {
-		struct fo_host_op *o = hand_op(&hand, FO_HOST_OP, operator[below(6)], at - 1, at + 4);
+		struct fo_host_op *o = hand_op(&hand, FO_HOST_OP, operator[below(8)], at - 1, at + 4);
 		if (chance(t->shapes)) {
-			o->shapes = hand_text(&hand, "[[16, 512, 64], [16, 64, 512]]");
-			o->types = hand_text(&hand, "[\"c10::BFloat16\", \"c10::BFloat16\"]");
+			static const char *const dims[] = { "[[16, 512, 64], [16, 64, 512]]", "[[4096, 4096], [4096, 4096]]", "[[4096, 4097], [4097, 1025]]",
+							    "[[64, 32768], [32768, 64]]", "[[8, 16, 513, 65], [8, 16, 513, 65], [8, 16, 513, 65]]" };
+			o->shapes = hand_text(&hand, dims[below(5)]);
+			o->types = hand_text(&hand, chance(0.7) ? "[\"c10::BFloat16\", \"c10::BFloat16\"]" : "[\"float\", \"float\"]");
 		}
 	}
 	if (chance(t->sync))
