@@ -242,6 +242,7 @@ static void test_attention(void **state)
 	double stays = 2 * 64.0 * 2048 * 2048 * 128 / (0.75 * 989e12) * 1e9;
 	assert_true(fabs((double)f->loss_ns - (900000 - stays)) < 2000);
 	assert_true(f->serious && f->gain_low > 1.15 && f->gain_low < 1.2);
+	assert_true(setting(f, "scaled_dot_product_attention") && !setting(f, "attn_implementation"));
 	done();
 	/* A softmax after an ordinary product routes tokens or samples them: no attention. */
 	beside = "aten::mm";
