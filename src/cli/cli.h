@@ -103,6 +103,9 @@ void fo_table_fini(struct fo_table *t);
 /* Prints `first` and behind it the text, wrapped at 80 columns; further lines stand behind `lead`. A figure and its
  * unit ("244 MiB", "5.0 % of") stay on one line. */
 void fo_cli_put(FILE *f, const char *first, const char *lead, const char *fmt, ...) FO_PRINTF(4, 5);
+/* Renews the line that a terminal shows with as many of text's words as fit: one that wraps could not be renewed. */
+void fo_cli_live(FILE *f, const char *text);
+size_t fo_cli_fit(const char *text, size_t width);   /* bytes of the whole words that fit; of a single long one what fits */
 struct fo_program;
 struct fo_run;
 /* A program that was read (program.file) says everything that an option could: FO_EARG unless those that were given in s say the

@@ -369,17 +369,20 @@ static void fish(const struct fo_command *const *list, struct fo_str *out)
 /* ---- for tests ---- */
 
 /* Every option of every command, a line each: command, flag, placeholder, and what it is about: "flag", "value", "input", or "output"
- * with its kind. A test goes through all that read or write files, so that none is forgotten. Options of a run are listed where the
- * command writes what a run writes. */
+ * with its kind. A test goes through all that read or write files, so that none is forgotten. Options of a run are only "run" where the
+ * command writes nothing that a run writes. */
 static void list_options(const struct fo_command *const *list, struct fo_str *out)
 {
 	for (; *list; list++) {
 		struct flags f = flags_of(*list);
 		for (int t = 0; t < 2; t++)
-			for (const struct fo_opt *row = f.table[t]; row && row->key && (t == 0 || (*list)->writes); row++) {
-				enum fo_output kind = row->output == FO_OUTPUT_RUN ? (*list)->writes : row->output;
+			for (const struct fo_opt *row = f.table[t]; row && row->key; row++) {
+				bool unused = t == 1 && !(*list)->writes;
+				enum fo_output kind = unused			     ? FO_OUTPUT_NONE
+						      : row->output == FO_OUTPUT_RUN ? (*list)->writes
+										     : row->output;
 				fo_str_printf(out, "%s\t--%s\t%s\t%s%s\n", (*list)->name, fo_opt_flag_name(f.table[t], (int)(row - f.table[t])), row->arg,
-					      row->type == FO_OPT_T_BOOL ? "flag" : kind ? "output " : row->path ? "input" : "value",
+					      unused ? "run" : row->type == FO_OPT_T_BOOL ? "flag" : kind ? "output " : row->path ? "input" : "value",
 					      kind ? fo_output_name(kind) : "");
 			}
 	}

@@ -595,7 +595,7 @@ static void read_result(struct job *j, bool *found)
 static fo_status refuse(const struct job *j, const char *what)
 {
 	fo_fail(FO_EARG, "'%s' holds %s other inputs, options or another tokenizer", j->p->dir, what);
-	return fo_hint(FO_EARG, "choose another folder, or --replace what is there");
+	return fo_hint(FO_EARG, "choose another folder; 'flatout data prepare --replace' makes anew what is there");
 }
 
 /* Opens the writers where the journal left them, or anew. *done: nothing is left to do. */

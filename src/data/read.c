@@ -377,7 +377,7 @@ static fo_status too_long(struct fo_text *t)
 	if (!t->o.skip_bad) {
 		fo_fail(FO_EFORMAT, "'%s':%lld: the line is longer than %lld bytes", t->file[t->place.file].path,
 			(long long)t->place.line + 1, (long long)t->o.max_document);
-		return fo_hint(FO_EFORMAT, "raise --max-document, or leave such lines out with --on-error=skip");
+		return fo_hint(FO_EFORMAT, "'flatout data prepare --max-document=SIZE' takes longer ones, with --on-error=skip it leaves them out");
 	}
 	t->place.counts.bad++;
 	t->place.line++;

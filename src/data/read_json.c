@@ -264,5 +264,5 @@ fo_status fo_text_field(char *line, size_t len, const char *field, char **text, 
 	if (other)
 		return fo_fail(FO_EFORMAT, "the field '%s' is %s, expected a text", field, kind_of(other));
 	fo_fail(FO_EFORMAT, "no field '%s'; there %s %s", field, seen_len ? "are" : "is", seen_len ? seen : "none");
-	return fo_hint(FO_EFORMAT, "--field=NAME names the field that holds the text");
+	return fo_hint(FO_EFORMAT, "'flatout data prepare --field=NAME' takes the text from a field of another name");
 }

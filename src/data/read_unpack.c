@@ -236,7 +236,7 @@ static fo_status unpack_some(struct unpack *u, char *buf, size_t n, size_t *got)
 		fo_fail(FO_EFORMAT, "'%s' expands from %s to over %s, more than %g times", u->name,
 			fo_str_bytes(a, (double)unpack_packed_bytes(u)), fo_str_bytes(b, (double)u->unpacked),
 			u->max_expand);
-		return fo_hint(FO_EFORMAT, "where that is meant, a higher --max-expand allows it");
+		return fo_hint(FO_EFORMAT, "where that is meant, a higher 'flatout data prepare --max-expand' allows it");
 	}
 	return FO_OK;
 }

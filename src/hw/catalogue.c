@@ -316,7 +316,7 @@ fo_status fo_catalogue_find(const struct fo_catalogue *c, const char *name, cons
 	}
 	fo_status st = fo_fail(FO_EARG, "unknown device '%s', nearest names: %s",
 			       fo_str_visible(shown, sizeof(shown), name), list);
-	return fo_hint(st, "'flatout devices' lists all; add your own with --devices-file or FLATOUT_DEVICES");
+	return fo_hint(st, "'flatout devices' lists all; add your own in a file that FLATOUT_DEVICES names");
 }
 
 fo_status fo_device_peak(const struct fo_device *d, enum fo_precision p, double *tflops)

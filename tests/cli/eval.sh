@@ -78,6 +78,10 @@ refused 3 "no-such-file" eval run --data no-such-file
 refused 2 "no text in" eval run --data empty.txt
 printf 'FLATSHRD' >bad.shard
 refused 2 "bad.shard" eval run --data bad.shard
+# A model that the engine does not run is wrong input, not a machine that cannot.
+mkdir experts && cp hf/tokenizer.json experts
+printf '{"model_type": "mixtral", "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1, "intermediate_size": 64, "vocab_size": 300, "num_local_experts": 4, "num_experts_per_tok": 2}\n' >experts/config.json
+refused 2 "it has mixture-of-experts layers" eval experts --data text
 rm hf/tokenizer.json
 refused 2 "has no tokenizer.json" eval hf --data text
 finish

@@ -1,6 +1,8 @@
-/* Tables of the command line: padding, wrapping, nothing that upsets a terminal. */
+/* Tables and lines of the command line: padding, wrapping, nothing that upsets a terminal. */
+#define _GNU_SOURCE /* pseudo terminals */
 #include "cli/cli.h"
 
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,6 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -120,6 +124,47 @@ static void test_long_names(void **state)
 	}
 }
 
+static void test_fit(void **state)
+{
+	(void)state;
+	assert_int_equal(fo_cli_fit("step 12 loss 3", 80), 14);
+	assert_int_equal(fo_cli_fit("step 12 loss 3", 14), 14);
+	assert_int_equal(fo_cli_fit("step 12 loss 3", 13), 12);
+	assert_int_equal(fo_cli_fit("step 12 loss 3", 5), 4);
+	assert_int_equal(fo_cli_fit("steps", 3), 3);
+	assert_int_equal(fo_cli_fit("\xc3\xa4\xc3\xb6\xc3\xbc", 2), 4);
+	assert_int_equal(fo_cli_fit("x", 0), 0);
+}
+
+/* On a terminal of any width the line that is renewed stays one line. */
+static void test_live_line(void **state)
+{
+	(void)state;
+	static const unsigned short width[] = { 200, 63, 40, 20, 1 };
+	for (size_t i = 0; i < sizeof width / sizeof *width; i++) {
+		int master = posix_openpt(O_RDWR | O_NOCTTY);
+		if (master < 0 || grantpt(master) || unlockpt(master))
+			skip(); /* a sandbox without terminals */
+		int slave = open(ptsname(master), O_RDWR | O_NOCTTY);
+		assert_true(slave >= 0);
+		struct winsize w = { .ws_row = 24, .ws_col = width[i] };
+		assert_int_equal(ioctl(slave, TIOCSWINSZ, &w), 0);
+		FILE *f = fdopen(slave, "w");
+		fo_cli_live(f, "step 12345/100000 loss 3.1415 |g| 0.52 123.4 ktok/s MFU 45.6 % ETA 12 min");
+		char got[256];
+		ssize_t n = read(master, got, sizeof got - 1);
+		assert_true(n >= 4);
+		got[n] = 0;
+		assert_int_equal(got[0], '\r');
+		assert_string_equal(got + n - 3, "\033[K");
+		assert_true(n - 4 < width[i]);
+		if (width[i] == 200)
+			assert_non_null(strstr(got, "ETA 12 min"));
+		fclose(f);
+		close(master);
+	}
+}
+
 static void test_empty(void **state)
 {
 	(void)state;
@@ -153,6 +198,8 @@ int main(void)
 		cmocka_unit_test(test_cells_are_visible),
 		cmocka_unit_test(test_last_column_wraps),
 		cmocka_unit_test(test_long_names),
+		cmocka_unit_test(test_fit),
+		cmocka_unit_test(test_live_line),
 		cmocka_unit_test(test_empty),
 		cmocka_unit_test(test_rows_without_end),
 	};

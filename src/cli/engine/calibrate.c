@@ -27,8 +27,9 @@ static void progress(void *ctx, const char *what, double share)
 	if (!s->live || now - s->last_ns < 200000000) /* five times a second is all an eye wants */
 		return;
 	s->last_ns = now;
-	fprintf(stderr, "\r  calibrating: %3.0f %%  %-16s", 100 * share, what);
-	fflush(stderr);
+	char line[80];
+	snprintf(line, sizeof line, "  calibrating: %3.0f %%  %s", 100 * share, what);
+	fo_cli_live(stderr, line);
 }
 
 /* Rows and header are this calibration's; peaks may only rise. */
@@ -111,7 +112,7 @@ fo_status fo_cli_calibrate(const char *path, const struct fo_cli_calibration *c)
 	fo_status st = measure(&m, &o);
 	record_state(&s, &m.state);
 	if (s.live)
-		fprintf(stderr, "\r%60s\r", "");
+		fprintf(stderr, "\r\033[K");
 	if (st == FO_OK)
 		st = fo_limits_update(path, cpu, take, &m);
 	fo_limits_fini(&m);

@@ -34,8 +34,7 @@ static void child_step(void *ctx, const struct fo_train_step *s)
 		fo_str_si(rate, s->tokens_per_second, "");
 	snprintf(line, sizeof line, "turn %d/%d %s: step %lld of %lld, loss %.4f, %stok/s", w->t->turn, w->t->turns, w->t->plan->rung[w->t->rung].name,
 		 (long long)s->step, (long long)w->t->end, s->loss, rate);
-	fprintf(w->screen.out, "\r%.79s\033[K", line);
-	fflush(w->screen.out);
+	fo_cli_live(w->screen.out, line);
 }
 
 static void child_warn(void *ctx, const char *text)
@@ -87,10 +86,11 @@ static void turn_begins(void *ctx, const struct fo_ladder_turn *t)
 {
 	struct watch *w = ctx;
 	double seconds = (double)(fo_now_ns() - w->begin_ns) * 1e-9;
+	char line[200];
+	snprintf(line, sizeof line, "turn %d/%d %s: round %d; %.0f s left", t->turn, t->turns, t->plan->rung[t->rung].name, t->round + 1,
+		 t->turn > 1 ? seconds / (t->turn - 1) * (t->turns - t->turn + 1) : 0);
 	if (w->screen.live)
-		fprintf(w->screen.out, "\rturn %d/%d %s: round %d; %.0f s left\033[K", t->turn, t->turns, t->plan->rung[t->rung].name, t->round + 1,
-			t->turn > 1 ? seconds / (t->turn - 1) * (t->turns - t->turn + 1) : 0);
-	fflush(w->screen.out);
+		fo_cli_live(w->screen.out, line);
 }
 
 /* Two ladders in one folder would take each other's turns. */

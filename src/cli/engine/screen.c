@@ -80,7 +80,7 @@ static void put_line(struct fo_screen *s, const char *text)
 	if (!is_read(s))
 		return;
 	if (s->live) {
-		fprintf(s->out, "\r%s\033[K", text);
+		fo_cli_live(s->out, text);
 		s->open_line = true;
 	} else {
 		fprintf(s->out, "%s\n", text);

@@ -160,7 +160,7 @@ static fo_status failed(const struct fo_verify_report *r, const struct fo_cuda *
 static void show_group(void *ctx, const char *group)
 {
 	(void)ctx;
-	fprintf(stderr, "\r%s\033[K", group);
+	fo_cli_live(stderr, group);
 }
 
 fo_status fo_cli_verify_at_start(bool brief, int threads, const char *device, FILE *f)

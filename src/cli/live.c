@@ -1,0 +1,41 @@
+/* The line that a terminal sees renewed while something goes on. */
+#define _DEFAULT_SOURCE /* ioctl's window size */
+#include "cli/cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+static size_t width_of(FILE *f)
+{
+	struct winsize w = { 0 };
+	const char *said = getenv("COLUMNS");
+	if (!ioctl(fileno(f), TIOCGWINSZ, &w) && w.ws_col > 0)
+		return w.ws_col;
+	int columns = said ? atoi(said) : 0;
+	return columns > 0 ? (size_t)columns : 80;
+}
+
+size_t fo_cli_fit(const char *text, size_t width)
+{
+	size_t n = 0, word = 0, used = 0;
+	while (text[n]) {
+		size_t next = n + 1;
+		while (((unsigned char)text[next] & 0xc0) == 0x80)
+			next++;
+		if (used == width)
+			return word ? word : n;
+		if (text[n] == ' ')
+			word = n;
+		n = next;
+		used++;
+	}
+	return n;
+}
+
+void fo_cli_live(FILE *f, const char *text)
+{
+	/* The last column stays free: some terminals go to the next line when it is written. */
+	fprintf(f, "\r%.*s\033[K", (int)fo_cli_fit(text, width_of(f) - 1), text);
+	fflush(f);
+}
