@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+enum { FO_PATH_BYTES = 4096 + 64 }; /* for a path with its NUL: Linux opens none over 4,096 bytes; and for what is put behind one */
+
 /* "cannot VERB 'PATH': the system's reason"; error is an errno value. */
 fo_status fo_fs_refuse(const char *verb, const char *path, int error);
 /* Whole file into arena memory, NUL behind it; a file over `cap` bytes is refused (hostile input). */

@@ -140,11 +140,14 @@ char *fo_str_visible(char *buf, size_t size, const char *src)
 {
 	size_t o = 0, left = strlen(src);
 	uint32_t c;
+	bool cut = false;
 	for (const unsigned char *s = (const unsigned char *)src; left;) {
 		size_t n = fo_utf8_decode(s, left, &c), used = n ? n : 1;
 		bool shown = n && !fo_utf8_unsafe(c);
-		if (o + (shown ? n : 4 * used) + 1 > size)
+		if (o + (shown ? n : 4 * used) + 1 > size) {
+			cut = true;
 			break;
+		}
 		for (size_t i = 0; i < used; i++)
 			if (shown)
 				buf[o++] = (char)s[i];
@@ -155,6 +158,12 @@ char *fo_str_visible(char *buf, size_t size, const char *src)
 	}
 	if (size)
 		buf[o] = 0;
+	/* What was left out is told, where there is room to tell it. */
+	if (cut && size > 16) {
+		while (o > size - 4 || (o > 0 && ((unsigned char)buf[o] & 0xc0) == 0x80))
+			o--;
+		memcpy(buf + o, "...", 4);
+	}
 	return buf;
 }
 

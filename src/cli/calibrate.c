@@ -257,8 +257,7 @@ static void print_profile(const struct fo_limits *m, const struct fo_roofline *f
 {
 	struct fo_arena a = { 0 };
 	struct fo_str picture = { 0 };
-	char shown[400];
-	printf("%s\n", fo_str_visible(shown, sizeof shown, m->cpu));
+	printf("%s\n", fo_cli_seen(m->cpu));
 	if (*m->date)
 		printf("kernels up to %s, %d thread%s, calibrated %s\n", m->isa, f->threads, f->threads == 1 ? "" : "s",
 		       m->date);

@@ -103,6 +103,8 @@ void fo_table_fini(struct fo_table *t);
 /* Prints `first` and behind it the text, wrapped at 80 columns; further lines stand behind `lead`. A figure and its
  * unit ("244 MiB", "5.0 % of") stay on one line. */
 void fo_cli_put(FILE *f, const char *first, const char *lead, const char *fmt, ...) FO_PRINTF(4, 5);
+/* The whole text with what could upset a terminal made visible; good until the eighth call from here on this thread. */
+FO_CHECKED const char *fo_cli_seen(const char *text);
 /* Renews the line that a terminal shows with as many of text's words as fit: one that wraps could not be renewed. */
 void fo_cli_live(FILE *f, const char *text);
 size_t fo_cli_fit(const char *text, size_t width);   /* bytes of the whole words that fit; of a single long one what fits */

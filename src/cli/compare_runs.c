@@ -276,8 +276,7 @@ static void print_verdict(struct fo_versus *v)
 	else
 		fo_cli_put(stdout, "", "", "B's step takes %.3f times as long as A's; the quartiles of both are apart.", y->median / x->median);
 	for (int64_t i = 0; i < v->causes && !is_same_run(v); i++) {
-		char shown[2048];
-		fo_cli_put(stdout, "- ", "  ", "%s", fo_str_visible(shown, sizeof shown, v->cause[i]));
+		fo_cli_put(stdout, "- ", "  ", "%s", fo_cli_seen(v->cause[i]));
 	}
 	printf("\n");
 }
@@ -287,20 +286,16 @@ static void print_head(const struct fo_versus *v)
 	for (int i = 0; i < 2; i++) {
 		const struct fo_record *r = v->side[i].record;
 		const char *model = fo_record_model(r);
-		char dir[512], name[256];
-		fo_str_visible(dir, sizeof dir, r->dir);
-		fo_str_visible(name, sizeof name, *model ? model : "model not known");
-		fo_cli_put(stdout, i ? "B  " : "A  ", "   ", "%s: %s, begun %s", dir, name, *r->started ? r->started : "at a time that is not known");
+		fo_cli_put(stdout, i ? "B  " : "A  ", "   ", "%s: %s, begun %s", fo_cli_seen(r->dir), fo_cli_seen(*model ? model : "model not known"), *r->started ? r->started : "at a time that is not known");
 	}
 	printf("\n");
 	bool damaged = false;
 	for (int i = 0; i < 2; i++)
 		for (int f = 0; f < FO_RECORD_FILES; f++)
 			if (v->side[i].record->file[f].state == FO_RECORD_DAMAGED) {
-				char shown[1024];
 				damaged = true;
 				fo_cli_put(stdout, "left out: ", "          ", "%s",
-					   fo_str_visible(shown, sizeof shown, v->side[i].record->file[f].why));
+					   fo_cli_seen(v->side[i].record->file[f].why));
 			}
 	if (damaged)
 		printf("\n");

@@ -49,7 +49,6 @@ static char *shown(struct fo_arena *a, const char *name) { return fo_arena_print
 
 static void print_head(struct fo_traces_versus *v, const char *const path[2])
 {
-	char text[512];
 	for (int k = 0; k < 2; k++) {
 		const struct fo_traces_side *s = &v->side[k];
 		const char *of = s->d->ranks > 1 ? fo_arena_printf(&v->arena, ", the slowest of %d ranks", s->d->ranks) : "";
@@ -57,7 +56,7 @@ static void print_head(struct fo_traces_versus *v, const char *const path[2])
 					  ? fo_arena_printf(&v->arena, ", GPU %lld", (long long)s->rank->trace->device[s->device->device].id)
 					  : "";
 		const char *rank = s->rank->rank >= 0 ? fo_arena_printf(&v->arena, "rank %d", s->rank->rank) : "rank not recorded";
-		fo_cli_put(stdout, k ? "B  " : "A  ", "   ", "%s: %s%s%s, %s", fo_str_visible(text, sizeof text, path[k]), rank, gpu, of,
+		fo_cli_put(stdout, k ? "B  " : "A  ", "   ", "%s: %s%s%s, %s", fo_cli_seen(path[k]), rank, gpu, of,
 			   s->device->from == FO_WINDOW_WHOLE ? "no steps: the whole trace"
 							      : fo_arena_printf(&v->arena, "%lld step%s", (long long)s->device->steps,
 										s->device->steps == 1 ? "" : "s"));
@@ -82,8 +81,7 @@ static void print_verdict(struct fo_traces_versus *v)
 		fo_cli_put(stdout, "", "", "B's step takes %.3f times as long as A's (medians); the quartiles of both are apart.",
 			   f->time[1].median / f->time[0].median);
 	for (int64_t i = 0; i < v->causes; i++) {
-		char text[1024];
-		fo_cli_put(stdout, "- ", "  ", "%s", fo_str_visible(text, sizeof text, v->cause[i]));
+		fo_cli_put(stdout, "- ", "  ", "%s", fo_cli_seen(v->cause[i]));
 	}
 }
 

@@ -390,7 +390,6 @@ static void list_options(const struct fo_command *const *list, struct fo_str *ou
 
 fo_status fo_completion(const struct fo_command *const *list, const char *shell, struct fo_str *out)
 {
-	char shown[64];
 	if (!strcmp(shell, "bash"))
 		bash(list, out);
 	else if (!strcmp(shell, "zsh"))
@@ -401,6 +400,6 @@ fo_status fo_completion(const struct fo_command *const *list, const char *shell,
 		list_options(list, out);
 	else
 		return fo_fail(FO_EARG, "unknown shell '%s', expected bash, zsh or fish",
-			       fo_str_visible(shown, sizeof shown, shell));
+			       fo_cli_seen(shell));
 	return FO_OK;
 }

@@ -203,8 +203,8 @@ static void print_slowest(FILE *f, const struct fo_diagnosis *d)
 static void print_rank(FILE *f, struct fo_arena *a, const struct fo_rank_ledger *r, const struct fo_diagnosis *all)
 {
 	const struct fo_trace *t = r->trace;
-	char shown[1024];
-	fprintf(f, "%s\n", fo_str_visible(shown, sizeof shown, t->path));
+	const char *shown;
+	fprintf(f, "%s\n", fo_cli_seen(t->path));
 	const char *rank = r->rank < 0 ? "rank not told" : fo_arena_printf(a, "rank %d", r->rank);
 	if (t->format == FO_TRACE_OWN)
 		fo_cli_put(f, "  ", "  ", "%s", "timeline of a run of our own");
@@ -215,7 +215,7 @@ static void print_rank(FILE *f, struct fo_arena *a, const struct fo_rank_ledger 
 		fo_cli_put(f, "  ", "  ", "No GPU operation is in it: nothing to divide.");
 	for (int64_t i = 0; i < r->devices; i++) {
 		const struct fo_device_ledger *d = &r->device[i];
-		fo_str_visible(shown, sizeof shown, all->own.is && *all->own.device ? fo_arena_printf(a, "device: %s", all->own.device) : device_name(a, t, d));
+		shown = fo_cli_seen(all->own.is && *all->own.device ? fo_arena_printf(a, "device: %s", all->own.device) : device_name(a, t, d));
 		fprintf(f, "\n");
 		fprintf(f, "%s\n", shown);
 		print_steps(f, t, d, &all->with.ledger);

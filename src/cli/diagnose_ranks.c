@@ -223,14 +223,13 @@ static void print_schedule(const struct fo_schedule_diagnosis *d)
 {
 	const struct fo_schedule_log *s = d->schedule;
 	struct fo_arena a = { 0 };
-	char path[1024];
-	fo_cli_put(stdout, "Pipeline schedule: ", "  ", "%s", fo_str_visible(path, sizeof path, s->path));
+	fo_cli_put(stdout, "Pipeline schedule: ", "  ", "%s", fo_cli_seen(s->path));
 	fo_cli_put(stdout, "  ", "  ", "%d stages, %d %s, %d microbatches, %d %s; %lld steps, %.3f ms the median", s->stages, s->chunks,
 		   fo_cli_plural(s->chunks, "chunk", "chunks"), s->microbatches, s->replicas, fo_cli_plural(s->replicas, "replica", "replicas"), (long long)s->steps, 1e3 * d->step_s);
 	if (d->warm_up)
 		printf("  the first %s left out: warm-up\n", d->warm_up == 1 ? "step is" : fo_arena_printf(&a, "%lld steps are", (long long)d->warm_up));
 	if (s->also)
-		fo_cli_put(stdout, "  left alone: ", "    ", "%s, which a simulation wrote", fo_str_visible(path, sizeof path, s->also));
+		fo_cli_put(stdout, "  left alone: ", "    ", "%s, which a simulation wrote", fo_cli_seen(s->also));
 	fputc('\n', stdout);
 	print_stages(d, &a);
 	print_what_if(d);

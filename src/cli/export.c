@@ -247,7 +247,7 @@ done:
 static void say(const struct export *in, struct fo_json *j, const char *key, const char *path, const char *fmt, ...) FO_PRINTF(5, 6);
 static void say(const struct export *in, struct fo_json *j, const char *key, const char *path, const char *fmt, ...)
 {
-	char shown[1024], what[128];
+	char what[128];
 	va_list ap;
 	if (in->json) {
 		fo_json_text(j, key, path);
@@ -256,7 +256,7 @@ static void say(const struct export *in, struct fo_json *j, const char *key, con
 	va_start(ap, fmt);
 	vsnprintf(what, sizeof what, fmt, ap);
 	va_end(ap);
-	fo_str_visible(shown, sizeof shown, path);
+	const char *shown = fo_cli_seen(path);
 	fo_cli_put(stdout, "wrote ", "      ", "%s: %s", shown, what);
 }
 

@@ -38,12 +38,12 @@ static fo_status write_one(const char *key, const char *path, fo_status (*fill)(
 {
 	struct job job = { s, 0 };
 	int64_t bytes;
-	char shown[1024], size[32];
+	char size[32];
 	FO_TRY(fo_cli_export_file(path, fill, &job, &bytes));
 	if (j)
 		fo_json_text(j, key, path);
 	else
-		fo_cli_put(stdout, "wrote ", "      ", "%s: %lld operations of %d rank%s, %s", fo_str_visible(shown, sizeof(shown), path), (long long)job.rows,
+		fo_cli_put(stdout, "wrote ", "      ", "%s: %lld operations of %d rank%s, %s", fo_cli_seen(path), (long long)job.rows,
 			   s->count, s->count == 1 ? "" : "s", fo_str_bytes(size, (double)bytes));
 	return FO_OK;
 }

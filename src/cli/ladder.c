@@ -134,16 +134,15 @@ static void print_rungs(const struct fo_ladder *l, FILE *f)
 	for (int i = 0; i < l->rungs; i++) {
 		const struct fo_ladder_rung *g = &l->rung[i];
 		struct fo_str s = { 0 };
-		char shown[1200];
 		snprintf(first, sizeof first, "%-*s", (int)wide + 2, g->name);
 		fo_str_printf(&s, "%s", g->from < 0 ? "the run file" : l->rung[g->from].name);
 		for (int k = 0; k < g->changes; k++)
 			fo_str_printf(&s, " --%s=%s", g->change[k].key, g->change[k].value);
 		if (*g->what)
 			fo_str_printf(&s, " (%s)", g->what);
-		fo_cli_put(f, first, below, "%s", fo_str_visible(shown, sizeof shown, s.data));
+		fo_cli_put(f, first, below, "%s", fo_cli_seen(s.data));
 		if (g->reason)
-			fo_cli_put(f, below, below, "failed: %s", fo_str_visible(shown, sizeof shown, g->reason));
+			fo_cli_put(f, below, below, "failed: %s", fo_cli_seen(g->reason));
 		fo_str_fini(&s);
 	}
 }
@@ -151,7 +150,7 @@ static void print_rungs(const struct fo_ladder *l, FILE *f)
 /* Each once: rungs of one precision share theirs. */
 static void print_peaks(const struct fo_ladder *l, FILE *f)
 {
-	char peak[32], shown[300];
+	char peak[32];
 	for (int i = 0; i < l->rungs; i++) {
 		const struct fo_ladder_rung *g = &l->rung[i];
 		bool told = !(g->peak_flop_s > 0);
@@ -159,7 +158,7 @@ static void print_peaks(const struct fo_ladder *l, FILE *f)
 			told = l->rung[k].peak_flop_s == g->peak_flop_s && !strcmp(l->rung[k].peak_dtype, g->peak_dtype);
 		if (!told)
 			fo_cli_put(f, "peak       ", lead, "%s/s %s (%s)", fo_str_si(peak, g->peak_flop_s, "FLOP"), g->peak_dtype,
-				   fo_str_visible(shown, sizeof shown, g->peak_source));
+				   fo_cli_seen(g->peak_source));
 	}
 }
 
@@ -185,16 +184,15 @@ static void print_gain_note(const struct fo_ladder *l, FILE *f)
 static void print_prediction_note(const struct fo_ladder *l, FILE *f)
 {
 	const struct fo_ladder_rung *worst = NULL;
-	char shown[600];
 	if (l->predict_hint)
-		fo_cli_put(f, "predicted  ", lead, "%s", fo_str_visible(shown, sizeof shown, l->predict_hint));
+		fo_cli_put(f, "predicted  ", lead, "%s", fo_cli_seen(l->predict_hint));
 	for (int i = 0; i < l->rungs; i++)
 		if (isfinite(l->rung[i].sure[FO_SURE_EXACT]) && (!worst || l->rung[i].sure[FO_SURE_EXACT] < worst->sure[FO_SURE_EXACT]))
 			worst = &l->rung[i];
 	if (worst)
 		fo_cli_put(f, "predicted  ", lead, "least sure of '%s': %.0f %% of its time is of operations measured as they are, %.0f %% interpolated, %.0f %% "
 			   "guessed; 'flatout calibrate --for %s' measures them", worst->name, 100 * worst->sure[FO_SURE_EXACT],
-			   100 * worst->sure[FO_SURE_NEAR], 100 * worst->sure[FO_SURE_GUESS], fo_str_visible(shown, sizeof shown, worst->dir));
+			   100 * worst->sure[FO_SURE_NEAR], 100 * worst->sure[FO_SURE_GUESS], fo_cli_seen(worst->dir));
 }
 
 static void print_notes(const struct fo_ladder *l, FILE *f)
@@ -211,7 +209,7 @@ static void print_notes(const struct fo_ladder *l, FILE *f)
 void fo_cli_ladder_print(const struct fo_ladder *l, bool brief, FILE *f)
 {
 	struct fo_arena a = { 0 };
-	char params[32], cpu[200], device[200], shown[2048];
+	char params[32];
 	const char *text = fo_ladder_text_title(l, &a);
 	int done = 0;
 	for (int i = 0; i < l->rungs; i++)
@@ -219,13 +217,13 @@ void fo_cli_ladder_print(const struct fo_ladder *l, bool brief, FILE *f)
 	fo_cli_put(f, "ladder     ", "           ", "%s: %sparameters, %lld tokens per step, rows of %lld", *l->model ? l->model : "not begun",
 		   fo_str_si(params, l->params, " "), (long long)l->tokens_per_step, (long long)l->seq);
 	if (l->device && *l->device)
-		fo_cli_put(f, "device     ", "           ", "%s: all times are its", fo_str_visible(device, sizeof device, l->device));
-	fo_cli_put(f, "machine    ", "           ", "%s, %s, %d %s", fo_str_visible(cpu, sizeof cpu, l->cpu), l->isa, l->threads,
+		fo_cli_put(f, "device     ", "           ", "%s: all times are its", fo_cli_seen(l->device));
+	fo_cli_put(f, "machine    ", "           ", "%s, %s, %d %s", fo_cli_seen(l->cpu), l->isa, l->threads,
 		   fo_cli_plural(l->threads, "thread", "threads"));
 	fo_cli_put(f, "measured   ", "           ", "%lld steps of each rung in %d rounds; %d of %d turns done", (long long)l->steps, l->rounds, done,
 		   l->rounds * l->rungs);
 	if (text)
-		fo_cli_put(f, "text       ", lead, "%s", fo_str_visible(shown, sizeof shown, text));
+		fo_cli_put(f, "text       ", lead, "%s", fo_cli_seen(text));
 	fputc('\n', f);
 	print_time(l, &a, f);
 	fputc('\n', f);
@@ -275,7 +273,6 @@ static fo_status conclude(const struct fo_ladder *l)
 fo_status fo_cli_ladder_report(const char *dir, const struct fo_cli_ladder *in, bool keeps)
 {
 	struct fo_ladder l;
-	char shown[600];
 	FO_TRY(fo_ladder_read(&l, dir));
 	if (in->json) {
 		struct fo_str s = { 0 };
@@ -293,9 +290,9 @@ fo_status fo_cli_ladder_report(const char *dir, const struct fo_cli_ladder *in, 
 	if (st == FO_OK)
 		st = fo_cli_ladder_write(&l);
 	if (st == FO_OK && !in->json)
-		printf("pictures   %s/ladder.html\n", fo_str_visible(shown, sizeof shown, dir));
+		printf("pictures   %s/ladder.html\n", fo_cli_seen(dir));
 	if (st != FO_OK && !keeps) {
-		fprintf(stderr, "warning: %s\n", fo_str_visible(shown, sizeof shown, fo_err_text()));
+		fprintf(stderr, "warning: %s\n", fo_cli_seen(fo_err_text()));
 		fo_err_clear();
 		st = FO_OK;
 	}

@@ -1,10 +1,25 @@
-/* The line that a terminal sees renewed while something goes on. */
+/* What goes to a terminal: names of any length, and the line that is renewed while something goes on. */
 #define _DEFAULT_SOURCE /* ioctl's window size */
 #include "cli/cli.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+
+const char *fo_cli_seen(const char *text)
+{
+	enum { KEPT = 8 }; /* more than any sentence shows at once */
+	static _Thread_local struct fo_str kept[KEPT];
+	static _Thread_local unsigned next;
+	struct fo_str *s = &kept[next++ % KEPT];
+	size_t room = 4 * strlen(text) + 8; /* every byte as \xNN at worst */
+	char *whole = fo_xmalloc(room);
+	s->len = 0;
+	fo_str_append(s, "", 0); /* empty is a text, too */
+	fo_str_puts(s, fo_str_visible(whole, room, text));
+	free(whole);
+	return s->data;
+}
 
 static size_t width_of(FILE *f)
 {

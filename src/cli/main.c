@@ -179,10 +179,9 @@ static int close_output(int code)
 
 static fo_status unknown_command(const char *name)
 {
-	char shown[256];
 	const char *nearest = NULL;
 	fo_command_find(fo_commands, name, &nearest);
-	fo_str_visible(shown, sizeof shown, name);
+	const char *shown = fo_cli_seen(name);
 #ifdef FO_NO_ENGINE
 	static const char *const left_out[] = { "train", "demo", "data", "generate", "eval", "verify" };
 	for (size_t i = 0; i < sizeof left_out / sizeof left_out[0]; i++)
@@ -259,9 +258,8 @@ static fo_status dispatch(int argc, char **argv, struct fo_str *out)
 		return FO_OK;
 	}
 	if (name[0] == '-') {
-		char shown[256];
 		fo_fail(FO_EARG, "unknown option '%s' in front of a command",
-			fo_str_visible(shown, sizeof shown, name));
+			fo_cli_seen(name));
 		return fo_hint(FO_EARG, "usage: flatout COMMAND [--OPTION=VALUE ...]");
 	}
 	return unknown_command(name);

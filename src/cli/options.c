@@ -154,8 +154,7 @@ static bool is_program(const char *path)
 fo_status fo_cli_options_yaml(const struct fo_command *c, struct fo_opt_set *s, const char *path)
 {
 	if (is_program(path)) {
-		char shown[256];
-		fo_str_visible(shown, sizeof shown, path);
+		const char *shown = fo_cli_seen(path);
 		fo_fail(FO_EARG, "'%s' is a step program, not a run file", shown);
 		return fo_hint(FO_EARG, "flatout %s --program.file=%s reads it", c->name, shown);
 	}
@@ -179,7 +178,6 @@ fo_status fo_cli_no_more_args(const struct fo_command *c, int argc, char **argv,
 {
 	if (argc <= 1 + most)
 		return FO_OK;
-	char shown[256];
-	fo_fail(FO_EARG, "unexpected argument '%s'", fo_str_visible(shown, sizeof shown, argv[1 + most]));
+	fo_fail(FO_EARG, "unexpected argument '%s'", fo_cli_seen(argv[1 + most]));
 	return fo_hint(FO_EARG, "usage: %s", c->usage);
 }

@@ -70,17 +70,19 @@ static bool options_given(const struct report *r)
 }
 
 /* "'flatout calibrate run.yaml' measures what this run needs", with what was named here. */
-static const char *how_to_measure(const struct report *r, char buf[600])
+static const char *how_to_measure(const struct report *r)
 {
-	char shown[400];
+	struct fo_str s = { 0 };
 	if (*r->in.compare)
-		snprintf(buf, 600, "'flatout calibrate --for %s' measures what that run needs", fo_str_visible(shown, sizeof shown, r->in.compare));
+		fo_str_printf(&s, "'flatout calibrate --for %s' measures what that run needs", fo_cli_seen(r->in.compare));
 	else if (r->file)
-		snprintf(buf, 600, "'flatout calibrate %s'%s measures what this run needs", fo_str_visible(shown, sizeof shown, r->file),
+		fo_str_printf(&s, "'flatout calibrate %s'%s measures what this run needs", fo_cli_seen(r->file),
 			 options_given(r) ? " with the options given here" : "");
 	else
-		snprintf(buf, 600, "'flatout calibrate' with a run file, or with the options given here, measures what the run needs");
-	return buf;
+		fo_str_printf(&s, "'flatout calibrate' with a run file, or with the options given here, measures what the run needs");
+	const char *text = fo_cli_seen(s.data);
+	fo_str_fini(&s);
+	return text;
 }
 
 static fo_status load_profile(struct report *r)
@@ -103,8 +105,7 @@ static fo_status load_profile(struct report *r)
 	if (threads < 1)
 		threads = *r->in.profile ? fo_rates_threads(&r->limits) : fo_cpu_threads();
 	fo_status st = fo_rates_init(&r->rates, &r->limits, threads < 1 ? 1 : (int)threads);
-	char how[600];
-	return st == FO_OK || *r->in.profile ? st : fo_hint(st, "%s", how_to_measure(r, how));
+	return st == FO_OK || *r->in.profile ? st : fo_hint(st, "%s", how_to_measure(r));
 }
 
 /* Of a run folder, whatever else of it is damaged, the program. */
@@ -214,11 +215,10 @@ static bool mostly_guessed(const struct report *r) { return share(r, FO_SURE_GUE
 
 static void print_sure(const struct report *r, const char *lead)
 {
-	char how[600];
 	fo_cli_put(stdout, "sure     ", lead, "%.0f %% of the time is of operations that were measured as they are, %.0f %% interpolated, %.0f %% guessed",
 		   100 * share(r, FO_SURE_EXACT), 100 * share(r, FO_SURE_NEAR), 100 * share(r, FO_SURE_GUESS));
 	if (share(r, FO_SURE_GUESS) > 0.05 && !mostly_guessed(r))
-		fo_cli_put(stdout, lead, lead, "nothing near to some of this was measured: %s", how_to_measure(r, how));
+		fo_cli_put(stdout, lead, lead, "nothing near to some of this was measured: %s", how_to_measure(r));
 	if (share_of(r, r->sim.busy_s) > 0.05)
 		fo_cli_put(stdout, lead, lead, "%.0f %% comes from rows without one quiet span: the machine was busy when it was calibrated",
 			   100 * share_of(r, r->sim.busy_s));
@@ -230,16 +230,16 @@ static void print_head(const struct report *r)
 {
 	const struct fo_program *p = r->program;
 	const char *lead = "         ";
-	char a[32], b[32], c[32], shown[400], how[600];
+	char a[32], b[32], c[32];
 	const char *about = mostly_guessed(r) ? "~" : "";
 	struct fo_mfu f = mfu(r);
 	if (mostly_guessed(r))
 		fo_cli_put(stdout, "guessed  ", lead, "%.0f %% of the step time: nothing near to it was measured; %s", 100 * share(r, FO_SURE_GUESS),
-			   how_to_measure(r, how));
-	fo_cli_put(stdout, "predict  ", lead, "%s: %lld %s x %lld %s x %lld tokens, %s", fo_str_visible(shown, sizeof shown, p->model.name),
+			   how_to_measure(r));
+	fo_cli_put(stdout, "predict  ", lead, "%s: %lld %s x %lld %s x %lld tokens, %s", fo_cli_seen(p->model.name),
 		   (long long)p->run.micro_batches, fo_cli_plural(p->run.micro_batches, "micro-batch", "micro-batches"), (long long)p->run.rows,
 		   fo_cli_plural(p->run.rows, "row", "rows"), (long long)p->run.seq, fo_numerics_name[p->run.precision]);
-	fo_cli_put(stdout, "machine  ", lead, "%s, %d %s, calibrated %s", fo_str_visible(shown, sizeof shown, r->limits.cpu), r->rates.threads,
+	fo_cli_put(stdout, "machine  ", lead, "%s, %d %s, calibrated %s", fo_cli_seen(r->limits.cpu), r->rates.threads,
 		   fo_cli_plural(r->rates.threads, "thread", "threads"), r->limits.date);
 	if (isnan(r->load.loss_tokens))
 		fo_cli_put(stdout, "step     ", lead, "%s%s, %s", about, seconds(a, r->sim.step_s), fo_str_si(b, tokens(r) / r->sim.step_s, "tok/s"));

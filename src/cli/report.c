@@ -183,7 +183,7 @@ static void print_rest(struct fo_report *o, struct fo_table *t, struct fo_arena 
 	const struct fo_record *r = o->r;
 	const struct fo_state_use *u = &o->machine;
 	struct fo_str line = { 0 };
-	char text[512];
+	char text[FO_REPORT_MISSING];
 	const char *why;
 	if (*r->cpu)
 		fo_str_printf(&line, ", %s", r->cpu);

@@ -50,8 +50,7 @@ static fo_status write_sample(struct fo_opt_set *s, const char *path, bool json,
 		printf("%s}\n", out.data);
 		fo_str_fini(&out);
 	} else if (st == FO_OK) {
-		char shown[1024];
-		fo_str_visible(shown, sizeof shown, path);
+		const char *shown = fo_cli_seen(path);
 		printf("wrote %s\nnext: flatout train %s --dry-run   what it would do, the memory plan\n"
 		       "      flatout train %s             train; Ctrl-C saves, again goes on\n",
 		       shown, shown, shown);

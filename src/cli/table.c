@@ -67,7 +67,7 @@ static void print_wrapped(FILE *f, const char *s, size_t left, size_t width)
 	size_t used = 0;
 	while (*s) {
 		size_t n = strcspn(s, " "), w = columns(s, n);
-		if (w > width) {
+		if (w > width && !memchr(s, '/', n)) { /* a path stays in one piece: it is copied as a whole */
 			if (used > 0 && used + 1 + LEAST_WRAP <= width) {
 				fputc(' ', f);
 				used++;
@@ -175,22 +175,23 @@ void fo_table_fini(struct fo_table *t)
 void fo_cli_put(FILE *f, const char *first, const char *lead, const char *fmt, ...)
 {
 	enum { GLUE = 1 }; /* stands for a space at which no line may break */
-	char text[4096];
-	struct fo_str out = { 0 };
+	struct fo_str out = { 0 }, text = { 0 };
 	va_list ap;
+	fo_str_append(&text, "", 0); /* empty is a text, too */
 	va_start(ap, fmt);
-	vsnprintf(text, sizeof text, fmt, ap);
+	fo_str_vprintf(&text, fmt, ap);
 	va_end(ap);
-	for (char *p = text; *p; p++)
-		if (p > text && *p == ' ' &&
+	for (char *p = text.data; *p; p++)
+		if (p > text.data && *p == ' ' &&
 		    ((isdigit((unsigned char)p[-1]) && (isalpha((unsigned char)p[1]) || p[1] == '%')) ||
 		     (p[-1] == '%' && isalpha((unsigned char)p[1]))))
 			*p = GLUE;
 	fo_str_puts(&out, first);
-	fo_opt_wrapped(&out, text, (int)columns(first, strlen(first)), lead, WIDTH);
+	fo_opt_wrapped(&out, text.data, (int)columns(first, strlen(first)), lead, WIDTH);
 	for (size_t i = 0; i < out.len; i++)
 		if (out.data[i] == GLUE)
 			out.data[i] = ' ';
 	fputs(out.data, f);
+	fo_str_fini(&text);
 	fo_str_fini(&out);
 }

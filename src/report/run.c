@@ -227,20 +227,20 @@ const char *fo_report_missing(const struct fo_report *o, int i, char *text)
 		if (f->state == FO_RECORD_WHOLE || (f->state == FO_RECORD_ABSENT && !what[k]) || at++ != i)
 			continue;
 		if (f->state == FO_RECORD_ABSENT)
-			snprintf(text, 512, "there is no %s", what[k]);
+			snprintf(text, FO_REPORT_MISSING, "there is no %s", what[k]);
 		else
-			snprintf(text, 512, "damaged: %.480s", f->why);
+			snprintf(text, FO_REPORT_MISSING, "damaged: %s", f->why);
 		return text;
 	}
 	if (r->torn && at++ == i)
 		return "the log's last line is cut, as a kill leaves it or a run that writes just now: it is left out";
 	if (r->bad_lines && at++ == i) {
-		snprintf(text, 512, "%lld lines of the log cannot be read, the first is line %lld: they are left out",
+		snprintf(text, FO_REPORT_MISSING, "%lld lines of the log cannot be read, the first is line %lld: they are left out",
 			 (long long)r->bad_lines, (long long)r->first_bad_line);
 		return text;
 	}
 	if (o->metered_why && at++ == i) {
-		snprintf(text, 512, "no quiet figures: %.480s", o->metered_why);
+		snprintf(text, FO_REPORT_MISSING, "no quiet figures: %s", o->metered_why);
 		return text;
 	}
 	return NULL;

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/fs.h"
 #include "record/record.h"
 
 /* A slow phase: a stretch of steps whose time, as a running median of FO_SLOW_WINDOW steps, is more than FO_SLOW_TIMES the median
@@ -95,7 +96,9 @@ void fo_running_median(const double *v, int64_t n, int64_t window, double *out);
 void fo_report_html(const struct fo_report *o, struct fo_str *out);
 /* Fields of an open JSON object. */
 void fo_report_json(const struct fo_report *o, struct fo_json *j);
-/* What is missing or damaged, a sentence at a time; NULL behind the last. text holds 512 bytes. */
+/* What is missing or damaged, a sentence at a time; NULL behind the last. text holds FO_REPORT_MISSING bytes: such a sentence names a
+ * path and its error. */
+enum { FO_REPORT_MISSING = 2 * FO_PATH_BYTES };
 const char *fo_report_missing(const struct fo_report *o, int i, char *text);
 
 #endif

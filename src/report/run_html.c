@@ -82,7 +82,7 @@ static void summary(struct page *p)
 
 static void missing(struct page *p)
 {
-	char text[512];
+	char text[FO_REPORT_MISSING];
 	const char *line;
 	for (int i = 0; (line = fo_report_missing(p->o, i, text)); i++)
 		fo_draw_warning(p->out, "%s", line);

@@ -92,7 +92,7 @@ static void device_json(const struct fo_record *r, struct fo_json *j)
 void fo_report_json(const struct fo_report *o, struct fo_json *j)
 {
 	const struct fo_record *r = o->r;
-	char text[512];
+	char text[FO_REPORT_MISSING];
 	const char *line;
 	fo_json_text(j, "run", r->dir);
 	fo_json_int(j, "steps", r->step.n);

@@ -316,16 +316,18 @@ static void say(struct fo_versus *v, const char *fmt, ...) FO_PRINTF(2, 3);
 static void say(struct fo_versus *v, const char *fmt, ...)
 {
 	enum { CAUSES = 64 };
-	char text[512];
+	struct fo_str text = { 0 };
 	va_list ap;
 	if (!v->cause)
 		v->cause = fo_arena_alloc(&v->arena, CAUSES * sizeof *v->cause);
 	if (v->causes == CAUSES)
 		return;
+	fo_str_append(&text, "", 0); /* empty is a text, too */
 	va_start(ap, fmt);
-	vsnprintf(text, sizeof text, fmt, ap);
+	fo_str_vprintf(&text, fmt, ap);
 	va_end(ap);
-	v->cause[v->causes++] = fo_arena_strdup(&v->arena, text);
+	v->cause[v->causes++] = fo_arena_strdup(&v->arena, text.data);
+	fo_str_fini(&text);
 }
 
 /* " (not resolved)" where the spreads overlap. */

@@ -85,7 +85,7 @@ static fo_status open_held_out(struct session *s, const struct run_values *r)
 	if (!fo_fs_exists(path) && *r->data)
 		path = fo_arena_printf(&s->arena, "%s/val.shard", r->data);
 	if (!fo_fs_exists(path)) {
-		char run[300], seen[300];
+		char run[FO_PATH_BYTES], seen[FO_PATH_BYTES];
 		return fo_hint(fo_fail(FO_EIO, "the text that the run in '%s' held out is not in '%s', nor in the run's folder 'data'",
 				       fo_str_visible(run, sizeof run, s->p->run_dir), fo_str_visible(seen, sizeof seen, r->data)),
 			       "put it back (a relative path counts from the current folder), or say what to read: "

@@ -2,6 +2,7 @@
 #ifndef FO_TRAIN_EVALUATE_H
 #define FO_TRAIN_EVALUATE_H
 
+#include "base/fs.h"
 #include "data/data.h"
 #include "kernel/cuda/cuda.h"
 #include "kernel/kernel.h"
@@ -22,7 +23,7 @@ struct fo_eval_options {
 };
 
 struct fo_eval_result {
-	char data[512];             /* what was read */
+	char data[FO_PATH_BYTES];   /* what was read */
 	bool in_order;              /* all of it, each token once; else rows as training's evaluation draws them */
 	int64_t seq, rows, batches; /* of `rows` rows of seq tokens */
 	int64_t tokens;             /* with loss: all that follow another one in their document */

@@ -11,7 +11,7 @@
 /* Which folder holds the weights, and which run it belongs to. */
 static fo_status resolve(struct fo_pretrained *p, const char *path)
 {
-	char seen[512];
+	char seen[FO_PATH_BYTES];
 	char *checkpoints = fo_arena_printf(&p->arena, "%s/checkpoints", path),
 	     *config = fo_arena_printf(&p->arena, "%s/config.json", path);
 	fo_str_visible(seen, sizeof seen, path);

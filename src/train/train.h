@@ -14,6 +14,7 @@
 #ifndef FO_TRAIN_TRAIN_H
 #define FO_TRAIN_TRAIN_H
 
+#include "base/fs.h"
 #include "ckpt/ckpt.h"
 #include "data/data.h"
 #include "hw/nvml.h"

@@ -207,6 +207,16 @@ done
 run 0 report log
 [ "$(ls -A log | grep -c flatout-tmp)" = 3 ] || wrong "took what is not its own, or left its own: $(ls -A log)"
 
+# ---- the cache ----
+
+# A relative XDG_CACHE_HOME is ignored, as its specification wants; "~/" in ours is HOME.
+for cache in "XDG_CACHE_HOME=relative" "XDG_CACHE_HOME=" "FLATOUT_CACHE=~/.cache/flatout"; do
+	want=3
+	env -u FLATOUT_CACHE "$cache" "$bin" calibrate --show >out 2>err && wrong "a profile in an empty home"
+	says "'$HOME/.cache/flatout/machine-[0-9a-f]*.json'"
+done
+[ ! -e relative ] || wrong "a cache in the current folder"
+
 # ---- folders ----
 
 if [ -n "${FLATOUT_HAS_ENGINE:-}" ]; then

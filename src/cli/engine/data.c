@@ -42,13 +42,12 @@ static fo_status run(int argc, char **argv)
 		return FO_OK;
 	}
 	static const char *const name[] = { "prepare", "train-tokenizer", "inspect" };
-	char shown[256];
 	int best = 0;
 	for (int i = 1; i < 3; i++)
 		if (fo_str_distance(argv[1], name[i]) < fo_str_distance(argv[1], name[best]))
 			best = i;
 	fo_fail(FO_EARG, "'flatout data' has no part '%s'; nearest is '%s'",
-		fo_str_visible(shown, sizeof shown, argv[1]), name[best]);
+		fo_cli_seen(argv[1]), name[best]);
 	return fo_hint(FO_EARG, "its parts are 'prepare', 'train-tokenizer' and 'inspect'; 'flatout data' shows an example of each");
 }
 
@@ -85,9 +84,8 @@ static const struct fo_opt tokenizer_rows[] = {
 
 static void tokenizer_report(const struct tokenizer *in, const struct fo_tokenizer *t, double seconds)
 {
-	char shown[512];
 	if (!in->json) {
-		printf("%s: %lld tokens, in %.1f s\n", fo_str_visible(shown, sizeof shown, in->out),
+		printf("%s: %lld tokens, in %.1f s\n", fo_cli_seen(in->out),
 		       (long long)fo_tokenizer_vocab(t), seconds);
 		if (fo_tokenizer_vocab(t) < in->vocab)
 			printf("fewer than the %lld asked for: no pair of tokens is left that occurs twice\n",

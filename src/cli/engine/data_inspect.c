@@ -117,7 +117,6 @@ static fo_status show_document(const struct view *v)
 {
 	struct fo_str text = { 0 };
 	struct fo_doc_source from;
-	char shown[4096];
 	fo_status st = decode(v, v->in->doc, &text);
 	if (st == FO_OK)
 		st = source_of(v, v->in->doc, &from);
@@ -141,7 +140,7 @@ static fo_status show_document(const struct view *v)
 	} else if (st == FO_OK) {
 		printf("document %lld, %lld tokens", (long long)v->in->doc, (long long)length(&v->shard, v->in->doc));
 		if (from.path)
-			printf(", from %s", fo_str_visible(shown, sizeof shown, from.path));
+			printf(", from %s", fo_cli_seen(from.path));
 		if (from.line)
 			printf(":%lld", (long long)from.line);
 		printf("\n\n");
@@ -205,16 +204,16 @@ static void put_packings(struct view *v)
 
 static void show_text(struct view *v)
 {
-	char a[32], shown[4096];
+	char a[32];
 	const struct fo_shard *s = &v->shard;
-	printf("%s\n\n", fo_str_visible(shown, sizeof shown, v->path));
+	printf("%s\n\n", fo_cli_seen(v->path));
 	printf("  documents  %lld\n  tokens     %lld (%s)\n", (long long)s->docs, (long long)s->tokens,
 	       fo_str_si(a, (double)s->tokens, ""));
 	printf("  lengths    mean %.1f, longest %lld\n", (double)s->tokens / (double)s->docs, (long long)v->longest);
 	printf("  vocabulary %lld, %d bytes per id\n", (long long)s->vocab, s->ids16 ? 2 : 4);
 	printf("  checksum   %016llx, as its bytes have it\n", (unsigned long long)s->checksum);
 	printf("  tokenizer  %016llx%s%s\n", (unsigned long long)s->tokenizer_checksum, v->tokenizer ? ", " : "; ",
-	       v->tokenizer ? fo_str_visible(shown, sizeof shown, v->tokenizer_path) : v->tokenizer_note);
+	       v->tokenizer ? fo_cli_seen(v->tokenizer_path) : v->tokenizer_note);
 	if (v->sources.docs)
 		printf("  sources    %lld %s\n", (long long)v->sources.files,
 		       fo_cli_plural(v->sources.files, "file", "files"));

@@ -102,9 +102,9 @@ static void report_json(const struct prepare *in, const struct fo_prepare_stats 
 static void report_text(const struct prepare *in, const struct fo_prepare_stats *r, const struct fo_tokenizer *t,
 			double seconds)
 {
-	char a[32], b[32], dir[512];
+	char a[32], b[32];
 	int64_t here = r->bytes - r->resumed_bytes;
-	fo_str_visible(dir, sizeof dir, in->out);
+	const char *dir = fo_cli_seen(in->out);
 	fo_cli_put(stdout, "text       ", "           ", "%lld %s, %s; left out: %lld binary, %lld empty, %lld bad",
 		   (long long)r->files, fo_cli_plural(r->files, "file", "files"), fo_str_bytes(a, (double)r->bytes),
 		   (long long)r->skipped_binary, (long long)r->skipped_empty, (long long)r->skipped_bad);

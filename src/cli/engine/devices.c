@@ -198,10 +198,10 @@ static void print_json(const struct fo_cuda_survey *s, const struct fo_catalogue
 
 fo_status fo_cli_device_open(const char *text, struct fo_cuda **out)
 {
-	char why[320], shown[1290];
+	char why[320];
 	FO_TRY(fo_device_open(text, out, why, sizeof why));
 	if (*why)
-		fprintf(stderr, "warning: a CUDA device is there but cannot be used: %s; the processor computes\n", fo_str_visible(shown, sizeof shown, why));
+		fprintf(stderr, "warning: a CUDA device is there but cannot be used: %s; the processor computes\n", fo_cli_seen(why));
 	return *out ? fo_device_tune(*out, FO_CUDA_TUNE_KEPT) : FO_OK;
 }
 

@@ -32,14 +32,14 @@ static const struct fo_opt rows[] = {
 
 static fo_status parse_batches(const char *text, int64_t *out)
 {
-	char *end, seen[128];
+	char *end;
 	*out = !text ? -1 : 0;
 	if (!text || !strcmp(text, "all"))
 		return FO_OK;
 	long long v = strtoll(text, &end, 10);
 	if (end == text || *end || v < 1 || v > 1000000000)
 		return fo_fail(FO_EARG, "'--batches' must be 'all' or an integer from 1 to 1e9, got '%s'",
-			       fo_str_visible(seen, sizeof seen, text));
+			       fo_cli_seen(text));
 	*out = v;
 	return FO_OK;
 }
@@ -87,11 +87,11 @@ static void print_json(const struct fo_pretrained *p, const struct fo_eval_resul
 
 static void print_text(const struct fo_pretrained *p, const struct fo_eval_result *r)
 {
-	char a[32], b[32], seen[1024];
-	fo_cli_put(stdout, "model    ", LEAD, "%s%s, %s", fo_str_visible(seen, sizeof seen, p->dir), p->step < 0 ? "" : " (ours)",
+	char a[32], b[32];
+	fo_cli_put(stdout, "model    ", LEAD, "%s%s, %s", fo_cli_seen(p->dir), p->step < 0 ? "" : " (ours)",
 		   fo_numerics_name[p->precision]);
 	fo_cli_put(stdout, "text     ", LEAD, "%s: %lld tokens with loss in %lld %s of %lld x %lld%s",
-		   fo_str_visible(seen, sizeof seen, r->data), (long long)r->tokens, (long long)r->batches,
+		   fo_cli_seen(r->data), (long long)r->tokens, (long long)r->batches,
 		   fo_cli_plural(r->batches, "batch", "batches"), (long long)r->rows, (long long)r->seq,
 		   r->in_order ? "" : ", drawn as in training");
 	fo_cli_put(stdout, "loss     ", LEAD, "%.6f nats per token, perplexity %.4f", r->loss, r->perplexity);

@@ -40,9 +40,8 @@ static void child_step(void *ctx, const struct fo_train_step *s)
 static void child_warn(void *ctx, const char *text)
 {
 	struct watch *w = ctx;
-	char shown[2048];
 	fprintf(stderr, "%swarning: rung '%s': %s\n", w->screen.live ? "\r\033[K" : "", w->t->rung < 0 ? "data" : w->t->plan->rung[w->t->rung].name,
-		fo_str_visible(shown, sizeof shown, text));
+		fo_cli_seen(text));
 }
 
 static void child_progress(void *ctx, const char *what, const char *unit, double done, double total)
@@ -71,11 +70,10 @@ static void turn_done(void *ctx, const struct fo_ladder_turn *t, const char *fai
 	struct watch *w = ctx;
 	const struct fo_ladder_rung *g = &t->plan->rung[t->rung];
 	double seconds = (double)(fo_now_ns() - w->begin_ns) * 1e-9, left = seconds / t->turn * (t->turns - t->turn);
-	char shown[1200];
 	if (w->screen.live)
 		fprintf(w->screen.out, "\r\033[K");
 	if (failure)
-		fprintf(stderr, "warning: rung '%s' failed and is left out: %s\n", g->name, fo_str_visible(shown, sizeof shown, failure));
+		fprintf(stderr, "warning: rung '%s' failed and is left out: %s\n", g->name, fo_cli_seen(failure));
 	if (!w->screen.live)
 		fprintf(w->screen.out, "turn %d/%d: round %d, %s, steps %lld to %lld; %.0f s left\n", t->turn, t->turns, t->round + 1, g->name,
 			(long long)t->first + 1, (long long)t->end, left);

@@ -369,15 +369,12 @@ static void on_checkpoint(void *ctx, int64_t step, const char *path, double seco
 static void on_warn(void *ctx, const char *text)
 {
 	struct fo_screen *s = ctx;
-	size_t size = 4 * strlen(text) + 1;
-	char *shown = fo_xmalloc(size);
 	if (is_read(s)) {
 		fo_screen_end_line(s);
 		fflush(s->out);
 	}
-	fprintf(stderr, "warning: %s\n", fo_str_visible(shown, size, text));
+	fprintf(stderr, "warning: %s\n", fo_cli_seen(text));
 	fflush(stderr);
-	free(shown);
 }
 
 void fo_screen_hooks(struct fo_screen *s, struct fo_train_hooks *h)
