@@ -140,7 +140,7 @@ const struct fo_command fo_cmd_diagnose = {
 	.name = "diagnose",
 	.group = "diagnose",
 	.usage = "flatout diagnose TRACE... [--model M --seq S --tokens-per-step N [--steps N|--step-seconds T]] [--device D] [--dtype TYPE] [--price USD] "
-		 "[--json[=PATH]] [--html PATH] [--brief] [--whole-trace] [--exclude-unlinked]",
+		 "[--json[=PATH]] [--html PATH|-] [--force] [--brief] [--whole-trace] [--exclude-unlinked]",
 	.summary = "where the time of a profiler's trace went, and what would help",
 	.text = "Reads what PyTorch's profiler (.json, .json.gz, .json.zst) or Nsight Systems (its\n"
 		"SQLite export) recorded of a training run, a file, several, or a folder, and\n"

@@ -58,16 +58,26 @@ static fo_status check_output(const struct fo_opt_set *s, const struct fo_opt *r
 	return force ? FO_OK : fo_output_may_replace(kind, path);
 }
 
+/* Two outputs in one file: the second would take the first one's place. */
+static fo_status is_no_other(const struct fo_opt_set *s, int first, int i, const char *path)
+{
+	for (int k = first; k < i; k++)
+		if (s->rows[k].output && text_at(s, k) && !strcmp(text_at(s, k), path) && strcmp(path, "-"))
+			return fo_fail(FO_EARG, "'%s' and '%s' both name '%s'", s->rows[k].key, s->rows[i].key, path);
+	return FO_OK;
+}
+
 /* Every output that the options name, before the work. */
 static fo_status check_outputs(const struct fo_command *c, const struct fo_opt_set *s, enum fo_output writes)
 {
-	int run_rows = c->own ? fo_opt_count(fo_run_options) : 0;
+	int first = c->own && !writes ? fo_opt_count(fo_run_options) : 0; /* what a run would write, this command does not */
 	bool force = forced(s);
-	for (int i = 0; s->rows[i].key; i++) {
+	for (int i = first; s->rows[i].key; i++) {
 		const struct fo_opt *row = &s->rows[i];
 		const char *path = row->output ? text_at(s, i) : NULL;
-		if (!path || !*path || (i < run_rows && !writes))
+		if (!path || !*path)
 			continue;
+		FO_TRY(is_no_other(s, first, i, path));
 		FO_TRY(check_output(s, row, row->output == FO_OUTPUT_RUN ? writes : row->output, path, force));
 	}
 	return FO_OK;

@@ -308,7 +308,7 @@ done:
 const struct fo_command fo_cmd_report = {
 	.name = "report",
 	.group = "diagnose",
-	.usage = "flatout report RUN [--html FILE] [--json]",
+	.usage = "flatout report RUN [--html FILE|-] [--json] [--force]",
 	.summary = "what a run did: loss, MFU, slow phases, memory, machine; a page",
 	.text = "Reads what 'flatout train' left in its run directory, whatever state that is in, also\n"
 		"while it is training. The page is one file that needs nothing else: no network, no\n"

@@ -85,7 +85,7 @@ done:
 const struct fo_command fo_cmd_init = {
 	.name = "init",
 	.group = "train",
-	.usage = "flatout init [FILE] [--KEY=VALUE ...] [--json]",
+	.usage = "flatout init [FILE] [--KEY=VALUE ...] [--force] [--json]",
 	.summary = "write a commented run file that runs",
 	.text = "FILE is run.yaml unless named; an existing file is overwritten with --force alone. Without --model.name the file "
 		"holds a model of "

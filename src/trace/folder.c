@@ -174,7 +174,9 @@ static int recording_for(struct fo_folder *f, const struct numbered *x, int64_t 
 /* Recordings in their order; recording_of[] follows. */
 static void sort_recordings(struct fo_folder *f, int slots)
 {
-	struct fo_recording *old = fo_xmalloc((size_t)f->recordings * sizeof *old + 1);
+	if (!f->recordings)
+		return; /* no list at all: nothing to copy from */
+	struct fo_recording *old = fo_xmalloc((size_t)f->recordings * sizeof *old);
 	for (int i = 0; i < f->recordings; i++)
 		f->recording[i].complete = f->recording[i].files == slots;
 	memcpy(old, f->recording, (size_t)f->recordings * sizeof *old);

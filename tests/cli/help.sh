@@ -39,6 +39,8 @@ for dotted in $commands ${FLATOUT_HAS_ENGINE:+data.prepare data.train-tokenizer 
 	"$bin" $name --help | cmp -s - "$dir/page" || fail "'$name --help' differs from 'help $name'"
 	# shellcheck disable=SC2086
 	"$bin" $name -h | cmp -s - "$dir/page" || fail "'$name -h' differs from 'help $name'"
+	! grep -e '--cli\.' "$dir/page" || fail "$name: the help shows how options are stored, not how they are written"
+	! grep -e '--[a-z-]* by FLATOUT_' -e '^FLATOUT_[A-Z_]*_JSON' "$dir/page" || fail "$name: --json is no example of a variable"
 	head -n 1 "$dir/page" | grep -q "^usage: flatout $name" || fail "$name: no usage line"
 	narrow "$name" "$dir/page"
 	# mandoc compares the section with what stands behind the last dot of the path.

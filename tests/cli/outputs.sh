@@ -154,6 +154,15 @@ refused 2 "both write" diagnose trace.json --html=- --json
 refused 2 "wants the name of a file" export trace.json --csv -
 refused 2 "wants the name of a file" program $tiny --dump -
 [ ! -e ./- ] || wrong "a file '-' was made"
+refused 2 "both name 'twice.json'" export trace.json --csv twice.json --chrome twice.json
+refused 2 "both name 'twice.json'" diagnose trace.json --html=twice.json --json=twice.json
+[ ! -e twice.json ] || wrong "one of two outputs in one file was written"
+# shellcheck disable=SC2088
+run 0 init '~/first.yaml'
+[ -s "$HOME/first.yaml" ] && [ ! -e '~' ] || wrong "init '~/first.yaml' is not in HOME"
+mkdir boards && mine boards/notes.txt
+run 0 export log --tensorboard boards
+kept boards/notes.txt "export --tensorboard"
 refused 2 "only '~/' is expanded" report log '--html=~bob/x.html'
 
 # Our own files of another kind are not what this option writes.
