@@ -47,6 +47,16 @@ static char *calls(struct fo_arena *a, double n) { return n > 0 ? fo_arena_print
 /* As much of a name as the column has. */
 static char *shown(struct fo_arena *a, const char *name) { return fo_arena_printf(a, strlen(name) > NAME ? "%.*s..." : "%.*s", NAME, name); }
 
+/* What was taken of a side, and what is missing of it: as flatout diagnose says it. */
+static void print_found(struct fo_traces_versus *v, int side)
+{
+	const char **line;
+	char text[1024];
+	int n = fo_found_of(v->side[side].d, &v->arena, &line);
+	for (int i = 0; i < n; i++)
+		fo_cli_put(stdout, "   ", "   ", "%s%s", fo_str_visible(text, sizeof text, line[i]), i + 1 < n ? ";" : "");
+}
+
 static void print_head(struct fo_traces_versus *v, const char *const path[2])
 {
 	for (int k = 0; k < 2; k++) {
@@ -60,6 +70,7 @@ static void print_head(struct fo_traces_versus *v, const char *const path[2])
 			   s->device->from == FO_WINDOW_WHOLE ? "no steps: the whole trace"
 							      : fo_arena_printf(&v->arena, "%lld step%s", (long long)s->device->steps,
 										s->device->steps == 1 ? "" : "s"));
+		print_found(v, k);
 	}
 	printf("\n");
 }

@@ -41,7 +41,8 @@ static const char *list(struct fo_arena *a, const int *v, int n)
 			to++;
 		if (said++ == 2 * SHOWN)
 			return fo_arena_printf(a, "%s, ...", text);
-		text = to > i + 1 ? fo_arena_printf(a, "%s%s%d to %d", text, i ? ", " : "", v[i], v[to]) : fo_arena_printf(a, "%s%s%d", text, i ? ", " : "", v[i]);
+		text = to > i + 1 ? fo_arena_printf(a, "%s%s%d to %d", text, i ? ", " : "", v[i], v[to])
+				  : fo_arena_printf(a, "%s%s%d", text, i ? ", " : "", v[i]);
 		to = to > i + 1 ? to : i;
 	}
 	return text;
@@ -95,24 +96,32 @@ static void say_ranks(struct lines *l, const struct fo_diagnosis *d)
 	if (!n || (d->ranks == 1 && d->rank[0].rank < 0))
 		return;
 	if (d->ranks == 1)
-		say(l, fo_arena_printf(l->a, "rank %d alone, of the job's %d: what the others did, and who waited for whom, is not known", d->rank[0].rank, world));
+		say(l, fo_arena_printf(l->a,
+				       "rank %d alone, of the job's %d: what the others did, and who waited for whom, "
+				       "is not known",
+				       d->rank[0].rank, world));
 	else if (!recorded)
-		say(l, fo_arena_printf(l->a, "%d ranks, by their names up to %d: there is no trace of rank %s", d->ranks, world - 1, list(l->a, missing, n)));
+		say(l, fo_arena_printf(l->a, "%d ranks, by their names up to %d: there is no trace of rank %s",
+				       d->ranks, world - 1, list(l->a, missing, n)));
 	else if (2 * d->ranks > world)
-		say(l, fo_arena_printf(l->a, "%d of the job's %d ranks: there is no trace of rank %s", d->ranks, world, list(l->a, missing, n)));
+		say(l, fo_arena_printf(l->a, "%d of the job's %d ranks: there is no trace of rank %s", d->ranks, world,
+				       list(l->a, missing, n)));
 	else {
 		int *given = fo_arena_alloc(l->a, (size_t)d->ranks * sizeof *given);
 		for (int i = 0; i < d->ranks; i++)
 			given[i] = d->rank[i].rank;
 		qsort(given, (size_t)d->ranks, sizeof *given, ascending);
-		say(l, fo_arena_printf(l->a, "a sample, %d of the job's %d ranks (%s): what the others did is not known", d->ranks, world, list(l->a, given, d->ranks)));
+		say(l,
+		    fo_arena_printf(l->a, "a sample, %d of the job's %d ranks (%s): what the others did is not known",
+				    d->ranks, world, list(l->a, given, d->ranks)));
 	}
 }
 
 static const char *whose(struct fo_arena *a, const struct fo_diagnosis *d, int i)
 {
-	return d->rank[i].rank >= 0 && d->ranks > 1 ? fo_arena_printf(a, "rank %d ('%s')", d->rank[i].rank, d->rank[i].trace->path) :
-						      fo_arena_printf(a, "'%s'", d->rank[i].trace->path);
+	return d->rank[i].rank >= 0 && d->ranks > 1
+		       ? fo_arena_printf(a, "rank %d ('%s')", d->rank[i].rank, d->rank[i].trace->path)
+		       : fo_arena_printf(a, "'%s'", d->rank[i].trace->path);
 }
 
 bool fo_found_thin(const struct fo_trace *t)
@@ -129,12 +138,16 @@ static void say_faults(struct lines *l, const struct fo_diagnosis *d)
 		if (!t)
 			continue;
 		if (t->defect.truncated && cut++ < SHOWN)
-			say(l, fo_arena_printf(l->a, "%s is cut: the file ends inside its events, after %lld of them", whose(l->a, d, i), (long long)t->defect.events));
+			say(l, fo_arena_printf(l->a, "%s is cut: the file ends inside its events, after %lld of them",
+					       whose(l->a, d, i), (long long)t->defect.events));
 		if (!t->gpu_count && d->ranks > 1 && idle++ < SHOWN)
 			say(l, fo_arena_printf(l->a, "%s holds no GPU work", whose(l->a, d, i)));
 		if (fo_found_thin(t) && thin++ < SHOWN)
-			say(l, fo_arena_printf(l->a, "%s is thinned: %lld of %lld launches have no operation in it, whose time counts as idle", whose(l->a, d, i),
-					       (long long)t->defect.unanswered, (long long)t->launch_count));
+			say(l, fo_arena_printf(l->a,
+					       "%s is thinned: %lld of %lld launches have no operation in it, whose "
+					       "time counts as idle",
+					       whose(l->a, d, i), (long long)t->defect.unanswered,
+					       (long long)t->launch_count));
 	}
 	if (cut > SHOWN)
 		say(l, fo_arena_printf(l->a, "%d more are cut: --json names them", cut - SHOWN));
@@ -158,7 +171,12 @@ int fo_found_of(const struct fo_diagnosis *d, struct fo_arena *a, const char ***
 		const struct fo_left_out *x = &s->left[i];
 		if (shown++ < SHOWN)
 			say(&l, fo_arena_printf(a, "left out: '%s'%s %s", x->path,
-						x->files > 1 ? fo_arena_printf(a, x->kind == FO_LEFT_EARLIER ? " (%d files)" : " and %d more there:", x->files - (x->kind != FO_LEFT_EARLIER)) : "",
+						x->files > 1 ? fo_arena_printf(a,
+									       x->kind == FO_LEFT_EARLIER
+										       ? " (%d files)"
+										       : " and %d more there:",
+									       x->files - (x->kind != FO_LEFT_EARLIER))
+							     : "",
 						x->why));
 		else
 			more += x->files;

@@ -21,8 +21,9 @@ static const char *option(const struct fo_record *r, const char *key)
 
 static void take(struct fo_own_run *x, const struct fo_record *r)
 {
-	static const char *const key[FO_OWN_OPTIONS] = { "eval.every", "eval.batches", "checkpoint.every", "pass.fuse-elementwise", "pass.fused-optimizer",
-							 "run.threads" };
+	static const char *const key[FO_OWN_OPTIONS] = { "eval.every",           "eval.batches",
+							 "checkpoint.every",     "pass.fuse-elementwise",
+							 "pass.fused-optimizer", "run.threads" };
 	const struct fo_record_start *start = fo_record_last_start(r);
 	int64_t n = r->step.n; /* the same median as 'flatout report' prints */
 	x->mfu = fo_record_quantile(&r->step, FO_STEP_MFU, 0, n, 0.5);
@@ -67,8 +68,9 @@ const char *fo_own_mfu_text(const struct fo_own_run *x, char buf[400])
 	char peak[32], causal[48] = "";
 	if (isfinite(x->mfu_causal))
 		snprintf(causal, sizeof causal, ", by mfu_causal %.1f %%", 100 * x->mfu_causal);
-	snprintf(buf, 400, "%.1f %% by rule mfu%s (median of %lld steps, from the run's record), of %s%s%s%s%s", 100 * x->mfu, causal, (long long)x->steps,
-		 fo_str_si(peak, x->peak_flop_s, "FLOP/s"), *x->dtype ? " " : "", x->dtype, *x->peak_source ? ": " : "", x->peak_source);
+	snprintf(buf, 400, "%.1f %% by rule mfu%s (median of %lld steps, from the run's record), of %s%s%s%s%s",
+		 100 * x->mfu, causal, (long long)x->steps, fo_str_si(peak, x->peak_flop_s, "FLOP/s"),
+		 *x->dtype ? " " : "", x->dtype, *x->peak_source ? ": " : "", x->peak_source);
 	return buf;
 }
 
@@ -92,11 +94,13 @@ void fo_own_run_json(struct fo_json *j, const struct fo_diagnosis *d)
 
 /* ---- rules ---- */
 
-static void propose(const struct fo_rule_context *c, struct fo_finding *f, const char *key, const char *only_if, const char *to)
+static void propose(const struct fo_rule_context *c, struct fo_finding *f, const char *key, const char *only_if,
+		    const char *to)
 {
 	const struct fo_own_run *x = &c->s->d->own;
 	for (int i = 0; i < FO_OWN_OPTIONS && f->settings < FO_SETTINGS_MAX; i++) {
-		if (!x->key[i] || strcmp(x->key[i], key) != 0 || !*x->value[i] || (only_if && strcmp(x->value[i], only_if) != 0))
+		if (!x->key[i] || strcmp(x->key[i], key) != 0 || !*x->value[i] ||
+		    (only_if && strcmp(x->value[i], only_if) != 0))
 			continue;
 		struct fo_setting *s = &f->setting[f->settings++];
 		*s = (struct fo_setting){ 0 };
@@ -116,7 +120,9 @@ static bool waits_for_data(const struct fo_rule_context *c, struct fo_finding *f
 	f->loss_ns = idle;
 	fo_gain_none(f);
 	snprintf(f->title, sizeof f->title, "the step waits for its batch: %.1f %% of it", 100 * fo_share(c, idle));
-	snprintf(f->why, sizeof f->why, "The loader had not filled the next batch when the step needed it. Look at the disk that holds the shards, and at "
+	snprintf(f->why, sizeof f->why,
+		 "The loader had not filled the next batch when the step needed it. Look at the disk that holds the "
+		 "shards, and at "
 		 "what else runs on this machine.");
 	fo_evidence_host(f, c->s, FO_HOST_DATA);
 	if (!f->evidences)
@@ -126,19 +132,25 @@ static bool waits_for_data(const struct fo_rule_context *c, struct fo_finding *f
 
 static bool between_steps(const struct fo_rule_context *c, struct fo_finding *f)
 {
-	const int64_t *by = c->s->l.idle_ns, idle = by[FO_IDLE_HOST_OTHER] + by[FO_IDLE_HOST_SYNC] + by[FO_IDLE_HOST_LAUNCH_BOUND];
+	const int64_t *by = c->s->l.idle_ns,
+		      idle = by[FO_IDLE_HOST_OTHER] + by[FO_IDLE_HOST_SYNC] + by[FO_IDLE_HOST_LAUNCH_BOUND];
 	if (fo_share(c, idle) <= FO_SHARE_ADVICE)
 		return false;
 	f->serious = fo_share(c, idle) > FO_SHARE_SERIOUS;
 	f->loss_ns = idle;
 	fo_gain_none(f);
-	snprintf(f->title, sizeof f->title, "between steps nothing is trained: %.1f %% of the time", 100 * fo_share(c, idle));
-	snprintf(f->why, sizeof f->why, "That is where the training loop evaluates, saves and logs; 'flatout report RUN' says how long each took. Of a run of few "
+	snprintf(f->title, sizeof f->title, "between steps nothing is trained: %.1f %% of the time",
+		 100 * fo_share(c, idle));
+	snprintf(f->why, sizeof f->why,
+		 "That is where the training loop evaluates, saves and logs; 'flatout report RUN' says how long each "
+		 "took. Of a run of few "
 		 "steps it is much, of a long one little.");
 	propose(c, f, "eval.every", NULL, "more, or 0 for none");
 	propose(c, f, "eval.batches", NULL, "fewer");
 	propose(c, f, "checkpoint.every", NULL, "more");
-	fo_evidence_gaps(f, c->s, c->gap, c->gaps, 1u << FO_IDLE_HOST_OTHER | 1u << FO_IDLE_HOST_SYNC | 1u << FO_IDLE_HOST_LAUNCH_BOUND, 0, INT64_MAX);
+	fo_evidence_gaps(f, c->s, c->gap, c->gaps,
+			 1u << FO_IDLE_HOST_OTHER | 1u << FO_IDLE_HOST_SYNC | 1u << FO_IDLE_HOST_LAUNCH_BOUND, 0,
+			 INT64_MAX);
 	return true;
 }
 
@@ -149,8 +161,11 @@ static bool moves_bytes(const struct fo_rule_context *c, struct fo_finding *f)
 		return false;
 	f->loss_ns = ns;
 	fo_gain_none(f);
-	snprintf(f->title, sizeof f->title, "operations that only move bytes: %.1f %% of the step", 100 * fo_share(c, ns));
-	snprintf(f->why, sizeof f->why, "Memory bandwidth limits them, not arithmetic. Their share is large where the model is narrow or its rows are few.");
+	snprintf(f->title, sizeof f->title, "operations that only move bytes: %.1f %% of the step",
+		 100 * fo_share(c, ns));
+	snprintf(f->why, sizeof f->why,
+		 "Memory bandwidth limits them, not arithmetic. Their share is large where the model is narrow or its "
+		 "rows are few.");
 	propose(c, f, "pass.fuse-elementwise", "no", "yes");
 	propose(c, f, "pass.fused-optimizer", "no", "yes");
 	fo_evidence_kernels(f, c->s, FO_MOVING_CLASSES);
@@ -167,7 +182,8 @@ const struct fo_rule_row fo_rules_own[] = {
 /* Of the notes on a trace those that a profiler of GPUs alone can cause. */
 bool fo_own_validity(const char *id)
 {
-	static const char *const none[] = { "host-step", "unlinked", "profiler-overhead", "forward-only", "no-training-step" };
+	static const char *const none[] = { "host-step", "unlinked", "profiler-overhead", "forward-only",
+					    "no-training-step" };
 	for (size_t i = 0; i < sizeof none / sizeof *none; i++)
 		if (!strcmp(id, none[i]))
 			return false;
@@ -181,9 +197,12 @@ const char *fo_own_label(const struct fo_trace *t, const char *label)
 	const struct {
 		const char *gpu, *own;
 	} word[] = {
-		{ fo_idle_words[FO_IDLE_HOST_DATA], "waiting for the batch" },	  { fo_idle_words[FO_IDLE_HOST_SYNC], "waiting for a lane" },
-		{ fo_idle_words[FO_IDLE_HOST_LAUNCH_BOUND], "the training loop" }, { fo_idle_words[FO_IDLE_HOST_OTHER], "between steps" },
-		{ fo_idle_words[FO_IDLE_LAUNCH_LATENCY], "behind a wait" },	  { fo_idle_words[FO_IDLE_KERNEL_GAP], "short gaps" },
+		{ fo_idle_words[FO_IDLE_HOST_DATA], "waiting for the batch" },
+		{ fo_idle_words[FO_IDLE_HOST_SYNC], "waiting for a lane" },
+		{ fo_idle_words[FO_IDLE_HOST_LAUNCH_BOUND], "the training loop" },
+		{ fo_idle_words[FO_IDLE_HOST_OTHER], "between steps" },
+		{ fo_idle_words[FO_IDLE_LAUNCH_LATENCY], "behind a wait" },
+		{ fo_idle_words[FO_IDLE_KERNEL_GAP], "short gaps" },
 		{ fo_idle_words[FO_IDLE_DEPENDENCY], "another lane" },
 	};
 	for (size_t i = 0; t->format == FO_TRACE_OWN && i < sizeof word / sizeof *word; i++)
@@ -196,11 +215,23 @@ void fo_own_words(struct fo_str *s)
 {
 	/* The longer first. */
 	static const char *const word[][2] = {
-		{ "GPU operations", "operations" },   { "GPU operation", "operation" }, { "GPU work", "work" },	      { "The GPU", "The processor" },
-		{ "GPU 0, stream", "lane" },	      { "GPU 0", "processor" },		{ "GPU idle", "idle" },	      { "GPUs", "processors" },
-		{ "GPU", "processor" },		      { "kernels", "operations" },	{ "kernel", "operation" },     { "launching thread", "training loop" },
-		{ "host, not in the trace", "between steps" }, { "host busy launching", "the training loop" }, { "host waits or allocates", "waiting for a lane" },
-		{ "another stream or event", "another lane" }, { ": what nvidia-smi shows", "" },
+		{ "GPU operations", "operations" },
+		{ "GPU operation", "operation" },
+		{ "GPU work", "work" },
+		{ "The GPU", "The processor" },
+		{ "GPU 0, stream", "lane" },
+		{ "GPU 0", "processor" },
+		{ "GPU idle", "idle" },
+		{ "GPUs", "processors" },
+		{ "GPU", "processor" },
+		{ "kernels", "operations" },
+		{ "kernel", "operation" },
+		{ "launching thread", "training loop" },
+		{ "host, not in the trace", "between steps" },
+		{ "host busy launching", "the training loop" },
+		{ "host waits or allocates", "waiting for a lane" },
+		{ "another stream or event", "another lane" },
+		{ ": what nvidia-smi shows", "" },
 	};
 	struct fo_str out = { 0 };
 	for (const char *p = s->data ? s->data : ""; *p;) {

@@ -35,7 +35,8 @@ static size_t folder_length(const char *path)
 
 static bool named_like_a_trace(const char *path)
 {
-	static const char *const known[] = { ".json", ".json.gz", ".json.zst", ".sqlite", ".sqlite3", ".db", ".fot", ".nsys-rep" };
+	static const char *const known[] = { ".json",    ".json.gz", ".json.zst", ".sqlite",
+					     ".sqlite3", ".db",      ".fot",      ".nsys-rep" };
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
 		if (ends_with(path, known[i]))
 			return true;
@@ -54,11 +55,14 @@ static bool exported(char *const *v, size_t n, const char *report)
 
 void fo_trace_set_leave(struct fo_trace_set *s, enum fo_left_kind kind, const char *path, int files, const char *why)
 {
-	enum { NEAR = 64 }; /* entries looked back: a folder may hold thousands of files, each with a reason of its own */
+	enum {
+		NEAR = 64
+	}; /* entries looked back: a folder may hold thousands of files, each with a reason of its own */
 	size_t n = folder_length(path);
 	for (int i = s->lefts - 1; i >= 0 && i >= s->lefts - NEAR && kind != FO_LEFT_EARLIER; i--) {
 		struct fo_left_out *l = &s->left[i];
-		if (l->kind != kind || strcmp(l->why, why) != 0 || folder_length(l->path) != n || strncmp(l->path, path, n) != 0)
+		if (l->kind != kind || strcmp(l->why, why) != 0 || folder_length(l->path) != n ||
+		    strncmp(l->path, path, n) != 0)
 			continue;
 		l->files += files;
 		return;
@@ -71,10 +75,10 @@ void fo_trace_set_leave(struct fo_trace_set *s, enum fo_left_kind kind, const ch
 
 /* Where a file's path says which recording it is of. */
 struct numbered {
-	char *slot;      /* the path without the number: the same for one worker in all recordings */
-	int64_t number;  /* of the iteration, or the time in the name; -1 none */
+	char *slot;     /* the path without the number: the same for one worker in all recordings */
+	int64_t number; /* of the iteration, or the time in the name; -1 none */
 	bool iteration;
-	size_t label;    /* bytes of the path that name the recording; 0: the file's name does */
+	size_t label; /* bytes of the path that name the recording; 0: the file's name does */
 	size_t file;
 };
 
@@ -120,7 +124,8 @@ static struct numbered look_at(const char *folder, const char *path, size_t file
 	size_t skip = strlen(folder), n_iteration = 0, n_time = 0;
 	int64_t number, time;
 	const char *below = strncmp(path, folder, skip) == 0 ? path + skip : path;
-	const char *iteration = iteration_in(below, &n_iteration, &number), *at = time_in(name_of(path), &n_time, &time);
+	const char *iteration = iteration_in(below, &n_iteration, &number),
+		   *at = time_in(name_of(path), &n_time, &time);
 	if (iteration) {
 		x.number = number;
 		x.iteration = true;
@@ -202,7 +207,8 @@ static void find_recordings(struct fo_folder *f)
 	}
 	qsort(v, f->files, sizeof *v, by_slot);
 	for (size_t i = 1; i < f->files; i++)
-		several |= v[i].number >= 0 && v[i].iteration == iterations && strcmp(v[i].slot, v[i - 1].slot) == 0 && v[i].number != v[i - 1].number;
+		several |= v[i].number >= 0 && v[i].iteration == iterations && strcmp(v[i].slot, v[i - 1].slot) == 0 &&
+			   v[i].number != v[i - 1].number;
 	int64_t within = 0;
 	for (size_t i = 0; several && i < f->files; i++) {
 		bool first = !i || strcmp(v[i].slot, v[i - 1].slot) != 0;
@@ -255,7 +261,8 @@ static fo_status take_run(struct fo_folder *f, struct fo_trace_set *s, char *con
 	}
 	for (size_t i = 0; here && i < n; i++)
 		if (ends_with(v[i], ".fot") && strcmp(v[i], own.data) != 0)
-			fo_trace_set_leave(s, FO_LEFT_RUN, v[i], 1, "is of another run, in a folder below: give that folder by name");
+			fo_trace_set_leave(s, FO_LEFT_RUN, v[i], 1,
+					   "is of another run, in a folder below: give that folder by name");
 	fo_str_fini(&own);
 	fo_str_fini(&some);
 	return st;
@@ -270,7 +277,8 @@ static fo_status refuse_schedules(const char *path, char *const *v, size_t n)
 	size_t last_n = 0, found = 0;
 	for (size_t i = 0; i < n; i++) {
 		size_t len = folder_length(v[i]);
-		if (!len || strncmp(name_of(v[i]), "pp_rank_", 8) != 0 || (last && len == last_n && strncmp(v[i], last, len) == 0))
+		if (!len || strncmp(name_of(v[i]), "pp_rank_", 8) != 0 ||
+		    (last && len == last_n && strncmp(v[i], last, len) == 0))
 			continue;
 		last = v[i];
 		last_n = len;
@@ -311,7 +319,8 @@ static fo_status take_traces(struct fo_folder *f, struct fo_trace_set *s, char *
 			continue;
 		} else if (of_schedule(v[i])) {
 			schedules++;
-			fo_trace_set_leave(s, FO_LEFT_SCHEDULE, v[i], 1, "is the log of a pipeline schedule: give it alone");
+			fo_trace_set_leave(s, FO_LEFT_SCHEDULE, v[i], 1,
+					   "is the log of a pipeline schedule: give it alone");
 		} else {
 			take(f, v[i]);
 		}
@@ -336,8 +345,8 @@ fo_status fo_folder_list(struct fo_folder *f, const char *path, struct fo_trace_
 	if (st == FO_OK && !f->files) {
 		st = fo_fail(FO_EARG, "no traces in '%s'", path);
 		const struct fo_left_out *l = s->lefts ? &s->left[s->lefts - 1] : NULL;
-		st = l ? fo_hint(st, "'%s' %s", l->path, l->why) :
-			 fo_hint(st, "looked for names that end in .json, .json.gz, .json.zst, .sqlite, .db or .fot");
+		st = l ? fo_hint(st, "'%s' %s", l->path, l->why)
+		       : fo_hint(st, "looked for names that end in .json, .json.gz, .json.zst, .sqlite, .db or .fot");
 	}
 	if (st == FO_OK)
 		find_recordings(f);

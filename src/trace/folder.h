@@ -17,7 +17,8 @@ struct fo_folder {
 	char **file;
 	int *recording_of; /* in recording[]; -1: of none in particular */
 	size_t files;
-	struct fo_recording *recording; /* complete ones first, then the newest first; none: the job was recorded once */
+	struct fo_recording
+		*recording; /* complete ones first, then the newest first; none: the job was recorded once */
 	int recordings;
 };
 

@@ -35,10 +35,10 @@ struct row {
 	int kind;
 	const char *begin; /* the first bytes; NULL: any */
 	size_t begin_n;
-	const char *all[3];            /* each of them stands in the head */
-	const char *any[MOST_SIGNS];   /* and one of these, if there are any */
+	const char *all[3];          /* each of them stands in the head */
+	const char *any[MOST_SIGNS]; /* and one of these, if there are any */
 	bool (*test)(const struct head *h);
-	const char *name[MOST_NAMES];  /* endings, or parts where they begin with '*' */
+	const char *name[MOST_NAMES]; /* endings, or parts where they begin with '*' */
 };
 
 #define MAGIC(text) .begin = text, .begin_n = sizeof(text) - 1
@@ -170,7 +170,8 @@ static bool is_log(const struct head *h)
 		const char *close = memchr(p, ']', (size_t)(stop - p)), *first = p;
 		while (first < stop && isspace((unsigned char)*first))
 			first++;
-		if (first == stop || *first != '[' || !close || !isalpha((unsigned char)close[1 + strspn(close + 1, ": [")]))
+		if (first == stop || *first != '[' || !close ||
+		    !isalpha((unsigned char)close[1 + strspn(close + 1, ": [")]))
 			return false;
 	}
 	return has_log_line(h);
@@ -182,8 +183,8 @@ static bool is_json_lines(const struct head *h)
 	const char *p = (const char *)h->p, *stop = line_end(p, p + h->n), *last = stop;
 	while (last > p && isspace((unsigned char)last[-1]))
 		last--;
-	return *p == '{' && last > p && last[-1] == '}' && stop < p + h->n && (stop + 1 == p + h->n || stop[1] == '{') &&
-	       !memmem(h->p, h->n, "traceEvents", 11) && has_log_line(h);
+	return *p == '{' && last > p && last[-1] == '}' && stop < p + h->n &&
+	       (stop + 1 == p + h->n || stop[1] == '{') && !memmem(h->p, h->n, "traceEvents", 11) && has_log_line(h);
 }
 
 static bool is_schedule(const struct head *h) { return fo_schedule_begins((const char *)h->p); }
@@ -217,68 +218,138 @@ static bool is_nsys_report(const struct head *h)
 /* ---- the table ---- */
 
 #define RECORD "record the step with PyTorch's profiler or Nsight Systems: docs/traces.md has the lines"
-#define ROCPROF "record the step with PyTorch's profiler, which on ROCm sees the same kernels and the operators around them: docs/traces.md"
-#define NSYS "record it with Nsight Systems: nsys profile -t cuda,nvtx -o r python train.py; nsys export --type sqlite r.nsys-rep"
+#define ROCPROF                                                                                                        \
+	"record the step with PyTorch's profiler, which on ROCm sees the same kernels and the operators around them: " \
+	"docs/traces.md"
+#define NSYS                                                                                                        \
+	"record it with Nsight Systems: nsys profile -t cuda,nvtx -o r python train.py; nsys export --type sqlite " \
+	"r.nsys-rep"
 
 static const char mtia[] = "\"mtia_";
 
 /* The first row that fits is it, so that what is special stands in front of what is general. docs/commands/diagnose.md has the same list. */
 static const struct row rows[] = {
-	{ { "a report of Nsight Systems, whose format is closed", NULL }, BINARY, .test = is_nsys_report,
+	{ { "a report of Nsight Systems, whose format is closed", NULL },
+	  BINARY,
+	  .test = is_nsys_report,
 	  .name = { ".nsys-rep", ".qdrep", ".qdstrm" } },
-	{ { "a report of Nsight Compute", "it measures single kernels, not where a step's time goes: " RECORD }, BINARY, MAGIC("NVR\0"),
+	{ { "a report of Nsight Compute", "it measures single kernels, not where a step's time goes: " RECORD },
+	  BINARY,
+	  MAGIC("NVR\0"),
 	  .name = { ".ncu-rep", ".nsight-cuprof-report" } },
-	{ { "a dump of PyTorch's flight recorder", "it tells which collective hung (torchfrtrace reads it), not where time went: " RECORD }, BINARY,
-	  MAGIC("\x80"), .any = { "pg_config", "pg_status", "collective_seq_id", "comm_lib_version", "nccl_version" },
+	{ { "a dump of PyTorch's flight recorder",
+	    "it tells which collective hung (torchfrtrace reads it), not where time went: " RECORD },
+	  BINARY,
+	  MAGIC("\x80"),
+	  .any = { "pg_config", "pg_status", "collective_seq_id", "comm_lib_version", "nccl_version" },
 	  .name = { "*nccl_trace_rank_", "*comm_lib_trace_rank_" } },
-	{ { "a dump of PyTorch's flight recorder", "it tells which collective hung (torchfrtrace reads it), not where time went: " RECORD }, JSON,
-	  .all = { "\"entries\"" }, .any = { "\"pg_config\"", "\"collective_seq_id\"", "\"comm_lib_version\"", "\"nccl_version\"" } },
-	{ { "a memory snapshot of PyTorch", "it tells who holds memory (open it at pytorch.org/memory_viz), not where time went: " RECORD }, BINARY,
-	  MAGIC("\x80"), .any = { "device_traces", "segments", "allocator_settings" }, .name = { "*memory_snapshot", "*mem_snapshot" } },
-	{ { "a memory snapshot of PyTorch", "it tells who holds memory (open it at pytorch.org/memory_viz), not where time went: " RECORD }, JSON,
+	{ { "a dump of PyTorch's flight recorder",
+	    "it tells which collective hung (torchfrtrace reads it), not where time went: " RECORD },
+	  JSON,
+	  .all = { "\"entries\"" },
+	  .any = { "\"pg_config\"", "\"collective_seq_id\"", "\"comm_lib_version\"", "\"nccl_version\"" } },
+	{ { "a memory snapshot of PyTorch",
+	    "it tells who holds memory (open it at pytorch.org/memory_viz), not where time went: " RECORD },
+	  BINARY,
+	  MAGIC("\x80"),
+	  .any = { "device_traces", "segments", "allocator_settings" },
+	  .name = { "*memory_snapshot", "*mem_snapshot" } },
+	{ { "a memory snapshot of PyTorch",
+	    "it tells who holds memory (open it at pytorch.org/memory_viz), not where time went: " RECORD },
+	  JSON,
 	  .all = { "\"segments\"", "\"device_traces\"" } },
-	{ { "a pickle of Python", "traces are JSON or SQLite: prof.export_chrome_trace(FILE) writes one" }, BINARY, MAGIC("\x80"),
+	{ { "a pickle of Python", "traces are JSON or SQLite: prof.export_chrome_trace(FILE) writes one" },
+	  BINARY,
+	  MAGIC("\x80"),
 	  .name = { ".pickle", ".pkl" } },
-	{ { "a memory timeline of the PyTorch profiler", "it has bytes over time, no kernels: prof.export_chrome_trace(FILE) of the same profiler writes the trace" },
-	  JSON, .test = is_memory_timeline, .name = { "*memory_timeline", "*memory-timeline" } },
+	{ { "a memory timeline of the PyTorch profiler",
+	    "it has bytes over time, no kernels: prof.export_chrome_trace(FILE) of the same profiler writes the "
+	    "trace" },
+	  JSON,
+	  .test = is_memory_timeline,
+	  .name = { "*memory_timeline", "*memory-timeline" } },
 	{ { "an output of rocprofv3 (JSON)", ROCPROF }, JSON, .all = { "rocprofiler-sdk" } },
-	{ { "an output of rocprof (CSV)", ROCPROF }, TEXT,
-	  .any = { "\"Kernel_Name\"", "\"Agent_Id\"", "\"Kind\",\"Domain\",\"Function\"", "\"KernelName\"", "Index,KernelName" },
+	{ { "an output of rocprof (CSV)", ROCPROF },
+	  TEXT,
+	  .any = { "\"Kernel_Name\"", "\"Agent_Id\"", "\"Kind\",\"Domain\",\"Function\"", "\"KernelName\"",
+		   "Index,KernelName" },
 	  .name = { "_kernel_trace.csv", "_hip_api_trace.csv", "_memory_copy_trace.csv", "_hsa_api_trace.csv" } },
 	{ { "a database of rocprofv3 (rocpd)", ROCPROF }, BINARY, MAGIC("SQLite format 3"), .all = { "rocpd_" } },
-	{ { "an execution trace of PyTorch (Chakra)", "it has operators and their order, no times of the GPU: prof.export_chrome_trace(FILE) of the same run writes those" },
-	  JSON, .all = { "\"nodes\"" }, .any = { "chakra", "\"ctrl_deps\"", "\"rf_id\"", "execution_trace", "\"schema\"" } },
-	{ { "a profile of XLA (xplane: JAX, TensorFlow, PyTorch/XLA)", NSYS }, BINARY, .test = is_xplane, .name = { ".xplane.pb" } },
-	{ { "an execution trace in Chakra's format", "it has operators and their order, no times of the GPU: " RECORD }, BINARY,
-	  .any = { "chakra", "is_cpu_op", "comm_type" }, .name = { ".et" } },
-	{ { "a Perfetto trace (protobuf)", "what is read is the JSON of PyTorch's profiler: " RECORD }, BINARY, .test = is_packets,
+	{ { "an execution trace of PyTorch (Chakra)", "it has operators and their order, no times of the GPU: "
+						      "prof.export_chrome_trace(FILE) of the same run writes those" },
+	  JSON,
+	  .all = { "\"nodes\"" },
+	  .any = { "chakra", "\"ctrl_deps\"", "\"rf_id\"", "execution_trace", "\"schema\"" } },
+	{ { "a profile of XLA (xplane: JAX, TensorFlow, PyTorch/XLA)", NSYS },
+	  BINARY,
+	  .test = is_xplane,
+	  .name = { ".xplane.pb" } },
+	{ { "an execution trace in Chakra's format", "it has operators and their order, no times of the GPU: " RECORD },
+	  BINARY,
+	  .any = { "chakra", "is_cpu_op", "comm_type" },
+	  .name = { ".et" } },
+	{ { "a Perfetto trace (protobuf)", "what is read is the JSON of PyTorch's profiler: " RECORD },
+	  BINARY,
+	  .test = is_packets,
 	  .name = { ".pftrace", ".perfetto-trace", ".perfetto" } },
-	{ { "a ZIP archive", "unpack it; what is read packed is .gz and .zst" }, BINARY, MAGIC("PK\x03\x04"), .name = { ".zip", ".npz" } },
-	{ { "an Arrow or Parquet file", "of Nsight Systems export SQLite instead: nsys export --type sqlite REPORT.nsys-rep" }, BINARY,
-	  .any = { "PAR1", "ARROW1" }, .name = { ".parquet", ".arrow", ".parquetdir", ".arwdir" } },
-	{ { "an event file of TensorBoard", "it has curves, no times of the GPU: " RECORD }, BINARY, .all = { "brain.Event:" },
+	{ { "a ZIP archive", "unpack it; what is read packed is .gz and .zst" },
+	  BINARY,
+	  MAGIC("PK\x03\x04"),
+	  .name = { ".zip", ".npz" } },
+	{ { "an Arrow or Parquet file",
+	    "of Nsight Systems export SQLite instead: nsys export --type sqlite REPORT.nsys-rep" },
+	  BINARY,
+	  .any = { "PAR1", "ARROW1" },
+	  .name = { ".parquet", ".arrow", ".parquetdir", ".arwdir" } },
+	{ { "an event file of TensorBoard", "it has curves, no times of the GPU: " RECORD },
+	  BINARY,
+	  .all = { "brain.Event:" },
 	  .name = { "*events.out.tfevents" } },
-	{ { "a trace of an MTIA accelerator (\"mtia_ccp_events\")", "its work is not read; what is: CUDA, ROCm and XPU traces, with events of the category \"kernel\"" },
-	  JSON, .any = { mtia } },
-	{ { "a trace of an Ascend accelerator", "its work is not read; what is: CUDA, ROCm and XPU traces, with events of the category \"kernel\"" },
-	  JSON, .all = { "Ascend Hardware" } },
-	{ { "a trace of JAX or TensorFlow (XLA's profiler)", "its events name no kind of work: " NSYS }, JSON, .all = { "traceEvents" },
+	{ { "a trace of an MTIA accelerator (\"mtia_ccp_events\")",
+	    "its work is not read; what is: CUDA, ROCm and XPU traces, with events of the category \"kernel\"" },
+	  JSON,
+	  .any = { mtia } },
+	{ { "a trace of an Ascend accelerator",
+	    "its work is not read; what is: CUDA, ROCm and XPU traces, with events of the category \"kernel\"" },
+	  JSON,
+	  .all = { "Ascend Hardware" } },
+	{ { "a trace of JAX or TensorFlow (XLA's profiler)", "its events name no kind of work: " NSYS },
+	  JSON,
+	  .all = { "traceEvents" },
 	  .any = { "/device:GPU:", "/device:TPU:", "/host:CPU", "highres-ticks" } },
-	{ { "a trace of a web browser", RECORD }, JSON, .all = { "traceEvents" },
+	{ { "a trace of a web browser", RECORD },
+	  JSON,
+	  .all = { "traceEvents" },
 	  .any = { "CrBrowserMain", "CrRendererMain", "devtools.timeline", "chrome-bitness", "\"blink", "\"v8\"" } },
-	{ { "a log of a pipeline schedule", "give it alone: flatout diagnose FILE" }, JSON,
-	  .test = is_schedule },
-	{ { "a record of Hugging Face's Trainer", "it has losses and rates, no times of the GPU: " RECORD "; flatout mfu takes its tokens per second" }, JSON,
+	{ { "a log of a pipeline schedule", "give it alone: flatout diagnose FILE" }, JSON, .test = is_schedule },
+	{ { "a record of Hugging Face's Trainer",
+	    "it has losses and rates, no times of the GPU: " RECORD "; flatout mfu takes its tokens per second" },
+	  JSON,
 	  .all = { "\"log_history\"" } },
-	{ { "a log with a JSON object in each line", "a log has no times of the GPU: " RECORD "; flatout mfu takes its tokens per second" }, JSON,
-	  .test = is_json_lines, .name = { ".jsonl" } },
-	{ { "a table of Nsight Systems' statistics (CSV)", "give the recording: nsys export --type sqlite REPORT.nsys-rep" }, TEXT,
+	{ { "a log with a JSON object in each line",
+	    "a log has no times of the GPU: " RECORD "; flatout mfu takes its tokens per second" },
+	  JSON,
+	  .test = is_json_lines,
+	  .name = { ".jsonl" } },
+	{ { "a table of Nsight Systems' statistics (CSV)",
+	    "give the recording: nsys export --type sqlite REPORT.nsys-rep" },
+	  TEXT,
 	  .any = { "Time (%),", "Total Time (ns)" } },
-	{ { "a page (HTML)", "give the trace that it was made from" }, TEXT, .any = { "<!DOCTYPE html", "<!doctype html", "<html" }, .name = { ".html" } },
-	{ { "a TOML file", "it configures a run and records nothing: " RECORD }, JSON | TEXT, .test = is_toml, .name = { ".toml" } },
-	{ { "a training log", "a log has no times of the GPU: " RECORD "; flatout mfu takes its tokens per second" }, JSON | TEXT, .test = is_log,
+	{ { "a page (HTML)", "give the trace that it was made from" },
+	  TEXT,
+	  .any = { "<!DOCTYPE html", "<!doctype html", "<html" },
+	  .name = { ".html" } },
+	{ { "a TOML file", "it configures a run and records nothing: " RECORD },
+	  JSON | TEXT,
+	  .test = is_toml,
+	  .name = { ".toml" } },
+	{ { "a training log", "a log has no times of the GPU: " RECORD "; flatout mfu takes its tokens per second" },
+	  JSON | TEXT,
+	  .test = is_log,
 	  .name = { ".log" } },
-	{ { "a text, no JSON (a log, a table, a script)", RECORD "; flatout mfu takes a log's tokens per second" }, TEXT, .test = is_any_text },
+	{ { "a text, no JSON (a log, a table, a script)", RECORD "; flatout mfu takes a log's tokens per second" },
+	  TEXT,
+	  .test = is_any_text },
 };
 
 const struct fo_foreign *fo_foreign_at(int i)
@@ -350,7 +421,8 @@ static bool named(const struct row *r, const char *path)
 	size_t n = strlen(name);
 	for (size_t i = 0; i < MOST_NAMES && r->name[i]; i++) {
 		size_t m = strlen(r->name[i]);
-		if (*r->name[i] == '*' ? fo_text_mentions(name, r->name[i] + 1) : n > m && !strcasecmp(name + n - m, r->name[i]))
+		if (*r->name[i] == '*' ? fo_text_mentions(name, r->name[i] + 1)
+				       : n > m && !strcasecmp(name + n - m, r->name[i]))
 			return true;
 	}
 	return false;
@@ -388,15 +460,18 @@ const struct fo_foreign *fo_foreign_of(const char *path)
 bool fo_foreign_is_trace(const char *path)
 {
 	/* Members of the profiler's header, and the kinds of event that it writes most. */
-	static const char *const sign[] = { "\"schemaVersion\"", "\"deviceProperties\"", "\"cpu_op\"", "\"kernel\"", "\"cuda_runtime\"",
-					    "\"user_annotation\"", "\"python_function\"", "\"Operator\"", "\"Kernel\"", "\"Runtime\"" };
+	static const char *const sign[] = { "\"schemaVersion\"",   "\"deviceProperties\"", "\"cpu_op\"",
+					    "\"kernel\"",          "\"cuda_runtime\"",     "\"user_annotation\"",
+					    "\"python_function\"", "\"Operator\"",         "\"Kernel\"",
+					    "\"Runtime\"" };
 	struct head h;
 	struct fo_err before;
 	bool yes = false;
 	fo_err_save(&before, FO_OK);
 	if (read_head(path, &h)) {
 		if (h.kind == BINARY)
-			yes = (h.n > 8 && memcmp(h.p, "FOTIMEL1", 8) == 0) || (holds(&h, HEAD_BYTES, "SQLite format 3") && holds(&h, HEAD_BYTES, "StringIds"));
+			yes = (h.n > 8 && memcmp(h.p, "FOTIMEL1", 8) == 0) ||
+			      (holds(&h, HEAD_BYTES, "SQLite format 3") && holds(&h, HEAD_BYTES, "StringIds"));
 		for (size_t i = 0; !yes && h.kind == JSON && i < sizeof sign / sizeof *sign; i++)
 			yes = holds(&h, HEAD_BYTES, sign[i]) && holds(&h, HEAD_BYTES, "\"name\"");
 		free(h.p);
@@ -431,7 +506,8 @@ static fo_status hint_export(const char *path, fo_status st)
 static fo_status refuse_as(const char *path, const struct fo_foreign *f)
 {
 	char shown[300];
-	fo_status st = fo_fail(FO_EFORMAT, "'%s' is %s: no trace that can be read", fo_str_visible(shown, sizeof shown, path), f->what);
+	fo_status st = fo_fail(FO_EFORMAT, "'%s' is %s: no trace that can be read",
+			       fo_str_visible(shown, sizeof shown, path), f->what);
 	return f->instead ? fo_hint(st, "%s", f->instead) : hint_export(path, st);
 }
 

@@ -67,7 +67,8 @@ static bool gather(const struct fo_trace *t, struct pieces *p)
 	}
 	for (int64_t i = 0; p->n && i < t->launch_count; i++)
 		if (!used[i])
-			add(p, PIECE_CALL, t->launch[i].external, copies(t, t->launch[i].name), t->launch[i].begin_ns, i);
+			add(p, PIECE_CALL, t->launch[i].external, copies(t, t->launch[i].name), t->launch[i].begin_ns,
+			    i);
 	free(used);
 	if (!p->n)
 		return false;
@@ -131,7 +132,8 @@ bool fo_trace_link_by_operator(struct fo_trace_build *b)
 	b->launch_cap = (size_t)launches; /* sorting may have left room for no more */
 	if (gather(b->t, &p))
 		for (size_t i = 0, to; i < p.n; i = to) {
-			for (to = i; to < p.n && p.v[to].external == p.v[i].external && p.v[to].copies == p.v[i].copies;)
+			for (to = i;
+			     to < p.n && p.v[to].external == p.v[i].external && p.v[to].copies == p.v[i].copies;)
 				to++;
 			any |= p.v[i].of == PIECE_GPU && to - i > 1;
 			tie_group(b, p.v + i, to - i, &made);
@@ -170,7 +172,8 @@ static int64_t find(const struct place *v, size_t n, int64_t at_ns, int32_t wher
 }
 
 /* An arrow's begin has the time of the call, its end that of the operation. Without a call the arrow itself is the launch. */
-static void follow(struct fo_trace_build *b, const struct fo_trace_arrow *from, struct fo_gpu_op *g, const struct place *calls, size_t n, int64_t *made)
+static void follow(struct fo_trace_build *b, const struct fo_trace_arrow *from, struct fo_gpu_op *g,
+		   const struct place *calls, size_t n, int64_t *made)
 {
 	static const char text[] = "(launch not recorded)";
 	int64_t call = find(calls, n, from->at_ns, from->thread);
@@ -191,7 +194,8 @@ void fo_trace_link_by_arrow(struct fo_trace_build *b, struct fo_trace_arrow *v, 
 	struct fo_trace *t = b->t;
 	int64_t made = (int64_t)1 << 40; /* apart from those that are made by operators */
 	size_t gpus = 0, calls = (size_t)t->launch_count;
-	struct place *gpu = fo_xmalloc((size_t)t->gpu_count * sizeof *gpu + 1), *call = fo_xmalloc(calls * sizeof *call + 1);
+	struct place *gpu = fo_xmalloc((size_t)t->gpu_count * sizeof *gpu + 1),
+		     *call = fo_xmalloc(calls * sizeof *call + 1);
 	for (int64_t i = 0; i < t->gpu_count; i++)
 		if (t->gpu[i].correlation < 0)
 			gpu[gpus++] = (struct place){ t->gpu[i].begin_ns, i, t->gpu[i].stream };

@@ -99,6 +99,11 @@ trace after/r1.json 1 1000 k
 run 0 compare before after
 fits
 says 'the slowest of 2 ranks' 'matched collectives' '^ *0.0  *3.500 ms  *0.000 ms  *14.000 ms' '^ *1.0 .* 7  '
+printf 'memory' >after/snapshot.pickle
+run 0 compare before after
+fits
+says "left out: 'after/snapshot.pickle' is a pickle of Python"
+rm after/snapshot.pickle
 run 0 compare 'before/r*.json' 'after/r*.json'
 says 'the slowest of 2 ranks'
 

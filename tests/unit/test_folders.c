@@ -45,10 +45,15 @@ static void trace(const char *name, int rank, int world, bool cut, int lost)
 		fo_str_printf(&s, "\"distributedInfo\": {\"rank\": %d, \"world_size\": %d}, ", rank, world);
 	fo_str_puts(&s, "\"traceEvents\": [");
 	for (int i = 0; i < 10; i++) {
-		fo_str_printf(&s, "{\"ph\": \"X\", \"cat\": \"cuda_runtime\", \"name\": \"cudaLaunchKernel\", \"pid\": 1, \"tid\": 1, \"ts\": %d, \"dur\": 2, \"args\": {\"correlation\": %d}},",
+		fo_str_printf(&s,
+			      "{\"ph\": \"X\", \"cat\": \"cuda_runtime\", \"name\": \"cudaLaunchKernel\", \"pid\": 1, "
+			      "\"tid\": 1, \"ts\": %d, \"dur\": 2, \"args\": {\"correlation\": %d}},",
 			      10 * i, i + 1);
 		if (i < 5 || i >= 5 + lost)
-			fo_str_printf(&s, "{\"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"sgemm\", \"pid\": 0, \"tid\": 7, \"ts\": %d, \"dur\": 6, \"args\": {\"device\": 0, \"stream\": 7, \"correlation\": %d}}%s",
+			fo_str_printf(&s,
+				      "{\"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"sgemm\", \"pid\": 0, \"tid\": "
+				      "7, \"ts\": %d, \"dur\": 6, \"args\": {\"device\": 0, \"stream\": 7, "
+				      "\"correlation\": %d}}%s",
 				      10 * i + 4, i + 1, i < 9 ? "," : "");
 	}
 	if (!cut)
@@ -71,11 +76,13 @@ static void left(const struct fo_trace_set *s, enum fo_left_kind kind, const cha
 	for (int i = 0; i < s->lefts; i++) {
 		const struct fo_left_out *l = &s->left[i];
 		size_t n = strlen(l->path), m = strlen(path);
-		if (l->kind == kind && n >= m && !strcmp(l->path + n - m, path) && l->files == files && strstr(l->why, why))
+		if (l->kind == kind && n >= m && !strcmp(l->path + n - m, path) && l->files == files &&
+		    strstr(l->why, why))
 			return;
 	}
 	for (int i = 0; i < s->lefts; i++)
-		print_message("%s '%s' %d: %s\n", fo_left_name[s->left[i].kind], s->left[i].path, s->left[i].files, s->left[i].why);
+		print_message("%s '%s' %d: %s\n", fo_left_name[s->left[i].kind], s->left[i].path, s->left[i].files,
+			      s->left[i].why);
 	fail_msg("'%s' is not among what was left out", path);
 }
 
@@ -237,7 +244,8 @@ static void lost_and_cut(void **state)
 	fo_trace_set_fini(&s);
 }
 
-static const char timeline[] = "{\"traceEvents\": [{\"ph\": \"X\", \"cat\": \"forward-compute\", \"name\": \"f\", \"pid\": 1, \"tid\": 1, \"ts\": 1, \"dur\": 1}]}";
+static const char timeline[] = "{\"traceEvents\": [{\"ph\": \"X\", \"cat\": \"forward-compute\", \"name\": \"f\", "
+			       "\"pid\": 1, \"tid\": 1, \"ts\": 1, \"dur\": 1}]}";
 
 /* What else lies there. */
 static void others(void **state)
@@ -247,7 +255,8 @@ static void others(void **state)
 	trace("mixed/rank0.json", 0, 2, false, 0);
 	trace("mixed/rank1.json", 1, 2, false, 0);
 	put("mixed/pp/config.json", "{\"pp_size\": 1, \"vp_size\": 1, \"num_mbs\": 1}");
-	put("mixed/pp/pp_rank_0.json", "{\"1\": {\"total\": 90, \"fwd_start\": [0], \"fwd_end\": [10], \"bwd_start\": [50], \"bwd_end\": [65]}}");
+	put("mixed/pp/pp_rank_0.json",
+	    "{\"1\": {\"total\": 90, \"fwd_start\": [0], \"fwd_end\": [10], \"bwd_start\": [50], \"bwd_end\": [65]}}");
 	put("mixed/timeline.json", timeline);
 	put("mixed/nccl_trace_rank_0", "\x80\x02}q");
 	put("mixed/snapshot.pickle", "x");
@@ -300,7 +309,8 @@ static int tear_down(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(iterations), cmocka_unit_test(repeats), cmocka_unit_test(lost_and_cut), cmocka_unit_test(others), cmocka_unit_test(runs),
+		cmocka_unit_test(iterations), cmocka_unit_test(repeats), cmocka_unit_test(lost_and_cut),
+		cmocka_unit_test(others),     cmocka_unit_test(runs),
 	};
 	return cmocka_run_group_tests(tests, set_up, tear_down);
 }

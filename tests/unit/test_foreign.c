@@ -58,35 +58,55 @@ static void by_content(void **state)
 	} rows[] = {
 		{ BYTES("NVR\0\x10\0\0\0profile"), "Nsight Compute" },
 		{ BYTES("\x80\x02}q\0(X\x07\0\0\0versionX\x03\0\0\0002.4X\x09\0\0\0pg_config}u."), "flight recorder" },
-		{ BYTES("{\"version\": \"2.10\", \"nccl_version\": \"2.21.5\", \"pg_config\": {}, \"entries\": [{\"state\": \"completed\"}]}"), "flight recorder" },
-		{ BYTES("\x80\x04\x95\x10\0\0\0\0\0\0\0}\x94(\x8c\x08segments\x94]\x94\x8c\x0d" "device_traces\x94]\x94u."), "memory snapshot" },
+		{ BYTES("{\"version\": \"2.10\", \"nccl_version\": \"2.21.5\", \"pg_config\": {}, \"entries\": "
+			"[{\"state\": \"completed\"}]}"),
+		  "flight recorder" },
+		{ BYTES("\x80\x04\x95\x10\0\0\0\0\0\0\0}\x94(\x8c\x08segments\x94]\x94\x8c\x0d"
+			"device_traces\x94]\x94u."),
+		  "memory snapshot" },
 		{ BYTES("\x80\x04\x95\x10\0\0\0\0\0\0\0}\x94\x8c\x05hello\x94K\x01s."), "pickle" },
 		{ BYTES("[[1700000000000000, 1, 4096, 2], [1700000000000100, 2, 4096, 2]]"), "memory timeline" },
 		{ BYTES("{\"rocprofiler-sdk-tool\": [{\"metadata\": {\"pid\": 5}}]}"), "rocprofv3" },
-		{ BYTES("\"Kind\",\"Agent_Id\",\"Queue_Id\",\"Kernel_Name\"\n\"KERNEL_DISPATCH\",1,1,\"k\"\n"), "rocprof" },
-		{ BYTES("{\"schema\": \"1.1.1-chakra.0.0.4\", \"pid\": 3, \"nodes\": [{\"id\": 1, \"name\": \"[pytorch|profiler|execution_trace|process]\", \"ctrl_deps\": 1}]}"),
+		{ BYTES("\"Kind\",\"Agent_Id\",\"Queue_Id\",\"Kernel_Name\"\n\"KERNEL_DISPATCH\",1,1,\"k\"\n"),
+		  "rocprof" },
+		{ BYTES("{\"schema\": \"1.1.1-chakra.0.0.4\", \"pid\": 3, \"nodes\": [{\"id\": 1, \"name\": "
+			"\"[pytorch|profiler|execution_trace|process]\", \"ctrl_deps\": 1}]}"),
 		  "Chakra" },
-		{ BYTES("\x14\x0a\x12" "1.1.1-chakra.0.0.4\x20\x08\x01\x12\x05hello\x1a\x09is_cpu_op\0\0"), "Chakra" },
+		{ BYTES("\x14\x0a\x12"
+			"1.1.1-chakra.0.0.4\x20\x08\x01\x12\x05hello\x1a\x09is_cpu_op\0\0"),
+		  "Chakra" },
 		{ BYTES("\x0a\x18\x08\x01\x12\x0d/device:GPU:0\x1a\x05\x08\x01\x12\x01s"), "XLA" },
 		{ BYTES("\x0a\x04\x50\x01\x40\x05\x0a\x04\x50\x01\x40\x06\x0a\x04\x50\x01\x40\x07"), "Perfetto" },
 		{ BYTES("PK\x03\x04\x14\0\0\0data.pkl"), "ZIP" },
 		{ BYTES("PAR1\x15\0\x15\x10"), "Parquet" },
 		{ BYTES("\0\0\0\0\x01\x02QDREP\x01\x02"), "Nsight Systems" },
 		{ BYTES("\x18\0\0\0\0\0\0\0brain.Event:2"), "TensorBoard" },
-		{ BYTES("{\"displayTimeUnit\":\"ns\",\"metadata\":{\"highres-ticks\":true},\"traceEvents\":[{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\","
-			"\"args\":{\"name\":\"/device:GPU:0\"}},{\"ph\":\"X\",\"pid\":1,\"tid\":2,\"ts\":1.5,\"dur\":2.5,\"name\":\"gemm_fusion\"}]}"),
+		{ BYTES("{\"displayTimeUnit\":\"ns\",\"metadata\":{\"highres-ticks\":true},\"traceEvents\":[{\"ph\":"
+			"\"M\",\"pid\":1,\"name\":\"process_name\","
+			"\"args\":{\"name\":\"/"
+			"device:GPU:0\"}},{\"ph\":\"X\",\"pid\":1,\"tid\":2,\"ts\":1.5,\"dur\":2.5,\"name\":\"gemm_"
+			"fusion\"}]}"),
 		  "JAX" },
-		{ BYTES(CHROME("{\"ph\": \"X\", \"cat\": \"devtools.timeline\", \"name\": \"RunTask\", \"ts\": 1, \"dur\": 2, \"pid\": 1, \"tid\": 1}")), "browser" },
-		{ BYTES(CHROME("{\"ph\": \"X\", \"cat\": \"mtia_ccp_events\", \"name\": \"x\", \"ts\": 1, \"dur\": 1}")), "MTIA" },
-		{ BYTES("[{\"ph\": \"M\", \"name\": \"process_name\", \"pid\": 2, \"args\": {\"name\": \"Ascend Hardware\"}}]"), "Ascend" },
-		{ BYTES(CHROME("{\"ph\": \"X\", \"cat\": \"forward-compute\", \"name\": \"f\", \"ts\": 1, \"dur\": 1}")), "pipeline schedule" },
+		{ BYTES(CHROME("{\"ph\": \"X\", \"cat\": \"devtools.timeline\", \"name\": \"RunTask\", \"ts\": 1, "
+			       "\"dur\": 2, \"pid\": 1, \"tid\": 1}")),
+		  "browser" },
+		{ BYTES(CHROME(
+			  "{\"ph\": \"X\", \"cat\": \"mtia_ccp_events\", \"name\": \"x\", \"ts\": 1, \"dur\": 1}")),
+		  "MTIA" },
+		{ BYTES("[{\"ph\": \"M\", \"name\": \"process_name\", \"pid\": 2, \"args\": {\"name\": \"Ascend "
+			"Hardware\"}}]"),
+		  "Ascend" },
+		{ BYTES(CHROME(
+			  "{\"ph\": \"X\", \"cat\": \"forward-compute\", \"name\": \"f\", \"ts\": 1, \"dur\": 1}")),
+		  "pipeline schedule" },
 		{ BYTES("{\"step\": 1, \"loss\": 10.9}\n{\"step\": 2, \"loss\": 10.1}\n"), "JSON object in each line" },
 		{ BYTES("Time (%),Total Time (ns),Instances,Name\n50.0,1000,3,k\n"), "statistics" },
 		{ BYTES("<!DOCTYPE html>\n<html><body>step 5</body></html>"), "page" },
 		{ BYTES("# a run\n[model]\nlayers = 4\n\n[training]\nsteps = 100\n"), "TOML" },
 		{ BYTES("[model]\nlayers = 4\n"), "TOML" },
 		{ BYTES("steps = 100\nlr = 0.1\n"), "TOML" },
-		{ BYTES("2026-01-31 12:00:00 INFO starting\n2026-01-31 12:00:01 INFO iteration 5 | lm loss: 10.5 |\n"), "training log" },
+		{ BYTES("2026-01-31 12:00:00 INFO starting\n2026-01-31 12:00:01 INFO iteration 5 | lm loss: 10.5 |\n"),
+		  "training log" },
 		{ BYTES("step 5 is where it hangs, they say\n"), "a text, no JSON" },
 		{ BYTES("{\"global_step\": 5, \"log_history\": [{\"loss\": 2.5, \"step\": 5}]}"), "Trainer" },
 		{ BYTES("[2026-01-31 12:00:00] INFO hello\n[2026-01-31 12:00:01] step 5 loss 10.5\n"), "training log" },
@@ -105,9 +125,15 @@ static void by_name(void **state)
 	static const struct {
 		const char *name, *says;
 	} rows[] = {
-		{ "r.ncu-rep", "Nsight Compute" },     { "r.pickle", "pickle" },       { "nccl_trace_rank_3", "flight recorder" },
-		{ "h.xplane.pb", "XLA" },              { "r.pftrace", "Perfetto" },    { "rank0.et", "Chakra" },
-		{ "memory_timeline.raw", "timeline" }, { "r.nsys-rep", "Nsight Sys" }, { "5_kernel_trace.csv", "rocprof" },
+		{ "r.ncu-rep", "Nsight Compute" },
+		{ "r.pickle", "pickle" },
+		{ "nccl_trace_rank_3", "flight recorder" },
+		{ "h.xplane.pb", "XLA" },
+		{ "r.pftrace", "Perfetto" },
+		{ "rank0.et", "Chakra" },
+		{ "memory_timeline.raw", "timeline" },
+		{ "r.nsys-rep", "Nsight Sys" },
+		{ "5_kernel_trace.csv", "rocprof" },
 		{ "mem_snapshot.bin", "snapshot" },
 	};
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
@@ -120,8 +146,17 @@ static void by_name(void **state)
 static void nobodys(void **state)
 {
 	(void)state;
-	static const char *const text[] = { "[1,2,3]", "[]", "[[[]]]", "[true]", "[\"a\"]", "{\"traceEvents\": []}", "{\"a\": {\"b\": 1}}", "[{\"step\": 5}]",
-					    CHROME("{\"ph\": \"X\", \"cat\": \"mine\", \"name\": \"f\", \"ts\": 1, \"dur\": 1}") };
+	static const char *const text[] = {
+		"[1,2,3]",
+		"[]",
+		"[[[]]]",
+		"[true]",
+		"[\"a\"]",
+		"{\"traceEvents\": []}",
+		"{\"a\": {\"b\": 1}}",
+		"[{\"step\": 5}]",
+		CHROME("{\"ph\": \"X\", \"cat\": \"mine\", \"name\": \"f\", \"ts\": 1, \"dur\": 1}")
+	};
 	for (size_t i = 0; i < sizeof text / sizeof *text; i++)
 		refused(put("t.json", text[i], strlen(text[i]), false), "no trace of the PyTorch profiler");
 	enum { DEEP = 100000 };
@@ -138,10 +173,13 @@ static void still_traces(void **state)
 {
 	(void)state;
 	static const char *const text[] = {
-		"{\"traceEvents\": [{\"ph\": \"X\", \"cat\": \"cpu_op\", \"name\": \"/host:CPU rf_id Ascend Hardware\", \"pid\": 1, \"tid\": 1, \"ts\": 1, \"dur\": 1}]}",
+		"{\"traceEvents\": [{\"ph\": \"X\", \"cat\": \"cpu_op\", \"name\": \"/host:CPU rf_id Ascend "
+		"Hardware\", \"pid\": 1, \"tid\": 1, \"ts\": 1, \"dur\": 1}]}",
 		"{\"schemaVersion\": 1, \"traceEvents\": []}",
-		"[{\"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"step loss 5\", \"pid\": 0, \"tid\": 7, \"ts\": 1, \"dur\": 1}]",
-		"{\"traceEvents\": [{\"ph\": \"X\", \"cat\": \"Kernel\", \"name\": \"k\", \"pid\": 0, \"tid\": 7, \"ts\": 1, \"dur\": 1}",
+		"[{\"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"step loss 5\", \"pid\": 0, \"tid\": 7, \"ts\": 1, "
+		"\"dur\": 1}]",
+		"{\"traceEvents\": [{\"ph\": \"X\", \"cat\": \"Kernel\", \"name\": \"k\", \"pid\": 0, \"tid\": 7, "
+		"\"ts\": 1, \"dur\": 1}",
 	};
 	struct fo_trace *t;
 	for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
@@ -191,8 +229,8 @@ static int tear_down(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(by_content), cmocka_unit_test(by_name), cmocka_unit_test(nobodys), cmocka_unit_test(still_traces),
-		cmocka_unit_test(documented),
+		cmocka_unit_test(by_content),   cmocka_unit_test(by_name),    cmocka_unit_test(nobodys),
+		cmocka_unit_test(still_traces), cmocka_unit_test(documented),
 	};
 	return cmocka_run_group_tests(tests, set_up, tear_down);
 }
