@@ -89,7 +89,7 @@ static void optimizer_name(struct fo_facts *f, const char *name)
 
 /* Names that mark it: PyTorch's profiler ("Python GC"), TorchTitan's and Megatron-LM's ranges, frames of the modules that do it. What is
  * called "checkpoint" alone recomputes activations. */
-static const char *const collection[] = { "gc.collect", "Python GC", "gc_collect", "garbage collection", "Garbage collection", NULL };
+static const char *const collection[] = { "gc.collect", "Python GC", "<built-in function collect>", "gc_collect", "garbage collection", "Garbage collection", NULL };
 static const char *const saving[] = { "save_checkpoint", "torch.save", "checkpoint_save", "checkpoint.save", "Checkpointer.save", "dcp.save",
 				      "save_state", "save_pretrained", "checkpoint write", "async_save", "write checkpoint", NULL };
 

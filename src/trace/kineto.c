@@ -452,9 +452,11 @@ static void read_event(struct reader *r, const struct fo_scan_event *e)
 	case CAT_MEMSET: read_gpu(r, e, FO_GPU_MEMSET, begin, end); break;
 	case CAT_OP: read_op(r, e, FO_HOST_OP, begin, end); break;
 	case CAT_NOTE: read_op(r, e, FO_HOST_NOTE, begin, end); break;
-	case CAT_PYTHON: /* modules only: other frames were skipped */
+	case CAT_PYTHON: /* modules and garbage collection: other frames were skipped */
 		if (e->name.n > 11 && !memcmp(e->name.p, "nn.Module: ", 11))
 			read_op(r, e, FO_HOST_MODULE, begin, end);
+		else if (e->name.n >= 9 && (*e->name.p == 'P' || *e->name.p == '<'))
+			read_op(r, e, FO_HOST_NOTE, begin, end);
 		break;
 	case CAT_CALL: read_call(r, e, begin, end); break;
 	case CAT_GPU_NOTE: read_gpu_note(r, e, begin, end); break;

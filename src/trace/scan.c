@@ -91,8 +91,14 @@ static inline struct fo_scan_text *known_key(struct fo_scan_event *e, const char
 #undef FOUR
 }
 
-static const char module_prefix[] = "nn.Module: ";
-enum { MODULE_PREFIX = sizeof(module_prefix) - 1 };
+/* Frames of Python that are kept: modules, and garbage collection as the profiler marks it (record_python_gc_info) or as it is called. */
+enum { FRAME_LONGEST = sizeof("<built-in function collect>") - 1 };
+static inline bool kept_frame(const char *p, size_t n)
+{
+	return n >= 9 && (*p == 'n'   ? n > 11 && !memcmp(p, "nn.Module: ", 11)
+			  : *p == 'P' ? !memcmp(p, "Python GC", 9)
+				      : *p == '<' && n >= FRAME_LONGEST && !memcmp(p, "<built-in function collect>", FRAME_LONGEST));
+}
 
 /* "python_function", until 2022 "python" */
 static inline bool is_python(const struct fo_scan_event *e)
@@ -101,12 +107,12 @@ static inline bool is_python(const struct fo_scan_event *e)
 }
 
 /* Whether it was this member (slot) that showed an event of which nothing is kept: an arrow, an instant, a counter, a frame of Python that
- * is no module's. (A frame whose category stands before its name is known from the name's begin.) */
+ * is not kept. (A frame whose category stands before its name is known from the name's begin.) */
 static inline bool tells_nothing(const struct fo_scan_event *e, const struct fo_scan_text *slot)
 {
 	if (slot == &e->ph)
 		return e->ph.n == 1 && e->ph.first == '"' && *e->ph.p != 'X' && *e->ph.p != 'M';
-	return slot == &e->cat && e->name.first && is_python(e) && (e->name.n < MODULE_PREFIX || memcmp(e->name.p, module_prefix, MODULE_PREFIX));
+	return slot == &e->cat && e->name.first && is_python(e) && !kept_frame(e->name.p, e->name.n);
 }
 
 /* ---- portable ---- */

@@ -165,7 +165,7 @@ FO_SCAN_TARGET static enum fo_scan FO_SCAN_NAME(event)(const char *p, const char
 				return r;
 			slot = slot_of(e, &key);
 		}
-		if (slot == &e->name && is_python(e) && end - at > MODULE_PREFIX && *at == '"' && memcmp(at + 1, module_prefix, MODULE_PREFIX)) {
+		if (slot == &e->name && is_python(e) && end - at > FRAME_LONGEST && *at == '"' && !kept_frame(at + 1, (size_t)(end - at) - 1)) {
 			e->skipped = true;
 			return FO_SCAN_NAME(skip)(at, end, 1, after);
 		}

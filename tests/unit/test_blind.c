@@ -333,10 +333,10 @@ static void before_step(struct job *j)
 		j->host = begin + us + 12;
 	}
 	if (j->cause == GARBAGE) {
-		static const char *const name[] = { "gc.collect", "Python GC", "garbage collection" };
+		static const char *const name[] = { "gc.collect", "Python GC", "<built-in function collect>" };
 		wait_until(j, "cudaStreamSynchronize", at + 8);
 		double us = step_us(j) * (0.2 + 0.5 * j->strength);
-		made_range(&j->m, name[j->layers % 3], j->host, j->host + us);
+		made_event(&j->m, j->layers % 3 ? "python_function" : "user_annotation", name[j->layers % 3], 100, j->m.thread, j->host, us);
 		j->host += us + 1;
 	}
 	if (j->cause == CHECKPOINT && j->step == 3) {
