@@ -104,6 +104,8 @@ static void print_time(struct fo_report *o, struct fo_table *t, struct fo_arena 
 			if (o->gap_s[k] / o->wall_s >= 0.001)
 				fo_str_printf(&line, ", %s %.1f %%", fo_report_gap_name[k],
 					      100 * o->gap_s[k] / o->wall_s);
+		if (o->clock_set)
+			fo_str_printf(&line, "; " FO_REPORT_CLOCK_SET, (long long)o->clock_set, o->clock_set == 1 ? "" : "s");
 		fo_table_row(t, "between", line.data);
 		fo_str_fini(&line);
 	}

@@ -11,7 +11,7 @@
 
 const char *const fo_step_field_name[FO_STEP_FIELD_COUNT] = {
 	"loss",     "grad_norm",    "lr",           "seconds", "data_seconds", "tokens",  "loss_tokens", "tokens_per_second",
-	"mfu",      "mfu_causal",   "mfu_document", "mfu_6n",  "hfu",          "metered", "time",
+	"mfu",      "mfu_causal",   "mfu_document", "mfu_6n",  "hfu",          "metered", "time",        "clock",
 };
 
 enum { LINE_BYTES = 1 << 20, STEPS_MAX = 1 << 24, EVENTS_MAX = 1 << 20 };

@@ -45,6 +45,7 @@ enum fo_step_field {
 	FO_STEP_HFU,
 	FO_STEP_METERED,           /* 1: timed operation by operation, so its seconds are no figure of the run; NAN or 0: not */
 	FO_STEP_TIME,              /* Unix time at its end, seconds */
+	FO_STEP_CLOCK,             /* the same by a clock that nobody sets; of use within one process */
 	FO_STEP_FIELD_COUNT
 };
 extern const char *const fo_step_field_name[FO_STEP_FIELD_COUNT]; /* as in the log */

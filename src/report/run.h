@@ -57,6 +57,8 @@ struct fo_report_memory {
 	int buffers;
 };
 
+/* Takes fo_report.clock_set and "s" behind other numbers than 1. */
+#define FO_REPORT_CLOCK_SET "the system's clock was set %lld time%s while the run was logged: what passed there may be told wrong or not at all"
 struct fo_report {
 	struct fo_arena arena;
 	const struct fo_record *r;
@@ -73,8 +75,10 @@ struct fo_report {
 	struct fo_report_phase *phase;
 	int phases;
 	double slow_s, lost_s; /* time in phases; of it what is beyond the median */
-	/* Between steps. wall_s: from the first step's begin to the last one's end; NaN: the log has no times. */
+	/* Between steps. wall_s: from the first step's begin to the last one's end, which is what steps and gaps add up to; NaN: the log has
+	 * no times. clock_set: times that the system's clock was set back or forth, as far as the log shows; what lies there counts nothing. */
 	double wall_s, gap_s[FO_GAP_COUNT];
+	int64_t clock_set;
 	int64_t gaps[FO_GAP_COUNT];
 	bool has_profile;
 	struct fo_profile profile;

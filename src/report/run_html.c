@@ -339,6 +339,8 @@ static void draw_profile(struct page *p)
 	double in = o->step_time_s;
 	fo_draw_text(p->out, "%s of the %s from the first step to the last were spent in steps that counted.",
 		     number(p, in / o->wall_s, FO_DRAW_SHARE), number(p, o->wall_s, FO_DRAW_SECONDS));
+	if (o->clock_set)
+		fo_draw_text(p->out, "Note: " FO_REPORT_CLOCK_SET ".", (long long)o->clock_set, o->clock_set == 1 ? "" : "s");
 	fo_draw_table_begin(&t, p->out, NULL, "lrrr", head);
 	for (int k = 0; k < FO_GAP_COUNT; k++)
 		if (o->gaps[k]) {

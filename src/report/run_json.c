@@ -30,6 +30,7 @@ static void time_json(const struct fo_report *o, struct fo_json *j)
 	fo_json_real(j, "slow_seconds", o->slow_s);
 	fo_json_real(j, "wall_seconds", o->wall_s);
 	fo_json_real(j, "step_seconds_sum", o->step_time_s);
+	fo_json_int(j, "clock_set", o->clock_set);
 	fo_json_object(j, "between_steps");
 	for (int k = 0; k < FO_GAP_COUNT; k++) {
 		static const char *const name[FO_GAP_COUNT] = { "evaluation", "checkpoint", "stopped", "other" };

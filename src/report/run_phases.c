@@ -201,6 +201,9 @@ static double blocked_at(const struct fo_record *r, int64_t step, int64_t *at)
 }
 
 #define LOG_TIME 0.001 /* seconds: the log's times are cut to milliseconds */
+/* A clock that is slewed gains at most 500 ppm (adjtime): within the hour that a step may take, under two seconds. What is more was set. */
+#define CLOCK_SET 2.0
+#define CLOCK_SLEW 0.0005
 
 static void count(struct fo_report *o, enum fo_report_gap kind, double seconds)
 {
@@ -210,28 +213,50 @@ static void count(struct fo_report *o, enum fo_report_gap kind, double seconds)
 	o->gaps[kind]++;
 }
 
+/* A step's place in time; NaN where the log does not tell. */
+struct moment {
+	double time, clock, seconds;
+	int32_t process;
+};
+
+/* Seconds between the end of one step and the begin of the next. The system's clock may be set meanwhile, so the steady one is asked
+ * within a process; without it a gap less than none shows that, and counts nothing. */
+static double gap_between(const struct moment *a, const struct moment *b, int64_t *set)
+{
+	double by_time = b->time - b->seconds - a->time, by_clock = b->clock - b->seconds - a->clock;
+	double slack = 2 * LOG_TIME + CLOCK_SLEW * b->seconds;
+	bool steady = a->process == b->process && isfinite(by_clock) && by_clock >= -slack;
+	if (!isfinite(a->time))
+		return NAN;
+	if (steady) {
+		*set += fabs(by_time - by_clock) > CLOCK_SET;
+		return by_clock;
+	}
+	if (by_time >= -slack)
+		return by_time;
+	++*set;
+	return 0;
+}
+
 void fo_report_find_gaps(struct fo_report *o)
 {
 	const struct fo_record *r = o->r;
 	const struct fo_record_steps *s = &r->step;
-	double first = NAN, last = NAN;
-	int64_t save = 0, eval = 0, start = 0;
+	struct moment last = { NAN, NAN, NAN, 0 };
+	int64_t save = 0, eval = 0;
+	double wall = 0;
 	o->wall_s = NAN;
 	for (int64_t i = 0; i < s->n; i++) {
-		double end = fo_record_value(s, FO_STEP_TIME, i), seconds = fo_record_value(s, FO_STEP_SECONDS, i);
-		double gap = end - seconds - last;
-		if (!isfinite(end) || !isfinite(seconds))
+		const struct moment now = { fo_record_value(s, FO_STEP_TIME, i), fo_record_value(s, FO_STEP_CLOCK, i),
+					    fo_record_value(s, FO_STEP_SECONDS, i), s->start[i] };
+		if (!isfinite(now.time) || !isfinite(now.seconds))
 			continue;
-		if (isnan(first))
-			first = end - seconds;
+		double gap = gap_between(&last, &now, &o->clock_set);
 		int64_t before = i ? s->step[i - 1] : 0;
 		double blocked = fmin(blocked_at(r, before, &save), gap);
 		while (eval < r->evals && r->eval[eval].step < before)
 			eval++;
-		while (start < r->starts && r->start[start].time <= last)
-			start++;
-		bool began = start < r->starts && r->start[start].time <= end && isfinite(last);
-		if (began) {
+		if (isfinite(gap) && now.process != last.process) {
 			count(o, FO_GAP_STOPPED, gap);
 		} else if (isfinite(gap)) {
 			double rest = gap - fmax(blocked, 0);
@@ -244,8 +269,9 @@ void fo_report_find_gaps(struct fo_report *o)
 				o->gaps[FO_GAP_OTHER] += rest > LOG_TIME;
 			}
 		}
-		last = end;
+		wall += now.seconds + (isfinite(gap) ? gap : 0);
+		o->wall_s = wall;
+		last = now;
 	}
-	o->wall_s = last - first;
 	o->gap_s[FO_GAP_OTHER] = fmax(o->gap_s[FO_GAP_OTHER], 0);
 }

@@ -1,4 +1,5 @@
 #include "train/train_int.h"
+#include "base/clock.h"
 #include "base/retry.h"
 
 #include <errno.h>
@@ -87,6 +88,7 @@ static double unix_time(void)
 fo_status fo_session_log_end(struct fo_session *s, struct fo_json *j)
 {
 	fo_json_real(j, "time", unix_time());
+	fo_json_real(j, "clock", floor((double)fo_now_ns() * 1e-6) / 1000);
 	fo_json_close(j);
 	fo_str_puts(&s->line, "\n");
 	int error = flush_lines(s);

@@ -87,6 +87,7 @@ void fo_session_publish_step(struct fo_session *s, const struct fo_train_step *t
 		[FO_STEP_HFU] = t->mfu.hfu,
 		[FO_STEP_METERED] = t->metered,
 		[FO_STEP_TIME] = now(),
+		[FO_STEP_CLOCK] = NAN,
 	};
 	if (p->tensorboard)
 		judge(s, fo_tensorboard_step(&p->board, t->step, value), &p->tensorboard_failed);

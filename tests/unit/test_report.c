@@ -161,6 +161,64 @@ static void test_cut_times(void **state)
 	fo_record_fini(&r);
 }
 
+/* 100 steps of 0.1 s, ten minutes between two processes behind step 50; `jump` is added to the system's clock behind step `at`. */
+static void report_of_jump(struct fo_record *r, struct fo_report *o, int step, double jump, bool steady)
+{
+	double t = 1795000000, c = 5;
+	FILE *f = fopen(at("log.jsonl"), "w");
+	assert_non_null(f);
+	for (int i = 1; i <= 100; i++) {
+		char clock[40] = "";
+		if (i == 1 || i == 51) {
+			t += i == 51 ? 600 : 0;
+			c = 5;
+			fprintf(f, "{\"event\":\"start\",\"step\":%d,\"time\":%.3f}\n", i - 1, t);
+		}
+		t += 0.1;
+		c += 0.1;
+		if (steady)
+			snprintf(clock, sizeof clock, ",\"clock\":%.3f", c);
+		fprintf(f, "{\"event\":\"step\",\"step\":%d,\"loss\":3,\"seconds\":0.1,\"loss_tokens\":100,\"time\":%.3f%s}\n", i, t, clock);
+		t += i == step ? jump : 0;
+	}
+	fclose(f);
+	assert_int_equal(fo_record_open(r, dir, FO_RECORD_WITH_TIMELINE), FO_OK);
+	fo_report_make(o, r);
+}
+
+/* A clock that is set makes no time of nothing, and none less than nothing. */
+static void test_clock_is_set(void **state)
+{
+	(void)state;
+	static const struct {
+		int step;
+		double jump;
+		bool steady;
+		double wall;
+		int64_t set, stops;
+	} row[] = {
+		{ 20, 0, true, 610, 0, 1 },	  { 20, -3600, true, 610, 1, 1 },  { 20, 36000, true, 610, 1, 1 },
+		{ 20, -3600, false, 610, 1, 1 }, { 50, -3600, true, 10, 1, 0 },   { 50, -3600, false, 10, 1, 0 },
+		{ 100, -3600, false, 610, 0, 1 }, { 1, -1e9, false, 610, 1, 1 },
+	};
+	for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+		struct fo_record r;
+		struct fo_report o;
+		report_of_jump(&r, &o, row[i].step, row[i].jump, row[i].steady);
+		double sum = o.step_time_s;
+		for (int k = 0; k < FO_GAP_COUNT; k++) {
+			assert_true(o.gap_s[k] >= 0);
+			sum += o.gap_s[k];
+		}
+		if (fabs(o.wall_s - row[i].wall) > 0.05 || fabs(sum - o.wall_s) > 0.05 || o.clock_set != row[i].set ||
+		    o.gaps[FO_GAP_STOPPED] != row[i].stops || o.gap_s[FO_GAP_OTHER] > 0.05)
+			fail_msg("row %zu: wall %g, sum %g, set %lld times, stopped %lld times for %g s, other %g s", i, o.wall_s, sum,
+				 (long long)o.clock_set, (long long)o.gaps[FO_GAP_STOPPED], o.gap_s[FO_GAP_STOPPED], o.gap_s[FO_GAP_OTHER]);
+		fo_report_fini(&o);
+		fo_record_fini(&r);
+	}
+}
+
 /* What the picture adds up to is what the planner counted while it placed. */
 static void test_memory(void **state)
 {
@@ -336,7 +394,7 @@ static int end(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(test_running_median), cmocka_unit_test(test_phases),
-					    cmocka_unit_test(test_cut_times), cmocka_unit_test(test_memory), cmocka_unit_test(test_bare),
+					    cmocka_unit_test(test_cut_times), cmocka_unit_test(test_clock_is_set), cmocka_unit_test(test_memory), cmocka_unit_test(test_bare),
 					    cmocka_unit_test(test_long), cmocka_unit_test(test_quiet_mfu) };
 	return cmocka_run_group_tests(tests, begin, end);
 }
