@@ -22,7 +22,7 @@ struct built_in {
 	} set[16];
 };
 static const struct built_in built_in[] = {
-	{ "baseline", "an untuned stack: of one document per row, every operation by itself, layers made again in backward", false, false,
+	{ "baseline", "an untuned stack: rows of one document each, every operation by itself, layers made again in backward", false, false,
 	  { { "data.packing", "split" },	  { "pass.merge-qkv", "no" },	{ "pass.merge-gate-up", "no" },
 	    { "pass.fuse-loss", "0" },		  { "pass.fuse-elementwise", "no" },	{ "pass.recompute", "full" },
 	    { "pass.fused-optimizer", "no" },	  { "pass.optimizer-in-backward", "no" }, { "pass.fp8", "off" },

@@ -22,6 +22,10 @@ says "^logged .*: the same" "^loss .* perplexity" "bits per byte" "forward: a th
 run 0 train $tiny --run.dir=two --data.vocab=290 --checkpoint.every=3
 run 0 eval "$(checkpoint two 3)" --threads 1
 says "at step 3: the same"
+# A run of split rows is evaluated as it was.
+run 0 train $tiny --run.dir=split --data.vocab=290 --data.packing=split
+run 0 eval split --threads 1
+says "at step 6: the same"
 # A run on a prepared folder has its held-out text there; another text in its place is told.
 run 0 data prepare text --vocab=290 --holdout=10 --out=prepared
 run 0 train $tiny --run.dir=three --data.path=prepared --data.packing=bestfit

@@ -340,7 +340,7 @@ enum { LADDER_RUNGS = 4 };
 
 static const char ladder_rungs[] =
 	"baseline:\n"
-	"  what: of one document per row, layers made again in backward, every operation by itself\n"
+	"  what: rows of one document each, layers made again in backward, every operation by itself\n"
 	"  data.packing: split\n"
 	"  pass: {merge-qkv: no, merge-gate-up: no, fuse-loss: 0, fuse-elementwise: no, recompute: full, fused-optimizer: no, attention: eager}\n"
 	"packing:\n"
