@@ -433,6 +433,48 @@ static bool expert_gather(const struct fo_rule_context *c, struct fo_finding *f)
 	return true;
 }
 
+/* Rows of experts differ from expert to expert, those of a layer do not. Several weights of one size that are each
+ * multiplied by another number of rows, where tokens are routed, are experts in a loop. */
+enum { EXPERTS_LEAST = 4, LOOKED_AT = 512 }; /* by time, greatest first */
+
+static bool expert_loop(const struct fo_rule_context *c, struct fo_finding *f)
+{
+	const struct fo_diagnosis *d = c->s->d;
+	const struct fo_product *most = NULL;
+	int64_t all = 0, ns = 0, best = 0, calls = 0, rows = 0;
+	const int64_t n = d->products < LOOKED_AT ? d->products : LOOKED_AT;
+	for (int64_t i = 0; c->facts->moe && i < n; i++) {
+		int64_t sizes = 0, took = 0, of = 0;
+		all += d->product[i].time_ns;
+		for (int64_t k = 0; k < n; k++) {
+			const struct fo_product *p = &d->product[k];
+			bool same = p->n == d->product[i].n && p->k == d->product[i].k && p->batch == 1;
+			sizes += same;
+			took += same ? p->time_ns : 0;
+			of += same ? p->calls : 0;
+		}
+		if (sizes < EXPERTS_LEAST || d->product[i].batch != 1)
+			continue;
+		ns += d->product[i].time_ns;
+		if (took > best) {
+			best = took;
+			most = &d->product[i];
+			calls = of;
+			rows = sizes;
+		}
+	}
+	double share = all ? fo_share(c, fo_class_time(&c->s->l, PRODUCTS)) * (double)ns / (double)all : 0;
+	if (!most || share <= FO_SHARE_ADVICE)
+		return false;
+	fo_gain_none(f);
+	snprintf(f->title, sizeof(f->title), "experts run one after the other: their products take %.1f %% of the step", 100 * share);
+	snprintf(f->why, sizeof(f->why), "Tokens are routed, and %lld products with weights of %lld x %lld have %lld different numbers of rows: a loop over "
+		 "experts. Each product alone is small. A grouped product, or a fused kernel of experts, runs them at once; what that gains "
+		 "this trace cannot say.", (long long)calls, (long long)most->k, (long long)most->n, (long long)rows);
+	fo_evidence_kernels(f, c->s, PRODUCTS);
+	return true;
+}
+
 /* Far below the memory's rate: strides, broadcasts, or tensors that are too small. What it costs is in memory-bound
  * already. */
 #define SLOW 0.4
@@ -462,6 +504,7 @@ const struct fo_rule_row fo_rules_shape[] = {
 	{ "split-k", FO_FIND_COMPUTE, split_k },
 	{ "product-layout", FO_FIND_MEMORY_BOUND, product_layout },
 	{ "expert-gather", FO_FIND_MEMORY_BOUND, expert_gather },
+	{ "expert-loop", FO_FIND_COMPUTE, expert_loop },
 	{ "elementwise-rate", FO_FIND_MEMORY_BOUND, elementwise_rate },
 	{ NULL, FO_FIND_VALIDITY, NULL },
 };

@@ -170,6 +170,7 @@ static int64_t rows_of(const char *id, const struct fo_ledger *l, bool *alone)
 		{ "attention-padding", true, fo_class_time(l, BIT(FO_K_ATTENTION_FORWARD) | BIT(FO_K_ATTENTION_BACKWARD)) },
 		{ "product-layout", true, fo_class_time(l, BIT(FO_K_LAYOUT)) },
 		{ "expert-gather", true, fo_class_time(l, BIT(FO_K_MOE)) },
+		{ "expert-loop", false, 0 },
 		{ "elementwise-rate", false, 0 },
 		{ "conv-layout", true, fo_class_time(l, BIT(FO_K_LAYOUT)) },
 		{ "attention-efficiency", true, fo_class_time(l, BIT(FO_K_ATTENTION_FORWARD) | BIT(FO_K_ATTENTION_BACKWARD)) },

@@ -405,6 +405,30 @@ static void test_gather_finding(void **state)
 	made_close(&v);
 }
 
+/* Experts one after the other: as many numbers of rows as experts. The same sizes in a dense model are layers. */
+static void test_expert_loop(void **state)
+{
+	(void)state;
+	for (int routed = 0; routed < 2; routed++) {
+		struct made m;
+		struct made_diagnosis v;
+		begin(&m);
+		for (int i = 0; i < 8; i++) {
+			char shapes[64];
+			snprintf(shapes, sizeof shapes, "[[%d, 1024], [1024, 4096]]", 256 + 64 * i);
+			run(&m, "aten::mm", gemm_name, 100, shapes, BF16);
+			if (routed)
+				run(&m, "aten::topk", "void cuda::topk_sum_and_topk_idx<16, 64>(int)", 5, NULL, NULL);
+		}
+		diagnose(&m, &v);
+		if (routed)
+			expect(&v, "expert-loop", "8 products with weights of 1024 x 4096 have 8 different numbers of rows");
+		else
+			expect_none(&v, "expert-loop");
+		made_close(&v);
+	}
+}
+
 /* 3 x 64 MiB in 1 ms are 201 GB/s of 3350; in 70 us they are 2876. */
 static void test_elementwise(void **state)
 {
@@ -555,6 +579,7 @@ int main(void)
 		cmocka_unit_test(test_ragged_attention),
 		cmocka_unit_test(test_tokens_in_backward),
 		cmocka_unit_test(test_capability_by_name),
+		cmocka_unit_test(test_expert_loop),
 		cmocka_unit_test(test_few_tiles),
 		cmocka_unit_test(test_layout),
 		cmocka_unit_test(test_gather_finding),
