@@ -127,11 +127,19 @@ static double exclusive_ns(const struct fo_subject *s, const struct fo_gpu_op *g
 	return (double)((g->end_ns < s->end_ns ? g->end_ns : s->end_ns) - g->begin_ns) * (sum > own ? own / sum : 1);
 }
 
+static bool has_operator(const struct fo_trace *t, const struct fo_gpu_op *g)
+{
+	for (int32_t i = g->op; i >= 0; i = t->op[i].parent)
+		if (t->op[i].kind == FO_HOST_OP)
+			return true;
+	return false;
+}
+
 void fo_chains_of(const struct fo_subject *s, struct fo_chains *out)
 {
 	struct link *v;
 	int64_t n = link_streams(s, &v), ops = 0;
-	double fusable = 0, alone = 0, softmax = 0, between = 0, product = 0, flop = 0;
+	double told = 0, fusable = 0, alone = 0, softmax = 0, between = 0, product = 0, flop = 0;
 	find_attention(s, v, n);
 	for (int64_t i = 0; i < n; i++) {
 		const struct fo_gpu_op *g = v[i].g;
@@ -144,6 +152,7 @@ void fo_chains_of(const struct fo_subject *s, struct fo_chains *out)
 		double one = NAN;
 		bool merges = one_operator(s->t, g) && beside;
 		ops += merges;
+		told += (merges || (v[i].attention && g->class != FO_K_GEMM)) && has_operator(s->t, g) ? ns : 0;
 		if (v[i].attention && g->class == FO_K_GEMM) {
 			flop += fo_call_of_op(s->t, g->op, &where, &shape, &one) && shape.m > 0 ? one : NAN;
 			product += ns;
@@ -156,8 +165,9 @@ void fo_chains_of(const struct fo_subject *s, struct fo_chains *out)
 		}
 	}
 	double steps = (double)s->steps;
+	bool known = 2 * told > fusable + softmax + between;
 	*out = (struct fo_chains){ .fusable_ns = (int64_t)(fusable / steps), .fusable_ops = ops / s->steps, .alone_ns = (int64_t)(alone / steps),
 				   .softmax_ns = (int64_t)(softmax / steps), .between_ns = (int64_t)(between / steps),
-				   .product_ns = (int64_t)(product / steps), .product_flop = product > 0 ? flop / steps : NAN };
+				   .product_ns = (int64_t)(product / steps), .operators_known = known, .product_flop = product > 0 ? flop / steps : NAN };
 	free(v);
 }

@@ -180,6 +180,7 @@ struct fo_chains {
 	int64_t softmax_ns, between_ns;  /* attention written out: its softmax, and what stands between that and its products */
 	int64_t product_ns;              /* its products */
 	double product_flop;             /* of product_ns; NaN: shapes are not recorded */
+	bool operators_known;            /* of most of the time of what could be merged the operators are recorded, not only kernels' names */
 };
 void fo_chains_of(const struct fo_subject *s, struct fo_chains *out);
 

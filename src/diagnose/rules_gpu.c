@@ -46,11 +46,11 @@ static bool attention_eager(const struct fo_rule_context *c, struct fo_finding *
 	int64_t ns = attention_fused_saves(c), all = x->softmax_ns + x->between_ns + x->product_ns;
 	if (!attention_is_eager(c))
 		return false;
-	f->serious = c->s->t->defect.has_host_ops && fo_share(c, ns) > FO_SHARE_SERIOUS;
+	f->serious = c->chain->operators_known && fo_share(c, ns) > FO_SHARE_SERIOUS;
 	/* At least half of the softmax's own time goes: it is computed once, where it was read and written again. */
 	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns, .removable_ns = ns, .most = 1, .floor_ns = c->floor_ns,
 					 .least = FO_GAIN_HALF * (double)(x->softmax_ns + x->between_ns) / (double)ns,
-					 .at_most = !c->s->t->defect.has_host_ops }, f);
+					 .at_most = !c->chain->operators_known }, f);
 	snprintf(f->title, sizeof(f->title), "attention is written out: %.1f %% of the step, %.1f %% in its softmax and what stands around it",
 		 100 * fo_share(c, all), 100 * fo_share(c, x->softmax_ns + x->between_ns));
 	snprintf(f->why, sizeof(f->why), "No fused attention kernel runs, but softmax kernels do. The scores of every pair of tokens go to memory and "
@@ -126,7 +126,7 @@ static void greatest_classes(const struct fo_ledger *l, uint64_t classes, char *
  * they cost is said. */
 static void memory_bound_gain(const struct fo_rule_context *c, struct fo_finding *f, int64_t merges)
 {
-	bool known = c->s->t->defect.has_host_ops || c->s->t->defect.has_shapes;
+	bool known = c->chain->operators_known;
 	if (fo_share(c, merges) <= FO_SHARE_ADVICE) {
 		fo_gain_none(f);
 		return;

@@ -213,6 +213,24 @@ static void test_compiled(void **state)
 	done();
 }
 
+static void one_operator_told(struct hand *h, double at)
+{
+	hand_op(h, FO_HOST_OP, "aten::mm", at + 20, at + 29);
+	hand_kernel(h, adding, at + 2, at + 10, at + 260);
+	hand_kernel(h, adding, at + 3, at + 260, at + 510);
+	hand_kernel(h, product, at + 22, at + 510, at + 1010);
+}
+
+/* That some operator is recorded says nothing of kernels that have none. */
+static void test_evidence(void **state)
+{
+	(void)state;
+	run(one_operator_told, 1000);
+	const struct fo_finding *f = there("memory-bound");
+	assert_true(!f->serious && f->up_to && f->gain_low == 1);
+	done();
+}
+
 /* ---- attention ---- */
 
 static const char *beside;
@@ -347,6 +365,7 @@ int main(void)
 		cmocka_unit_test(test_fused),	 cmocka_unit_test(test_buckets),   cmocka_unit_test(test_small_reduces),
 		cmocka_unit_test(test_pageable), cmocka_unit_test(test_compiled),  cmocka_unit_test(test_attention),
 		cmocka_unit_test(test_device),	 cmocka_unit_test(test_layout),	   cmocka_unit_test(test_vllm),
+		cmocka_unit_test(test_evidence),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
