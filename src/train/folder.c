@@ -90,8 +90,13 @@ static char *place_beside(struct fo_session *s)
 		if (i > 1)
 			snprintf(number, sizeof number, "-%d", i);
 		path = fo_arena_printf(&s->arena, "%.*s.rescued%s", (int)n, s->r->dir, number);
-		if (!mkdir(path, 0777))
+		if (!mkdir(path, 0777)) {
+			/* By which a run's folder is known; without it that folder wants --force. */
+			const char *run = s->run_json ? s->run_json : "";
+			if (fo_fs_write_atomic(fo_arena_printf(&s->arena, "%s/run.json", path), run, strlen(run)) != FO_OK)
+				fo_err_clear();
 			return path;
+		}
 		if (errno != EEXIST)
 			break;
 	}

@@ -210,7 +210,7 @@ for file in err out; do ! grep -q -e '-nan' $file || wrong "'-nan': $(grep -e -n
 # ---- the last screen ----
 
 run 0 train $tiny --run.dir=told
-says "^loss     training [0-9.]* (first step [0-9.]*)" "^next     flatout report told --html=report.html" "^         flatout generate told --prompt="
+says "^loss     training [0-9.]* (first step [0-9.]*)" "^next     flatout report told, flatout generate told\$"
 at_first=$(sed -n 's/^loss .*(first step \([0-9.]*\)).*/\1/p' out)
 run 0 train $tiny --run.dir=told --train.steps=9
 [ "$(sed -n 's/^loss .*(first step \([0-9.]*\)).*/\1/p' out)" = "$at_first" ] || wrong "after a resume the first step's loss is another: $(grep '^loss' out)"

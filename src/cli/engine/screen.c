@@ -460,6 +460,10 @@ static void print_sample(FILE *f, const char *text, int lines)
 	enum { ROOM = 80 - 9 };
 	const char *lead = "sample   ";
 	size_t size = 4 * strlen(text) + 8;
+	if (!*text) { /* a model of few steps may draw the end of the document first */
+		fprintf(f, "%s(empty: the model ended the text at once)\n", lead);
+		return;
+	}
 	char *shown = malloc(size), *line = malloc(size);
 	while (shown && line && *text && lines > 0) {
 		size_t n = strcspn(text, "\n");
@@ -580,8 +584,7 @@ static void print_next(struct fo_screen *s)
 	if (!s->dir)
 		return;
 	fo_str_shell(&dir, s->dir);
-	fo_cli_put(s->out, "next     ", LEAD, "flatout report %s --html=report.html: what the run did", dir.data);
-	fo_cli_put(s->out, LEAD, LEAD, "flatout generate %s --prompt='...': a text goes on", dir.data);
+	fo_cli_put(s->out, "next     ", LEAD, "flatout report %s, flatout generate %s", dir.data, dir.data);
 	fo_str_fini(&dir);
 }
 

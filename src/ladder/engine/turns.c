@@ -311,6 +311,10 @@ fo_status fo_ladder_turns(const struct fo_ladder_plan *p, const struct fo_ladder
 {
 	struct ladder l = { .p = p, .h = h };
 	struct fo_arena a = { 0 };
+	enum fo_isa isa;
+	/* Chosen once, here: where sets are timed against each other, turns that chose for themselves could choose otherwise on a busy machine,
+	 * and a rung would go on with other kernels than it began with. Children inherit what this found. */
+	FO_TRY(fo_isa_choose(&isa));
 	void *shared = mmap(NULL, sizeof *l.stop, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (shared == MAP_FAILED)
 		return fo_fail(FO_ENOMEM, "no memory to share with the turns: %s", strerror(errno));
