@@ -125,8 +125,7 @@ static int open_beside(struct fo_new_file *f, const char *dir, const char *begin
 		if (f->fd < 0)
 			return errno;
 		/* Where locks are not to be had nobody sweeps either. */
-		while (flock(f->fd, LOCK_EX) && errno == EINTR)
-			;
+		fo_flock(f->fd, LOCK_EX);
 		if (fstat(f->fd, &st) || st.st_nlink)
 			return 0;
 		close(f->fd); /* swept between the two calls */

@@ -361,6 +361,13 @@ static fo_status read_options(struct fo_opt_set *s, struct fo_cli_ladder *in, in
 	return fo_cli_options_finish(&fo_cmd_ladder, s);
 }
 
+static fo_status trainable(const struct fo_run *r)
+{
+	struct fo_model m;
+	FO_TRY(fo_run_model(r, &m));
+	return fo_model_trainable(&m);
+}
+
 static fo_status run_ladder(int argc, char **argv)
 {
 	struct fo_cli_ladder in;
@@ -376,6 +383,8 @@ static fo_status run_ladder(int argc, char **argv)
 	p = (struct fo_ladder_plan){ .base = &s, .dir = in.run.dir, .run_file = argc > 1 ? argv[1] : "", .version = version.data, .cpu = cpu,
 				     .steps = in.run.steps, .rounds = in.rounds, .seed = (uint64_t)in.run.seed };
 	FO_TRY_OR(st, *in.rungs ? fo_ladder_plan_file(&p, in.rungs) : fo_ladder_plan_default(&p), done);
+	/* Else every rung would say so in its turn. */
+	FO_TRY_OR(st, trainable(&in.run), done);
 	st = fo_cli_ladder_run(&in, &p);
 done:
 	fo_ladder_plan_fini(&p);

@@ -112,21 +112,14 @@ static bool has_flag(int argc, char **argv, const char *flag)
 }
 
 /* With what could upset a terminal made visible. */
-static void print_visible(const char *lead, const char *text, size_t n)
-{
-	char *line = fo_xmalloc(n + 1), *shown = fo_xmalloc(4 * n + 1);
-	memcpy(line, text, n);
-	line[n] = 0;
-	fprintf(stderr, "%s%s\n", lead, fo_str_visible(shown, 4 * n + 1, line));
-	free(shown);
-	free(line);
-}
-
 static void print_error_lines(const char *text)
 {
 	while (*text) {
 		size_t n = strcspn(text, "\n");
-		print_visible("flatout: ", text, n);
+		struct fo_str line = { 0 };
+		fo_str_append(&line, text, n);
+		fprintf(stderr, "flatout: %s\n", fo_cli_seen(line.data));
+		fo_str_fini(&line);
 		text += n + (text[n] == '\n');
 	}
 }
@@ -153,7 +146,7 @@ static void report(fo_status st, bool json)
 	give_stderr_a_second();
 	print_error_lines(text);
 	if (*fo_err_hint())
-		print_visible("hint: ", fo_err_hint(), strlen(fo_err_hint()));
+		fprintf(stderr, "hint: %s\n", fo_cli_seen(fo_err_hint()));
 	if (st == FO_EBUG)
 		fprintf(stderr, "hint: this is a mistake in flatout itself; please report it with the command line\n");
 }

@@ -439,8 +439,9 @@ static fo_status report(struct report *r)
 {
 	if (*r->in.compare)
 		FO_TRY(open_record(r));
-	FO_TRY(load_profile(r));
+	/* A model that cannot be trained is refused before the user is told to measure for it. */
 	FO_TRY(load_program(r));
+	FO_TRY(load_profile(r));
 	const struct fo_program *p = r->program;
 	r->peak = fo_limits_peak(&r->limits, p->run.precision == FO_PRECISION_BF16 ? "bf16" : "f32", r->rates.threads);
 	fo_sim_step(&r->sim, p, r->u, &r->rates, r->load.pairs);

@@ -27,7 +27,7 @@ struct fo_text {
 	struct fo_arena arena;
 	struct file *file;
 	size_t files, file_cap;
-	bool standard_input;
+	bool standard_input, left_out; /* left_out: some of the caller's own output */
 	int64_t packed_total, packed_before; /* packed_before: of the files that are done */
 	struct unpack *in;                   /* of the present file; NULL: between files */
 	bool json;
@@ -96,11 +96,14 @@ static fo_status add_path(struct fo_text *t, const char *path)
 		return add_file(t, path);
 	const char *output = output_below(t, &scratch, path);
 	fo_status st = FO_OK;
+	t->left_out |= output && !*output;
 	if (!output || *output)
 		st = fo_fs_list(&scratch, path, FO_TEXT_MAX_FILES, &found, &n);
 	for (size_t i = 0; i < n && st == FO_OK; i++)
 		if (!output || strncmp(found[i], output, strlen(output)) != 0)
 			st = add_file(t, found[i]);
+		else
+			t->left_out = true;
 	fo_arena_fini(&scratch);
 	return st;
 }
@@ -138,7 +141,7 @@ fo_status fo_text_open(struct fo_text **out, char *const *inputs, size_t n, cons
 	t->o.leave_out = NULL; /* the caller's, and not needed any more */
 	if (st == FO_OK && !t->files)
 		st = fo_fail(FO_EARG, n ? "'%s' holds no files%s" : "no input is named%s%s", n ? inputs[0] : "",
-			     n && o->leave_out ? " but our own output" : "");
+			     n && t->left_out ? " but our own output" : "");
 	if (st == FO_OK)
 		*out = t;
 	else

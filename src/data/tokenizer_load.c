@@ -514,7 +514,7 @@ fo_status fo_tokenizer_load(const char *path, struct fo_tokenizer **out)
 				       path, error.line),
 			       "the byte 0 is written as U+0100 in a byte-level vocabulary and as <0x00> in SentencePiece's style");
 	if (!root)
-		return fo_fail(FO_EFORMAT, "cannot read the tokenizer '%s': line %d: %s", path, error.line,
+		return fo_fail(FO_EFORMAT, "cannot read the tokenizer '%s': it is not JSON, line %d: %s", path, error.line,
 			       fo_str_visible(why, sizeof why, error.text));
 	struct reader r = { .root = root };
 	struct fo_tokenizer *t = fo_xmalloc(sizeof *t);

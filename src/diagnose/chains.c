@@ -57,14 +57,15 @@ static int64_t link_streams(const struct fo_subject *s, struct link **out)
 	(1u << FO_K_NORM | 1u << FO_K_LOSS | 1u << FO_K_SOFTMAX | 1u << FO_K_ROPE | 1u << FO_K_CAST | 1u << FO_K_ELEMENTWISE |            \
 	 1u << FO_K_COPY | 1u << FO_K_REDUCE | 1u << FO_K_RNG)
 
-/* PyTorch's own kernels are one operator each, but for those over lists of tensors. Kernels of other libraries are there because
- * somebody fused them: activation and product, norm and residual. */
+/* PyTorch's own kernels are one operator each, but for those over lists of tensors, and so is what a library does for an operator of
+ * PyTorch's (a batch norm of cuDNN's). Kernels of other operators are there because somebody fused them: activation and product, norm and
+ * residual. */
 static bool one_operator(const struct fo_trace *t, const struct fo_gpu_op *g)
 {
-	const char *name = fo_trace_text(t, g->name);
-	return g->class < FO_K_COMPUTE_COUNT && (MERGED >> g->class & 1) && g->class_by_name != FO_K_FUSED &&
-	       !strstr(name, "multi_tensor") &&
-	       (strstr(name, "at::native") || strstr(name, "softmax_warp") || strstr(name, "cunn_SoftMax"));
+	const char *name = fo_trace_text(t, g->name), *op = g->op >= 0 ? fo_trace_text(t, t->op[g->op].name) : "";
+	bool pytorch = strstr(name, "at::native") || strstr(name, "softmax_warp") || strstr(name, "cunn_SoftMax") ||
+		       (strncmp(op, "aten::", 6) == 0 && !strstr(op, "_fused"));
+	return g->class < FO_K_COMPUTE_COUNT && (MERGED >> g->class & 1) && g->class_by_name != FO_K_FUSED && !strstr(name, "multi_tensor") && pytorch;
 }
 
 /* ---- attention that is written out ---- */

@@ -237,7 +237,7 @@ struct fo_product {
 	double fill;       /* estimate: share of tiles and waves that hold work; NaN: the device is unknown */
 	double contended;  /* median time while a communication kernel was live over that without; NaN: not both seen */
 	bool memory_bound; /* intensity below the ridge of the device */
-	bool tiny;         /* a call is so short that what every kernel costs hides its rate */
+	bool tiny;         /* a call is so short that what every kernel costs hides its rate: nothing is said of what is attainable */
 	int64_t warm_up;   /* first calls that are left out, where no step is marked: much slower than those behind */
 	/* What its shape costs, where that is worth a finding of its own (padding.c). */
 	int64_t pad[3];       /* m, n, k as they would be; 0: as it is */

@@ -103,6 +103,8 @@ static void host_name(struct fo_facts *f, const char *name)
 	framework_by_name(f, name);
 	f->compiled |= has(name, "Torch-Compiled Region") || has(name, "CompiledFxGraph") || has(name, "CompiledFunction");
 	optimizer_name(f, name);
+	f->transformers |= has(name, "ForCausalLM") || has(name, "ForMaskedLM") || has(name, "ForSequenceClassification") ||
+			   has(name, "ForConditionalGeneration") || has(name, "LMHeadModel");
 	f->gc |= fo_marks(FO_MARK_COLLECTION, name);
 	f->saves |= fo_marks(FO_MARK_SAVING, name);
 	f->optimizer_foreach |= has(name, "_foreach_add") || has(name, "_foreach_mul") || has(name, "_foreach_lerp");

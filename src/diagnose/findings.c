@@ -317,6 +317,7 @@ fo_status fo_diagnose_findings(struct fo_diagnosis *d)
 	fo_comm_kinds_of(&s, &facts.comm);
 	if (!facts.capability && d->with.device)
 		facts.capability = fo_capability_of_name(d->bridge.device);
+	facts.loss = (double)s.l.class_ns[FO_K_LOSS] > FO_SHARE_ADVICE / 2 * (double)s.l.span_ns;
 	facts.norm_written_out &= (double)s.l.class_ns[FO_K_NORM] > FO_SHARE_ADVICE * (double)s.l.span_ns;
 	snprintf(d->framework, sizeof(d->framework), "%s", s.t->format == FO_TRACE_OWN ? "Flatout" : facts.framework);
 	struct fo_chains chain;

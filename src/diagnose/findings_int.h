@@ -78,10 +78,8 @@ struct fo_vendor_words {
 	const char *clocks;      /* the command that tells why clocks fell */
 	const char *graphs;      /* "CUDA graphs" */
 	const char *collectives; /* "NCCL" */
-	const char *products;    /* "cuBLAS" */
 	const char *units;       /* "tensor cores" */
 	const char *links;       /* "NVLink" */
-	const char *device;      /* "GPU" */
 };
 enum fo_vendor fo_vendor_of(const struct fo_trace *t, int16_t device);
 const struct fo_vendor_words *fo_vendor_words(enum fo_vendor v);
@@ -109,6 +107,8 @@ struct fo_facts {
 	char optimizer[24];         /* "AdamW"; "" where the trace does not name it */
 	bool ddp, fsdp, data_parallel, moe;
 	bool uploads, offloads;     /* copies to the device are most of all copies; much goes either way */
+	bool transformers;          /* modules are named as Hugging Face's library names its models */
+	bool loss;                  /* kernels of the loss take a fortieth of the step or more */
 	bool gc, saves;             /* garbage collection or the writing of a checkpoint is marked in the trace */
 	struct fo_comm_kinds comm;
 	bool pageable, blocking_copies, sync_calls, alloc_calls;

@@ -146,8 +146,9 @@ static void say_faults(struct lines *l, const struct fo_diagnosis *d)
 
 int fo_found_of(const struct fo_diagnosis *d, struct fo_arena *a, const char ***line)
 {
+	static const struct fo_trace_set nothing;
 	struct lines l = { .a = a };
-	const struct fo_trace_set *s = d->set;
+	const struct fo_trace_set *s = d->set ? d->set : &nothing; /* a diagnosis made by hand has none */
 	int shown = 0, more = 0;
 	if (s->taken)
 		say(&l, fo_arena_printf(a, "of several recordings '%s' was taken%s", s->taken, files(a, d->ranks)));

@@ -371,11 +371,6 @@ double fo_product_fill(const struct fo_product_shape *s, const char *kernel, dou
 	return splits_k(kernel) || tiles < units ? inside : inside * tiles / (waves * units);
 }
 
-static double element_bytes(const char *dtype)
-{
-	return strcmp(dtype, "fp8") == 0 ? 1 : strcmp(dtype, "bf16") == 0 || strcmp(dtype, "fp16") == 0 ? 2 : strcmp(dtype, "fp64") == 0 ? 8 : 4;
-}
-
 double fo_peak_of(const struct fo_device *v, const char *dtype, bool measured)
 {
 	enum fo_precision p;
@@ -393,7 +388,7 @@ double fo_peak_of(const struct fo_device *v, const char *dtype, bool measured)
 /* Each operand once: what no reuse can save. */
 static double bytes_of(const struct fo_product_shape *s)
 {
-	double b = (double)s->batch, e = element_bytes(s->dtype);
+	double b = (double)s->batch, e = fo_dtype_bytes(s->dtype) > 0 ? fo_dtype_bytes(s->dtype) : 4;
 	return e * b * ((double)s->m * (double)s->k + (double)s->k * (double)s->n + (double)s->m * (double)s->n);
 }
 
@@ -437,9 +432,9 @@ static struct fo_product summary(const struct fo_trace *t, const struct call *c,
 	p.contended = median_of(c, n, 1) / median_of(c, n, 0);
 	p.fill = v ? fo_product_fill(s, kernel, v->units) : NAN;
 	double memory = v ? flop / bytes_of(s) * v->memory_tb_s * 1e12 : NAN;
-	p.memory_bound = memory < fo_peak_of(v, p.dtype, false);
-	p.attainable_flop_s = fo_product_attainable(s, kernel, v);
 	p.tiny = p.time_ns < n * TINY_NS;
+	p.memory_bound = !p.tiny && memory < fo_peak_of(v, p.dtype, false);
+	p.attainable_flop_s = p.tiny ? NAN : fo_product_attainable(s, kernel, v);
 	for (int64_t i = 0; i < n; i++)
 		p.splits_k |= c[i].splits;
 	fo_product_pad(&p, s, kernel, v);

@@ -211,7 +211,7 @@ static double products_efficiency(const struct fo_diagnosis *d)
 	double took = 0, ideal = 0;
 	for (int64_t i = 0; i < d->products; i++) {
 		const struct fo_product *p = &d->product[i];
-		if (isnan(p->attainable_flop_s) || p->attainable_flop_s <= 0)
+		if (!p->tiny && !(p->attainable_flop_s > 0))
 			continue;
 		took += (double)p->time_ns;
 		ideal += (double)p->time_ns * (fo_product_claimed(p) || p->tiny ? 1 : fmin(1, p->flop_s / p->attainable_flop_s));
@@ -228,6 +228,15 @@ static double bridge_efficiency(const struct fo_diagnosis *d, const struct fo_le
 		if (strncmp(d->bridge.row[i].name, "matrix products", 15) == 0)
 			return (1 - d->bridge.row[i].share * (double)l->span_ns / (double)products) / 0.8;
 	return NAN;
+}
+
+/* What its products take longer than the other ranks' makes those wait, and is promised by comm-wait. */
+static int64_t excess_of_culprit(const struct fo_rule_context *c)
+{
+	const struct fo_diagnosis *d = c->s->d;
+	const struct fo_culprit *x = &d->culprit;
+	bool own = x->at >= 0 && x->at < d->waits && d->wait[x->at].rank == c->s->rank->rank;
+	return own && x->row && strncmp(x->row, "gemm", 4) == 0 && x->excess_ns > 0 ? x->excess_ns : 0;
 }
 
 static bool gemm_efficiency(const struct fo_rule_context *c, struct fo_finding *f)
@@ -248,7 +257,8 @@ static bool gemm_efficiency(const struct fo_rule_context *c, struct fo_finding *
 		return false;
 	f->serious = fo_share(c, products) > FO_SHARE_SERIOUS;
 	/* Each nanosecond is promised once: not what another precision or fused attention would take away. */
-	int64_t promised = single_precision(c) + (attention_is_eager(c) ? c->chain->product_ns : 0) + (int64_t)(clocks->lost * (double)products);
+	int64_t promised = single_precision(c) + (attention_is_eager(c) ? c->chain->product_ns : 0) + (int64_t)(clocks->lost * (double)products) +
+			   excess_of_culprit(c);
 	double left = (double)(promised < products ? products - promised : 0);
 	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = (int64_t)((1 - fmin(fmax(reached, 0), 1)) * left), .least = 0,
 					 .most = 1, .floor_ns = c->floor_ns }, f);

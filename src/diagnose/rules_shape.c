@@ -191,9 +191,19 @@ static void dimensions_text(const struct fo_rule_context *c, char *out, size_t s
 	}
 }
 
+static const struct fo_product *first_of(const struct fo_diagnosis *d, bool (*wanted)(const struct fo_product *p))
+{
+	for (int64_t i = 0; i < d->products; i++)
+		if (wanted(&d->product[i]))
+			return &d->product[i];
+	return NULL;
+}
+
 void fo_shape_facts(const struct fo_subject *s, struct fo_facts *facts)
 {
 	struct dimensions known;
+	if (!first_of(s->d, is_padded))
+		return;
 	learn(&known, s->t);
 	for (int64_t i = 0; i < s->d->products; i++)
 		for (int k = 0; k < 3; k++) {
@@ -202,14 +212,6 @@ void fo_shape_facts(const struct fo_subject *s, struct fo_facts *facts)
 			facts->hidden_ragged |= r == HIDDEN;
 			facts->tokens_ragged |= r == TOKENS || r == SEQUENCE;
 		}
-}
-
-static const struct fo_product *first_of(const struct fo_diagnosis *d, bool (*wanted)(const struct fo_product *p))
-{
-	for (int64_t i = 0; i < d->products; i++)
-		if (wanted(&d->product[i]))
-			return &d->product[i];
-	return NULL;
 }
 
 static bool padding(const struct fo_rule_context *c, struct fo_finding *f)

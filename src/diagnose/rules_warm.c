@@ -64,8 +64,11 @@ static bool first_calls(const struct fo_rule_context *c, struct fo_finding *f)
 		for (next = i + 1; next < n && call[next].name == call[i].name; next++)
 			;
 		struct call first = call[i];
-		int64_t ns = excess(call + i, next - i);
-		if (ns == 0)
+		int64_t ns = excess(call + i, next - i),
+			from = first.begin_ns > s->begin_ns ? first.begin_ns : s->begin_ns;
+		int64_t inside = first.begin_ns + first.ns - from;
+		ns = ns < inside ? ns : inside; /* what came before the window weighs nothing in it */
+		if (ns <= 0)
 			continue;
 		sum += ns;
 		names++;

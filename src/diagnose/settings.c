@@ -60,6 +60,8 @@ static bool holds(const char *when, int len, const struct fo_facts *f, const str
 		{ "optimizer_loop", f->optimizer_loop && !fo_optimizer_can_fuse(f) },
 		{ "optimizer_unnamed", eager_optimizer && !f->optimizer[0] },
 		{ "ddp_buckets", buckets(f) },
+		{ "transformers", f->transformers },
+		{ "loss", f->loss },
 		{ "no_wrapper", !f->ddp && !f->fsdp },
 		{ "ddp_reduces", f->ddp && reduces },
 		{ "fsdp_gathers", f->fsdp && gathers },

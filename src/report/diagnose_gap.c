@@ -140,11 +140,22 @@ static void what_thread_did(struct fo_gap *g, int32_t thread, int64_t from, int6
 	free(all.v);
 }
 
+/* That of the device's last launch; -1: none is recorded. */
+static int32_t last_thread(const struct fo_trace *t, int16_t device)
+{
+	int32_t last = -1;
+	for (int64_t i = 0; i < t->gpu_count; i++)
+		if (t->gpu[i].device == device && t->gpu[i].launch >= 0 &&
+		    (last < 0 || t->launch[t->gpu[i].launch].begin_ns > t->launch[last].begin_ns))
+			last = t->gpu[i].launch;
+	return last < 0 ? -1 : t->launch[last].thread;
+}
+
 void fo_gap_worst(struct fo_gap *g, const struct fo_rank_ledger *r, const struct fo_device_ledger *d, enum fo_gap_kind kind)
 {
 	struct fo_shown_step shown;
 	struct stretch idle = { 0, 0, -1, -1 }, alone = idle;
-	*g = (struct fo_gap){ .trace = r->trace, .rank = r->rank, .before = -1, .after = -1, .launch = -1 };
+	*g = (struct fo_gap){ .trace = r->trace, .rank = r->rank, .before = -1, .after = -1, .launch = -1, .thread = -1 };
 	if (!d || !r->trace)
 		return;
 	g->device = d->device;
@@ -158,14 +169,21 @@ void fo_gap_worst(struct fo_gap *g, const struct fo_rank_ledger *r, const struct
 	g->end_ns = s->end;
 	g->before = s->before;
 	g->after = s->after;
-	if (s->end <= s->begin || s->after < 0)
+	if (s->end <= s->begin)
 		return;
+	if (s->after < 0) {
+		g->thread = last_thread(r->trace, d->device);
+		if (g->thread >= 0)
+			what_thread_did(g, g->thread, s->begin, s->end);
+		return;
+	}
 	g->launch = r->trace->gpu[s->after].launch;
 	if (g->launch < 0 || g->launch >= r->trace->launch_count) {
 		g->launch = -1;
 		return;
 	}
 	const struct fo_launch *l = &r->trace->launch[g->launch];
+	g->thread = l->thread;
 	/* Launched in its first half it was not late: the device kept it waiting. */
 	if (l->begin_ns - s->begin >= s->end - l->begin_ns)
 		what_thread_did(g, l->thread, s->begin, l->begin_ns < s->end ? l->begin_ns : s->end);
@@ -186,6 +204,18 @@ static const char *thread_name(const struct fo_trace *t, int32_t thread, char *b
 	return buf;
 }
 
+/* What its thread did; `first` in front of the longest. */
+static void meanwhile(const struct fo_gap *g, const char *first, struct fo_str *out)
+{
+	char b[32];
+	for (int i = 0; i < g->dids && i < 2; i++)
+		fo_str_printf(out, "%s'%.80s'%s for %s", i ? " and in " : first, fo_trace_text(g->trace, g->did[i].name),
+			      g->did[i].call ? ", a call of the driver," : "", seconds(b, g->did[i].ns));
+	if (g->meanwhile_ns - g->did_ns > g->meanwhile_ns / 10)
+		fo_str_printf(out, "%s for %s of it nothing is recorded of that thread (Python, another program, a lock)", g->dids ? ";" : ":",
+			      seconds(b, g->meanwhile_ns - g->did_ns));
+}
+
 void fo_gap_words(const struct fo_gap *g, struct fo_str *out)
 {
 	char a[32], b[32], name[96], thread[128];
@@ -197,7 +227,11 @@ void fo_gap_words(const struct fo_gap *g, struct fo_str *out)
 	fo_str_printf(out, "For %s, from %s after the trace's begin, %s. ", seconds(a, g->end_ns - g->begin_ns),
 		      seconds(b, g->begin_ns - t->begin_ns), g->communication ? "only communication ran" : "the GPU did nothing");
 	if (g->after < 0) {
-		fo_str_puts(out, "Nothing came behind it.");
+		fo_str_puts(out, "Nothing came behind it");
+		if (g->thread >= 0)
+			fo_str_printf(out, ": %s had launched nothing more", thread_name(t, g->thread, thread, sizeof thread));
+		meanwhile(g, ", and was in ", out);
+		fo_str_puts(out, ".");
 		return;
 	}
 	fo_kernel_short_name(name, sizeof name, fo_trace_text(t, t->gpu[g->after].name));
@@ -230,12 +264,7 @@ void fo_gap_words(const struct fo_gap *g, struct fo_str *out)
 	}
 	fo_str_printf(out, "What ended it, '%s', was launched only %s after the gap began, by %s", name,
 		      seconds(a, l->begin_ns - g->begin_ns), thread_name(t, l->thread, thread, sizeof thread));
-	for (int i = 0; i < g->dids && i < 2; i++)
-		fo_str_printf(out, "%s'%.80s'%s for %s", i ? " and in " : ", which until then was in ", fo_trace_text(t, g->did[i].name),
-			      g->did[i].call ? ", a call of the driver," : "", seconds(b, g->did[i].ns));
-	if (g->meanwhile_ns - g->did_ns > g->meanwhile_ns / 10)
-		fo_str_printf(out, "%s for %s of it nothing is recorded of that thread (Python, another program, a lock)", g->dids ? ";" : ":",
-			      seconds(b, g->meanwhile_ns - g->did_ns));
+	meanwhile(g, ", which until then was in ", out);
 	fo_str_puts(out, ".");
 }
 
@@ -401,8 +430,10 @@ void fo_gap_draw(const struct fo_gap *g, const char *title, struct fo_arena *a, 
 	}
 	int64_t gap = g->end_ns - g->begin_ns, beside = gap / 2 > 10000 ? gap / 2 : 10000; /* 10 us: a few short kernels */
 	struct view v = { .t = t, .a = a, .from = g->begin_ns - beside, .to = g->end_ns + beside };
-	if (g->launch >= 0)
-		host_lane(&v, t->launch[g->launch].thread, gap);
+	v.from = v.from < t->begin_ns ? t->begin_ns : v.from; /* nothing is known of what lies outside */
+	v.to = v.to > t->end_ns ? t->end_ns : v.to;
+	if (g->thread >= 0)
+		host_lane(&v, g->thread, gap);
 	struct stream *s = streams_of(&v, g->device, &n);
 	size_t first = v.lanes;
 	for (size_t k = 0; k < n; k++)

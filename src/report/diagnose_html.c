@@ -55,7 +55,7 @@ static const char *kind_words(enum fo_finding_kind k)
 		[FO_FIND_VALIDITY] = "validity",	     [FO_FIND_COMPUTE] = "computation itself",
 		[FO_FIND_MEMORY_BOUND] = "memory bandwidth", [FO_FIND_COMM_WAIT] = "waiting for a rank",
 		[FO_FIND_COMM_TRANSFER] = "network",	     [FO_FIND_COPIES] = "copies",
-		[FO_FIND_HOST] = "slow launching by the host", [FO_FIND_DATA] = "data loading",
+		[FO_FIND_HOST] = "the host is late", [FO_FIND_DATA] = "data loading",
 		[FO_FIND_RECOMPUTE] = "recomputation",	     [FO_FIND_PIPELINE] = "pipeline",
 		[FO_FIND_COMM] = "communication",	     [FO_FIND_IDLE] = "idling",
 	};
@@ -723,8 +723,12 @@ static const char *product_note(struct page *p, const struct fo_product *q)
 {
 	const char *fill = q->fill < 0.9 ? TEXT("%.0f %% of tiles and waves filled", 100 * q->fill) : "";
 	const char *contended = q->contended > 1.05 ? TEXT("x %.2f slower beside communication", q->contended) : "";
-	return TEXT("%s%s%s%s%s", q->memory_bound ? "memory-bound" : "", q->memory_bound && (*fill || *contended) ? "; " : "", fill,
-		    *fill && *contended ? "; " : "", contended);
+	const char *shape = q->padded_flop_s > 0 ? "to pad" : q->few_tiles ? "few tiles, and nothing divides k" : "";
+	const char *const part[] = { q->memory_bound ? "memory-bound" : "", fill, contended, shape };
+	const char *note = "";
+	for (size_t i = 0; i < sizeof part / sizeof *part; i++)
+		note = *note && *part[i] ? TEXT("%s; %s", note, part[i]) : *note ? note : part[i];
+	return note;
 }
 
 static void draw_products(struct page *p)

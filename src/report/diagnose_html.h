@@ -23,6 +23,7 @@ struct fo_gap {
 	int64_t begin_ns, end_ns;   /* equal: there is none */
 	int64_t before, after;      /* gpu[]: what ended last before it, what ended it */
 	int64_t launch;             /* of `after` */
+	int32_t thread;             /* that launched it; where nothing came behind the gap, that of the device's last launch; -1 */
 	/* Where the launch lies in the gap's second half: what its thread did from the gap's begin until then, by its own time, longest first;
 	 * the rest is what the trace does not show. */
 	struct {

@@ -217,7 +217,8 @@ static void find_recordings(struct fo_folder *f)
 	for (size_t i = 0; i < f->files; i++)
 		free(v[i].slot);
 	free(v);
-	sort_recordings(f, slots);
+	if (f->recordings)
+		sort_recordings(f, slots);
 }
 
 /* ---- listing ---- */

@@ -808,7 +808,7 @@ static fo_status read_arrows(struct reader *r)
 	r->only_arrows = true;
 	fo_status st = read_json(r);
 	t->defect = kept;
-	if (st == FO_OK)
+	if (st == FO_OK && r->arrows)
 		fo_trace_link_by_arrow(r->b, r->arrow, r->arrows);
 	return st;
 }

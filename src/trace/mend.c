@@ -128,6 +128,7 @@ bool fo_trace_link_by_operator(struct fo_trace_build *b)
 	struct pieces p = { 0 };
 	int64_t made = 0, launches = b->t->launch_count;
 	bool any = false;
+	b->launch_cap = (size_t)launches; /* sorting may have left room for no more */
 	if (gather(b->t, &p))
 		for (size_t i = 0, to; i < p.n; i = to) {
 			for (to = i; to < p.n && p.v[to].external == p.v[i].external && p.v[to].copies == p.v[i].copies;)

@@ -20,6 +20,8 @@ static fo_status open_tokenizer(struct fo_arena *a, struct fo_corpus *c, const s
 	const struct fo_text_options o = { .leave_out = r->dir };
 	fo_status st = fo_tokenizer_train(&input, 1, &o, r->tokenizer_vocab ? r->tokenizer_vocab : vocab,
 					  FO_TOKENIZER_SAMPLE_BYTES, progress, ctx, stop, &c->tokenizer);
+	if (st != FO_OK && st != FO_EINTERRUPT && !fo_fs_exists(r->data))
+		return fo_hint(st, "data.path names the text to train on: a file, a folder or a pattern");
 	if (st != FO_OK && st != FO_EINTERRUPT)
 		return fo_wrap(st, "cannot train a tokenizer on '%s'", r->data);
 	FO_TRY(st);

@@ -52,7 +52,7 @@ static void describe_fault(const struct fo_exec *e, struct fo_exec_fault *f)
 		 f->read ? "%s of %s read the first value that is not finite: %s[row %lld, column %lld] = %g"
 			 : "%s of %s made the first value that is not finite: %s[row %lld, column %lld] = %g; all it read "
 			   "was finite",
-		 fo_op_info(o->kind)->name, where, what, (long long)f->row, (long long)f->col, f->value);
+		 fo_op_info(o->kind)->name, where, what, (long long)f->row, (long long)f->col, fo_unsigned_nan(f->value));
 }
 
 /* The operands' rectangles as run_instance gives them to a kernel. */

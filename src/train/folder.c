@@ -69,10 +69,10 @@ static bool is_same(const char *path, int fd, bool *gone)
 /* Where our folder is now; NULL: nowhere. */
 static char *moved_to(struct fo_session *s)
 {
-	char link[64], *path = fo_arena_alloc(&s->arena, FO_CKPT_PATH);
+	char link[64], *path = fo_arena_alloc(&s->arena, FO_PATH_BYTES);
 	bool gone;
 	snprintf(link, sizeof link, "/proc/self/fd/%d", s->folder);
-	ssize_t n = readlink(link, path, FO_CKPT_PATH - 1);
+	ssize_t n = readlink(link, path, FO_PATH_BYTES - 1);
 	if (n < 0)
 		return NULL;
 	path[n] = 0;

@@ -184,7 +184,7 @@ void fo_session_saved(const struct fo_session *s, char *path, size_t size)
 /* The hook and the log line of a checkpoint that is whole. */
 static void report(struct fo_session *s, int64_t step, double seconds, double blocked)
 {
-	char path[FO_CKPT_PATH];
+	char path[FO_PATH_BYTES];
 	s->saver->saved_step = step;
 	s->rewinds_in_row = 0;
 	fo_session_saved(s, path, sizeof path);
@@ -241,7 +241,7 @@ static fo_status save_here(struct fo_session *s, int keep)
 static fo_status save_if_lost(struct fo_session *s)
 {
 	struct fo_err cause;
-	char path[FO_CKPT_PATH];
+	char path[FO_PATH_BYTES];
 	if (s->lost && !s->rescue_dir)
 		return fo_fail(FO_EIO, "there is no folder to save the state in");
 	fo_status st = fo_session_folder_check(s);
@@ -298,7 +298,7 @@ fo_status fo_session_save_begin(struct fo_session *s)
 fo_status fo_session_rescue(struct fo_session *s, fo_status why)
 {
 	struct fo_err cause;
-	char path[FO_CKPT_PATH];
+	char path[FO_PATH_BYTES];
 	fo_err_save(&cause, why);
 	settle(s, true);
 	if (fo_session_folder_check(s) != FO_OK)

@@ -518,9 +518,6 @@ static void count_step(struct fo_session *s, const struct fo_batch *b, const str
 	s->pairs += pairs;
 }
 
-/* The sign of what is no number says nothing, and "-nan" reads like a value. */
-static double unsigned_nan(double v) { return isnan(v) ? NAN : v; }
-
 static fo_status one_step(struct fo_session *s, struct fo_train_result *out, enum fo_verdict *verdict)
 {
 	const struct fo_batch *b;
@@ -548,8 +545,8 @@ static fo_status one_step(struct fo_session *s, struct fo_train_result *out, enu
 	struct fo_train_step t = { .step = s->meta.step + 1,
 				   .steps = s->r->steps,
 				   .metered = metered,
-				   .loss = unsigned_nan(s->ports.loss[0]),
-				   .grad_norm = unsigned_nan(s->ports.scale[1]),
+				   .loss = fo_unsigned_nan(s->ports.loss[0]),
+				   .grad_norm = fo_unsigned_nan(s->ports.scale[1]),
 				   .lr = s->ports.hyper[FO_HYPER_LR],
 				   .seconds = (double)(t1 - t0) * 1e-9,
 				   .data_seconds = (double)wait_ns * 1e-9,
@@ -599,7 +596,7 @@ static fo_status evaluate(struct fo_session *s, double *loss)
 		sum += s->eval_ports.loss[0];
 		count += s->eval_ports.loss[1];
 	}
-	*loss = count > 0 ? sum / count : NAN;
+	*loss = count > 0 ? fo_unsigned_nan(sum / count) : NAN;
 	if (s->h->eval)
 		s->h->eval(s->h->ctx, s->meta.step, *loss);
 	fo_session_publish_eval(s, s->meta.step, *loss);

@@ -108,7 +108,7 @@ struct fo_train_result {
 	double device_joules_per_token; /* of those with loss; NAN */
 	struct fo_mfu_split split;
 	double huge_share;           /* of the process's anonymous memory in huge pages; NAN */
-	char checkpoint[FO_CKPT_PATH];
+	char checkpoint[FO_PATH_BYTES];
 	char *sample;            /* heap; NULL: none */
 	double waste, truncated; /* shares of processed tokens: padding; dropped by truncation */
 };

@@ -189,5 +189,22 @@ uneven >"$tmp/uneven.json"
 expect 1 "  mean of 3 steps" diagnose "$tmp/uneven.json"
 expect 1 "  step                      100.0 %  2.000" diagnose "$tmp/uneven.json"
 expect 1 "Bottleneck" diagnose "$tmp/trace.json" --html "$tmp/page.html"
+# One marked step whose loader comes behind the last kernel: the picture has the thread that loads, and its words.
+{
+	comma=
+	printf '{"traceEvents": ['
+	event "ProfilerStep#7" user_annotation 1 1000 391000
+	for n in 1 2 3 4 5 6 7 8; do
+		event "aten::mm" cpu_op 1 $((1000 + 100 * n)) 60
+		event cudaLaunchKernel cuda_runtime 1 $((1010 + 100 * n)) 5 "\"correlation\": $n"
+		event gemm kernel 7 $((1000 + 10000 * n)) 9990 "\"correlation\": $n, \"device\": 0, \"stream\": 7"
+	done
+	event "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__" user_annotation 1 92000 299000
+	printf ']}\n'
+} >"$tmp/behind.json"
+expect 1 "Bottleneck:  the GPU waits for data: 76.5 % of the step" diagnose "$tmp/behind.json" --html="$tmp/behind.html"
+expect 1 "Step 7: on the host from its begin to its end" diagnose "$tmp/behind.json"
+expect 1 "Shares and gains are of step 7 as the host has it, 391 ms." diagnose "$tmp/behind.json"
+grep -q "thread 1 had launched nothing more, and was in .*DataLoader" "$tmp/behind.html" || { echo "FAILED: the page does not say what came behind the last kernel"; failed=1; }
 grep -q "data-loading\|waits for data" "$tmp/page.html" || { echo "FAILED: the page does not name the bottleneck"; failed=1; }
 exit $failed

@@ -187,6 +187,10 @@ run 0 ladder $tiny --train.steps=20 --run.dir=built
 [ "$(grep -c '"text_reached": 1,' built/ladder.json)" = "$(grep -c '"text_reached"' built/ladder.json)" ] ||
 	wrong "a rung of the built-in ladder never sees some of the text: $(grep '"text' built/ladder.json | sort | uniq -c)"
 
+# A model that no rung could train is refused once, before any begins.
+refused 2 "cannot train model 'gpt2'" ladder --model.name=gpt2 --data.path=text --train.steps=20 --run.dir=none2
+[ ! -e none2 ] || wrong "a ladder that was refused left a folder"
+
 # Mistakes, all at once, each with its line.
 printf 'a:\n  pass.fuse-los: 3\nb:\n  from: c\n  train.rows: none\n  run.dir: x\n' >wrong.yaml
 run 2 ladder $tiny --train.steps=20 --rungs=wrong.yaml --run.dir=w

@@ -65,6 +65,7 @@ export FLATOUT_CACHE
 : >run.yaml
 refused 3 "has not been measured" predict $tiny
 says "'flatout calibrate' makes one"
+refused 2 "cannot train model 'gpt2'" predict --model.name=gpt2
 refused 3 "no times of products and memory with 3 threads" predict $tiny --run.threads=3 --profile=one.json
 refused 2 "is not a machine profile" predict $tiny --profile="$0"
 refused 3 "nowhere" predict $tiny --profile=nowhere.json

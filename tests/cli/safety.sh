@@ -200,10 +200,17 @@ flip "$deep/checkpoints/$(ls "$deep/checkpoints" | tail -n 1)/model.safetensors"
 run 0 train $tiny --run.dir="$deep"
 says "'$deep/checkpoints/step-[0-9]*/model.safetensors' is damaged"
 
+# ---- what is no number has no sign ----
+
+refused 1 "step 2: the loss is nan and the gradient norm nan: .* = nan; the batch was" train $tiny --run.dir=nan --optim.lr=10 --optim.warmup=0 \
+	--optim.clip=0 --optim.eps=0
+run 0 train $tiny --run.dir=skips --optim.lr=10 --optim.warmup=0 --optim.clip=0 --optim.eps=0 --guard.nonfinite=skip
+for file in err out; do ! grep -q -e '-nan' $file || wrong "'-nan': $(grep -e -nan $file | head -n 1)"; done
+
 # ---- the last screen ----
 
 run 0 train $tiny --run.dir=told
-says "^loss     training [0-9.]* (first step [0-9.]*)" "^next     flatout report told .*flatout$\|^next     flatout report told"
+says "^loss     training [0-9.]* (first step [0-9.]*)" "^next     flatout report told --html=report.html" "^         flatout generate told --prompt="
 at_first=$(sed -n 's/^loss .*(first step \([0-9.]*\)).*/\1/p' out)
 run 0 train $tiny --run.dir=told --train.steps=9
 [ "$(sed -n 's/^loss .*(first step \([0-9.]*\)).*/\1/p' out)" = "$at_first" ] || wrong "after a resume the first step's loss is another: $(grep '^loss' out)"

@@ -151,6 +151,9 @@ refused 3 "no plan of this step fits into 64.0 KiB: the least .* takes .*; no sh
 # Text: what there is too little of, what is no text, what is not UTF-8.
 refused 2 "data.path" train $tiny --run.dir=none --data.path=
 refused 3 "nowhere" train $tiny --run.dir=none --data.path=nowhere
+says "^hint: data.path names the text"
+mkdir no_files
+refused 2 "'no_files' holds no files$" train $tiny --run.dir=none --data.path=no_files
 : >empty.txt
 head -c 100000 /dev/zero >nul.txt
 printf 'ten bytes.' >ten.txt

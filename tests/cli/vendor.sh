@@ -47,6 +47,7 @@ for kind in SB_BH BBS_BH; do
 	trace $kind >"$tmp/amd.json"
 	expect 1 "" diagnose "$tmp/amd.json" --html "$tmp/page.html" --json="$tmp/page.json"
 	cp "$tmp/out" "$tmp/text"
+	[ -s "$tmp/page.json" ] || { echo "FAILED: no JSON"; failed=1; }
 	for of in text page.html page.json; do
 		sed 's/ncclDev[^ <]*//g; s/CUDAFunctor[^ <]*//g; s/"backend": "nccl"//g' "$tmp/$of" | grep -niE -- "$words" && {
 			echo "FAILED: NVIDIA's words in $of of an AMD trace ($kind)"

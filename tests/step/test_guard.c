@@ -66,6 +66,7 @@ static void test_first_fault(void **state)
 					"weight 'model.layers.1.self_attn.q_proj.weight'[row 0, column 5] = inf" },
 		{ "g2", 0, 3, NAN, "rmsnorm of layer 0 (forward, micro-batch 1) read the first value that is not finite: the weight "
 				   "'model.layers.0.post_attention_layernorm.weight'[row 0, column 3] = nan" },
+		{ "g2", 0, 3, -NAN, "'model.layers.0.post_attention_layernorm.weight'[row 0, column 3] = nan" },
 		{ "wte", 0, 1, -INFINITY, "embed of the embedding (forward, micro-batch 1) read the first value that is not finite: the "
 					  "weight 'model.embed_tokens.weight'[row 0, column 1] = -inf" },
 	};

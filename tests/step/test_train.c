@@ -294,6 +294,7 @@ static void test_hostile_tensors(void **state)
 			copy[i] = k < 64 ? (unsigned char)(1u << k % 8 | copy[i])
 					 : (unsigned char)evil[fo_rng_u64(5, (uint64_t)k + i) % (sizeof evil - 1)];
 		size_t len = k % 11 == 0 ? fo_rng_u64(6, (uint64_t)k) % good.len : good.len;
+		unlink(bad); /* that of the round before */
 		must(fo_fs_write_new(bad, copy, len));
 		struct fo_st_file f;
 		fo_err_clear();

@@ -45,7 +45,7 @@ static const struct expected {
 	[CHECKPOINT] = { "checkpoint writing", "checkpoint", "checkpoint" },
 	[OPTIMIZER_LOOP] = { "optimizer loop", "optimizer-unfused", "optimizer" },
 	[FP32_PRODUCTS] = { "fp32 products", "precision", "fp32" },
-	[MISALIGNED] = { "misaligned shapes", "gemm-efficiency", "no multiple of" },
+	[MISALIGNED] = { "misaligned shapes", "shape-padding", "ragged dimensions" },
 	[BUBBLE] = { "pipeline bubble", "pipeline", "bubble" },
 	[RECOMPUTATION] = { "recomputation", "recompute", "recomputation" },
 };
@@ -608,29 +608,30 @@ static bool bubble(uint64_t seed)
 
 /* ---- all of them ---- */
 
+/* BLIND_SEEDS=100 BLIND_FROM=1000 looks at as many others, BLIND_SHOW=1 at all findings of those that are missed. */
 enum { SEEDS = 6 };
-
-/* Those that the diagnosis does not name yet, of SEEDS: a defect that is known, and a test that fails when it is no more or grows. */
-static int missed_at_most(enum cause cause)
+static uint64_t number(const char *name, uint64_t otherwise)
 {
-	return cause == MISALIGNED ? SEEDS : 0;
+	const char *text = getenv(name);
+	return text ? strtoull(text, NULL, 10) : otherwise;
 }
 
 static void test_all(void **unused)
 {
 	(void)unused;
-	int right = 0, wrong = 0, planted = 0;
+	uint64_t seeds = number("BLIND_SEEDS", SEEDS), from = number("BLIND_FROM", 1);
+	int right = 0, planted = 0, missed = 0;
 	for (enum cause c = 0; c < CAUSES; c++) {
-		int n = 0;
-		for (uint64_t seed = 1; seed <= SEEDS; seed++)
+		uint64_t n = 0;
+		for (uint64_t seed = from; seed < from + seeds; seed++)
 			n += c == STRAGGLER ? straggler(seed) : c == BUBBLE ? bubble(seed) : one(c, seed);
-		print_message("%-34s %d of %d\n", expected[c].what, n, SEEDS);
+		print_message("%-34s %d of %d\n", expected[c].what, (int)n, (int)seeds);
 		planted += expected[c].id != NULL;
-		right += expected[c].id && n == SEEDS;
-		wrong += n < SEEDS - missed_at_most(c);
+		right += expected[c].id && n == seeds;
+		missed += n < seeds;
 	}
 	print_message("%d of %d causes named first in all traces\n", right, planted);
-	assert_int_equal(wrong, 0);
+	assert_int_equal(missed, 0);
 }
 
 int main(void)

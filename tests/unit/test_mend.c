@@ -88,6 +88,13 @@ static void by_number(void **state)
 	assert_int_equal(t->defect.unlinked, 0);
 	fo_trace_free(t);
 
+	/* Calls out of order are sorted before more launches come. */
+	t = read_events("", CALL("hipLaunchKernel", "72", "\"External id\": 9") "," CALL("hipLaunchKernel", "2", "\"External id\": 8") ","
+				OP("aten::mm", "10", "20", "\"External id\": 5, " MM) "," KERNEL("k", "90", GPU ", \"External id\": 5"));
+	launched(t, "k", 29, "aten::mm");
+	assert_int_equal(t->launch_count, 3);
+	fo_trace_free(t);
+
 	/* A correlation goes before such a number. */
 	t = read_events("", OP("aten::mm", "10", "20", "\"External id\": 5, " MM) "," CALL("hipLaunchKernel", "12", "\"External id\": 5, \"correlation\": 1") ","
 				OP("aten::add", "40", "20", "\"External id\": 6") "," CALL("hipLaunchKernel", "42", "\"External id\": 6, \"correlation\": 2") ","

@@ -122,6 +122,12 @@ static void test_softmax_by_order(void **state)
 	diagnose(&m, &v);
 	classes(&v, "gemm elementwise softmax! gemm softmax reduce gemm");
 	made_close(&v);
+	begin(&m); /* as many keys as queries */
+	run(&m, "aten::_softmax", plain, 50, "[[2, 8, 512, 512], [], []]", FLOATS);
+	run(&m, "aten::_softmax", plain, 50, "[[2, 8, 512, 100], [], []]", FLOATS);
+	diagnose(&m, &v);
+	classes(&v, "softmax! softmax");
+	made_close(&v);
 }
 
 /* Nothing but attention, with shapes and type: its rate is known. */
@@ -429,6 +435,8 @@ static void test_warm_up(void **state)
 	struct made m;
 	struct made_diagnosis v;
 	begin(&m);
+	for (int i = 0; i < 4; i++) /* the window has begun */
+		run(&m, "aten::add", mul_name, 1000, NULL, NULL);
 	made_shapes(&m, "[[4096, 4096], [4096, 4096]]", BF16);
 	made_op(&m, "aten::mm", at, at + 40000); /* the library is loaded */
 	made_kernel(&m, gemm_name, at + 39990, at + 39995, at + 44000);
@@ -472,6 +480,26 @@ static void test_silly_rates(void **state)
 			fail_msg("%s: %s. %s", v.d.finding[i].id, v.d.finding[i].title, v.d.finding[i].why);
 	expect_none(&v, "gemm-efficiency");
 	expect_none(&v, "attention-efficiency");
+	assert_true(v.d.product[0].tiny && isnan(v.d.product[0].attainable_flop_s));
+	made_close(&v);
+}
+
+/* An export without compute capability: the name suffices, and an H100 is not advised to use float16. */
+static void test_capability_by_name(void **state)
+{
+	(void)state;
+	struct made m;
+	struct made_diagnosis v;
+	made_begin(&m);
+	made_device(&m, "NVIDIA H100 80GB HBM3", 132, 0, 0, 80);
+	at = 100;
+	for (int i = 0; i < 8; i++)
+		run(&m, "aten::mm", "sgemm_128x128_nn", 1000, "[[4096, 4096], [4096, 4096]]", FLOATS);
+	diagnose(&m, &v);
+	const struct fo_finding *f = hand_finding(&v.d, "precision");
+	assert_non_null(f);
+	for (int i = 0; i < f->settings; i++)
+		assert_null(strstr(f->setting[i].proposed, "GradScaler"));
 	made_close(&v);
 }
 
@@ -526,6 +554,7 @@ int main(void)
 		cmocka_unit_test(test_ragged),
 		cmocka_unit_test(test_ragged_attention),
 		cmocka_unit_test(test_tokens_in_backward),
+		cmocka_unit_test(test_capability_by_name),
 		cmocka_unit_test(test_few_tiles),
 		cmocka_unit_test(test_layout),
 		cmocka_unit_test(test_gather_finding),

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-enum { HOST = 100, TRACES = 400 };
+enum { HOST = 100, TRACES = 200 };
 static struct made m;
 static struct made_diagnosis v;
 static char path[] = "/tmp/flatout_random_XXXXXX";

@@ -580,8 +580,8 @@ static void print_next(struct fo_screen *s)
 	if (!s->dir)
 		return;
 	fo_str_shell(&dir, s->dir);
-	fo_cli_put(s->out, "next     ", LEAD, "flatout report %s --html=report.html (what the run did), flatout generate %s --prompt='...'", dir.data,
-		   dir.data);
+	fo_cli_put(s->out, "next     ", LEAD, "flatout report %s --html=report.html: what the run did", dir.data);
+	fo_cli_put(s->out, LEAD, LEAD, "flatout generate %s --prompt='...': a text goes on", dir.data);
 	fo_str_fini(&dir);
 }
 
