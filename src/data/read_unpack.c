@@ -176,7 +176,7 @@ static fo_status zstd_some(struct unpack *u, char *buf, size_t n, size_t *got)
 	*got = out.pos;
 	if (ZSTD_isError(code) && ZSTD_getErrorCode(code) == ZSTD_error_frameParameter_windowTooLarge)
 		return fo_hint(fo_fail(FO_EFORMAT, "'%s' needs a window of more than %d MiB to unpack", u->name, 1 << (ZSTD_WINDOW_LOG - 20)),
-			       "pack it again without --long, or with --long=%d", ZSTD_WINDOW_LOG);
+			       "pack it again with zstd, without its --long or with --long=%d", ZSTD_WINDOW_LOG);
 	if (ZSTD_isError(code))
 		return fo_fail(FO_EFORMAT, "'%s' is damaged: Zstandard says '%s' near byte %lld", u->name,
 			       ZSTD_getErrorName(code), (long long)unpack_packed_bytes(u));

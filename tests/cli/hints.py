@@ -27,7 +27,7 @@ speaks_for = {
     "src/train/evaluate": ["eval"],
     "src/cli/engine/demo": ["demo", "ladder"],  # it starts one
 }
-others = re.compile(r"nsys|amd-smi|nvidia-smi|rocm-smi|Megatron|TorchTitan|rocprof|ncu |^--pytorch-|^--(cuda|python)-")  # options of other programs
+others = re.compile(r"nsys|zstd|amd-smi|nvidia-smi|rocm-smi|Megatron|TorchTitan|rocprof|ncu |^--pytorch-|^--(cuda|python)-")  # options of other programs
 style = ("src/draw/style.c", "src/report/roofline_svg.c", "src/cli/completion.c")  # CSS and shells' own
 
 literal = re.compile(r'"((?:[^"\\\n]|\\.)*)"')

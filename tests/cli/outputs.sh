@@ -56,7 +56,7 @@ arguments_of() {
 }
 
 "$bin" completion options >options || wrong "the program does not list its options"
-[ "$(grep -c '	output ' options)" -ge 35 ] || wrong "only $(grep -c '	output ' options) outputs are listed"
+[ "$(grep -c '	output ' options)" -ge 30 ] || wrong "only $(grep -c '	output ' options) outputs are listed"
 # A placeholder that says file or folder belongs to a row that says whether it is read or written.
 grep -E '	(FILE|PATH|DIR|FOLDER|RUN)	value' options && wrong "options that name files are not marked as inputs or outputs"
 # Whoever writes can be forced to.
@@ -71,6 +71,7 @@ kept() { [ "$(cat "$1" 2>/dev/null)" = 'my thesis, chapter 1' ] || wrong "$2: my
 n=0
 while IFS='	' read -r command flag argument what; do
 	n=$((n + 1))
+	[ "$command" != ladder ] || [ -n "${FLATOUT_HAS_ENGINE:-}" ] || continue # it says that it cannot before it looks at its options
 	case $what in
 	"output new-names" | *-folder) continue ;; # below
 	"output "*) ;;
