@@ -126,7 +126,7 @@ flip() {
 }
 # wait_for_lines FILE N PID: until the file has N lines or the process is gone.
 wait_for_lines() {
-	while [ "$(grep -c '' "$1" 2>/dev/null || true)" -lt "$2" ] 2>/dev/null || [ ! -e "$1" ] && kill -0 "$3" 2>/dev/null; do
+	while lines_there=$(grep -c '' "$1" 2>/dev/null); [ "${lines_there:-0}" -lt "$2" ] && kill -0 "$3" 2>/dev/null; do
 		sleep 0.01
 	done
 }
