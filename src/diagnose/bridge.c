@@ -6,6 +6,7 @@
 #include "base/str.h"
 #include "model/model.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,6 +34,14 @@ static void missing(struct fo_bridge *b, const char *text)
 
 /* ---- device and precision ---- */
 
+/* Drivers that do not know their device's name write "". */
+static bool blank(const char *name)
+{
+	while (isspace((unsigned char)*name))
+		name++;
+	return *name == '\0';
+}
+
 /* NULL, with the reason in why_not, where the catalogue has no row that fits. */
 static fo_status find_device(struct fo_diagnosis *d, const struct fo_subject *s, const struct fo_catalogue *c, const struct fo_device **out)
 {
@@ -53,6 +62,10 @@ static fo_status find_device(struct fo_diagnosis *d, const struct fo_subject *s,
 		return FO_OK;
 	}
 	const struct fo_trace_device *v = &t->device[s->id];
+	if (blank(fo_trace_text(t, v->name))) {
+		missing(b, "the trace does not name its device: --device D");
+		return FO_OK;
+	}
 	char name[80];
 	fo_str_visible(name, sizeof(name), fo_trace_text(t, v->name));
 	*out = fo_device_match(c, fo_trace_text(t, v->name), v->sm_count, v->memory_bytes);

@@ -344,6 +344,7 @@ void fo_facts_of(const struct fo_trace *t, int16_t device, struct fo_facts *out)
 	if (!__builtin_add_overflow(t->origin_unix_ns, t->begin_ns, &recorded))
 		out->before_pytorch_2 = recorded > PYTORCH_2_UNIX_NS / 2 && recorded < PYTORCH_2_UNIX_NS;
 	out->optimizer_loop &= !out->optimizer_foreach && !out->optimizer_fused;
+	out->frames = t->defect.has_frames;
 	out->vendor = fo_vendor_of(t, device);
 	out->words = fo_vendor_words(out->vendor);
 	out->amd = out->vendor == FO_VENDOR_AMD;

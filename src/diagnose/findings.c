@@ -322,6 +322,7 @@ fo_status fo_diagnose_findings(struct fo_diagnosis *d)
 	snprintf(d->framework, sizeof(d->framework), "%s", s.t->format == FO_TRACE_OWN ? "Flatout" : facts.framework);
 	struct fo_chains chain;
 	fo_chains_of(&s, &chain);
+	facts.mergeable = (double)(chain.fusable_ns + chain.softmax_ns + chain.between_ns) > FO_SHARE_ADVICE * (double)s.l.span_ns;
 	struct fo_clocks clocks;
 	fo_clocks_of(&s, &clocks);
 	struct fo_rule_context c = { .s = &s, .facts = &facts, .chain = &chain, .clocks = &clocks };

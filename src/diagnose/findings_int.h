@@ -101,6 +101,8 @@ struct fo_facts {
 	enum fo_vendor vendor;
 	const struct fo_vendor_words *words; /* of that vendor */
 	bool loader, loader_inline; /* a data loader is annotated; on a thread that launches GPU work */
+	bool frames;                /* Python's, recorded with_stack */
+	bool mergeable;             /* single operators beside each other take a share worth a change */
 	bool compiled, graphs;      /* most of what a compiler merges comes from one; replayed graphs */
 	double compiled_share;      /* of the time of compiled kernels and of operators that a compiler would merge */
 	bool optimizer_foreach, optimizer_loop, optimizer_fused;

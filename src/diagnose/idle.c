@@ -36,10 +36,29 @@ static bool waits(const char *name)
 	       ends_with(name, "hipMemcpy") || ends_with(name, "hipMemcpyWithStream") || ends_with(name, "cudaFree");
 }
 
-/* Calls that load code onto the device: cuModuleLoadData, cuLibraryLoadData, hipModuleLoad, cuLinkComplete. */
+/* Calls that load code onto the device: cuModuleLoadData, cuLibraryLoadData, hipModuleLoad, cuLinkComplete, cudaGraphInstantiate. */
 static bool loads(const char *name)
 {
-	return strstr(name, "ModuleLoad") || strstr(name, "LibraryLoad") || strstr(name, "cuLink");
+	return strstr(name, "ModuleLoad") || strstr(name, "LibraryLoad") || strstr(name, "cuLink") || strstr(name, "GraphInstantiate");
+}
+
+/* What a thread does while it captures a graph runs nothing on the GPU: a preparation, as loading is. op[] is by thread, then begin. */
+static void captures(struct fo_idle *h)
+{
+	const struct fo_trace *t = h->t;
+	const struct fo_host_op *begin = NULL;
+	for (int64_t i = 0; i < t->op_count; i++) {
+		const struct fo_host_op *o = &t->op[i];
+		if (o->kind != FO_HOST_CALL)
+			continue;
+		const char *name = fo_trace_text(t, o->name);
+		if (fo_trace_begins_capture(name))
+			begin = o;
+		else if (begin && begin->thread == o->thread && fo_trace_ends_capture(name)) {
+			fo_intervals_add(&h->load[o->thread], begin->begin_ns, o->end_ns);
+			begin = NULL;
+		}
+	}
 }
 
 static void collect(struct fo_idle *h, bool recorded)
@@ -86,6 +105,8 @@ void fo_idle_init(struct fo_idle *h, const struct fo_trace *t, bool recorded)
 			       .load = fo_xmalloc(n * sizeof *h->load),
 			       .last_thread = fo_xmalloc((size_t)(t->device_count + 1) * sizeof *h->last_thread) };
 	collect(h, recorded);
+	if (!recorded)
+		captures(h);
 	fo_intervals_unite(&h->data);
 	for (int64_t i = 0; i < t->thread_count; i++) {
 		fo_intervals_unite(&h->sync[i]);

@@ -239,6 +239,14 @@ static int64_t excess_of_culprit(const struct fo_rule_context *c)
 	return own && x->row && strncmp(x->row, "gemm", 4) == 0 && x->excess_ns > 0 ? x->excess_ns : 0;
 }
 
+/* Three digits, without an exponent: 0.412, 41.2, 1730. */
+static const char *tera(char out[24], double flop_s)
+{
+	double v = flop_s / 1e12;
+	snprintf(out, 24, v >= 999.5 ? "%.0f" : "%.3g", v >= 9999.5 || v < 999.5 ? v : 10 * round(v / 10));
+	return out;
+}
+
 static bool gemm_efficiency(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const struct fo_diagnosis *d = c->s->d;
@@ -265,12 +273,13 @@ static bool gemm_efficiency(const struct fo_rule_context *c, struct fo_finding *
 	snprintf(f->title, sizeof(f->title), "matrix products reach %.0f %% of what is attainable%s", 100 * reached,
 		 by_shape ? " for their shapes" : "");
 	const struct fo_product *p = NULL;
+	char reached_at[24], may_reach[24];
 	for (int64_t i = 0; by_shape && i < d->products && !p; i++)
 		p = fo_product_claimed(&d->product[i]) || d->product[i].tiny || isnan(d->product[i].attainable_flop_s) ? NULL : &d->product[i];
 	if (p)
-		snprintf(f->why, sizeof(f->why), "Most time goes to %lld x %lld x %lld in %s: %.3g of %.3g TFLOP/s attainable (%s by its intensity%s). "
+		snprintf(f->why, sizeof(f->why), "Most time goes to %lld x %lld x %lld in %s: %s of %s TFLOP/s attainable (%s by its intensity%s). "
 			 "Try shapes that fill tiles and waves, another layout, or another library's kernel.", (long long)p->m, (long long)p->n,
-			 (long long)p->k, p->dtype, p->flop_s / 1e12, p->attainable_flop_s / 1e12,
+			 (long long)p->k, p->dtype, tera(reached_at, p->flop_s), tera(may_reach, p->attainable_flop_s),
 			 p->memory_bound ? "memory-bound" : "compute-bound", p->fill < 0.8 ? "; much of its tiles or waves is empty" : "");
 	else
 		snprintf(f->why, sizeof(f->why), "Their time is compared with the model's FLOP at 0.8 of the dense peak, which the best measured "

@@ -144,6 +144,22 @@ static int64_t work_on_processor(const struct fo_rule_context *c, int32_t *op)
 	return *op >= 0 && 2 * inside > idle && worth_it(c, inside) ? inside : 0;
 }
 
+/* Does the operator launch work itself? Then its time is not one of host tensors alone: it may allocate, load or prepare. */
+static bool launches_itself(const struct fo_trace *t, int32_t op)
+{
+	const struct fo_host_op *o = &t->op[op];
+	int64_t low = 0, high = t->launch_count;
+	while (low < high) { /* the first launch that its thread makes in it or later */
+		int64_t mid = low + (high - low) / 2;
+		const struct fo_launch *l = &t->launch[mid];
+		if (l->thread < o->thread || (l->thread == o->thread && l->begin_ns < o->begin_ns))
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low < t->launch_count && t->launch[low].thread == o->thread && t->launch[low].begin_ns < o->end_ns;
+}
+
 static bool host_work(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	int32_t op;
@@ -154,12 +170,16 @@ static bool host_work(const struct fo_rule_context *c, struct fo_finding *f)
 	f->serious = serious(c, inside);
 	fo_str_visible(name, sizeof(name), fo_trace_text(c->s->t, c->s->t->op[op].name));
 	int64_t stays = c->floor_ns - inside; /* the floor counts it */
-	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns, .removable_ns = inside, .least = FO_GAIN_HALF, .most = 1,
+	bool launches = launches_itself(c->s->t, op);
+	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns, .removable_ns = inside, .least = launches ? 0 : FO_GAIN_HALF, .most = 1,
 					 .floor_ns = stays > 0 ? stays : 0 }, f);
 	snprintf(f->title, sizeof(f->title), "work on the processor holds up the launches, in '%.60s': the GPU idles %.1f %% of the step", name,
 		 100 * fo_share(c, inside));
-	snprintf(f->why, sizeof(f->why), "For %s of the step the thread that launches is in this operator, on tensors in the host's memory, and the GPU "
-		 "has nothing to do. Move that work to the GPU, to the data loader's workers or another thread, or out of the step.", fo_ns_text(a, inside));
+	snprintf(f->why, sizeof(f->why), "For %s of the step the thread that launches is in this operator%s, and the GPU has nothing to do. %s",
+		 fo_ns_text(a, inside), launches ? "" : ", on tensors in the host's memory",
+		 launches ? "The operator launches work itself: before that it converts data, allocates, compiles or loads. Which of them the trace does not "
+			    "say. What happens at the first call alone is a warm-up and no loss of later steps."
+			  : "Move that work to the GPU, to the data loader's workers or another thread, or out of the step.");
 	fo_evidence_gaps(f, c->s, c->gap, c->gaps, 1u << FO_IDLE_HOST_LAUNCH_BOUND, FO_GAP_SHORT_NS, INT64_MAX);
 	return true;
 }
@@ -184,9 +204,10 @@ static bool launch_bound(const struct fo_rule_context *c, struct fo_finding *f)
 	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = idle, .least = op >= 0 || driven ? 0 : fo_fusable(c) / 2, .most = 1 }, f);
 	snprintf(f->title, sizeof(f->title), "the host launches too slowly: the GPU idles %.1f %% of the step for it", 100 * fo_share(c, idle));
 	if (op >= 0)
-		snprintf(f->why, sizeof(f->why), "%s of it lie inside '%s', which runs on the processor. Move that work to the GPU, to another "
-			 "thread, or out of the step. The rest lies between %lld operations of %s on average.",
+		snprintf(f->why, sizeof(f->why), "%s of it lie inside '%s'%s The rest lies between %lld operations of %s on average.",
 			 fo_ns_text(a, inside), fo_str_visible(name, sizeof(name), fo_trace_text(c->s->t, c->s->t->op[op].name)),
+			 launches_itself(c->s->t, op) ? ", before it launches work." : ", which runs on the processor. Move that work to the GPU, to another "
+										       "thread, or out of the step.",
 			 (long long)l->ops, fo_ns_text(b, median_kernel(l)));
 	else if (driven)
 		snprintf(f->why, sizeof(f->why), "%s of it lie inside '%s', calls of the driver that took long to return. The driver was busy: it "
@@ -194,7 +215,7 @@ static bool launch_bound(const struct fo_rule_context *c, struct fo_finding *f)
 			 "%lld operations of %s on average.", fo_ns_text(a, driver), fo_str_visible(name, sizeof(name), call),
 			 (long long)l->ops, fo_ns_text(b, median_kernel(l)));
 	else
-		snprintf(f->why, sizeof(f->why), "%s The step has %lld operations in %s of GPU work, %s each on average. Fewer or larger "
+		snprintf(f->why, sizeof(f->why), "%s The step has %lld operations in %s of GPU work; its kernels take %s on average. Fewer or larger "
 			 "launches help: compiled kernels, %s, more work per step.", launching_text(c), (long long)l->ops,
 			 fo_ns_text(a, l->busy_ns), fo_ns_text(b, median_kernel(l)), c->facts->words->graphs);
 	fo_evidence_gaps(f, c->s, c->gap, c->gaps,
@@ -262,6 +283,7 @@ static bool host_other(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const struct fo_ledger *l = &c->s->l;
 	int64_t idle = fo_idle_of(c, FO_IDLE_HOST_OTHER) - c->other_short_ns;
+	bool frames = c->s->t->defect.has_frames;
 	if (!worth_it(c, idle))
 		return false;
 	f->serious = serious(c, idle);
@@ -269,9 +291,11 @@ static bool host_other(const struct fo_rule_context *c, struct fo_finding *f)
 	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = idle, .least = FO_GAIN_HALF, .most = 1,
 					 .floor_ns = stays > 0 ? stays : 0 }, f);
 	snprintf(f->title, sizeof(f->title), "the host does something else: the GPU idles %.1f %% of the step", 100 * fo_share(c, idle));
-	snprintf(f->why, sizeof(f->why), "%sFor more than a millisecond each time the launching thread was in nothing that the trace shows. It may be "
-		 "garbage collection, logging, a checkpoint, a data loader without annotation, or other Python.",
-		 c->s->t->defect.has_host_ops ? "" : "The trace has no host operators. ");
+	snprintf(f->why, sizeof(f->why), "%sFor more than a millisecond each time the launching thread was in %s. It may be "
+		 "garbage collection, logging, a checkpoint, a data loader without annotation, or other Python.%s",
+		 c->s->t->defect.has_host_ops ? "" : "The trace has no host operators. ",
+		 frames ? "no operator and no call" : "nothing that the trace shows",
+		 frames ? " The trace has Python's frames: Perfetto (ui.perfetto.dev) shows them at the times below." : "");
 	fo_evidence_gaps(f, c->s, c->gap, c->gaps, 1u << FO_IDLE_HOST_OTHER, FO_GAP_SHORT_NS, INT64_MAX);
 	return true;
 }

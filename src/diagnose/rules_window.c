@@ -13,6 +13,19 @@ bool fo_one_window(const struct fo_rule_context *c)
 	return c->s->device->steps == 1;
 }
 
+static bool captures(const struct fo_trace *t)
+{
+	for (int64_t i = 0; i < t->op_count; i++)
+		if (t->op[i].kind == FO_HOST_CALL && fo_trace_begins_capture(fo_trace_text(t, t->op[i].name)))
+			return true;
+	return false;
+}
+
+static const char *prepared(const struct fo_trace *t)
+{
+	return captures(t) ? "graphs were captured, code was loaded or compiled" : "code was loaded or compiled";
+}
+
 /* Half: then it is what the window mainly shows. */
 void fo_mostly_warm_up(const struct fo_rule_context *c, char *out, size_t size)
 {
@@ -20,8 +33,8 @@ void fo_mostly_warm_up(const struct fo_rule_context *c, char *out, size_t size)
 	char a[24], b[24];
 	out[0] = '\0';
 	if (fo_one_window(c) && 2 * ns > c->s->l.span_ns)
-		snprintf(out, size, "a warm-up is recorded, not work: for %s of %s code was loaded or compiled", fo_ns_text(a, ns),
-			 fo_ns_text(b, c->s->l.span_ns));
+		snprintf(out, size, "a warm-up is recorded, not work: for %s of %s %s", fo_ns_text(a, ns), fo_ns_text(b, c->s->l.span_ns),
+			 prepared(c->s->t));
 }
 
 static bool warm_up(const struct fo_rule_context *c, struct fo_finding *f)
@@ -29,12 +42,14 @@ static bool warm_up(const struct fo_rule_context *c, struct fo_finding *f)
 	int64_t ns = c->s->l.idle_ns[FO_IDLE_LONG_CALL];
 	if (!fo_one_window(c) || fo_share(c, ns) <= FO_SHARE_ADVICE)
 		return false;
+	bool graph = captures(c->s->t);
 	if (c->s->d->judged == FO_JUDGED_WARM_UP)
 		snprintf(f->title, sizeof(f->title), "%s", c->s->d->cannot);
 	else
-		snprintf(f->title, sizeof(f->title), "warm-up: for %.1f %% of the time code was loaded or compiled", 100 * fo_share(c, ns));
-	snprintf(f->why, sizeof(f->why), "Calls that launch a kernel or load a module took more than a millisecond each while the GPU had nothing to do. "
-		 "That happens at the first use of a kernel, and is no bottleneck of the job. Record steps after a warm-up%s.",
+		snprintf(f->title, sizeof(f->title), "warm-up: for %.1f %% of the time %s", 100 * fo_share(c, ns), prepared(c->s->t));
+	snprintf(f->why, sizeof(f->why), "Calls that launch a kernel or load a module took more than a millisecond each%s while the GPU had nothing to do. "
+		 "That happens at the first use of a kernel%s, and is no bottleneck of the job. Record steps after a warm-up%s.",
+		 graph ? ", or a graph was captured," : "", graph ? " or graph" : "",
 		 c->s->t->format == FO_TRACE_NSYS ? "" : ": torch.profiler.schedule(wait=1, warmup=2, active=5)");
 	fo_evidence_gaps(f, c->s, c->gap, c->gaps, 1u << FO_IDLE_LONG_CALL, 0, INT64_MAX);
 	if (!f->evidences)

@@ -60,7 +60,9 @@ static void of_host(struct fo_diagnosis *d, const struct fo_subject *s, const st
 		    nsys(s) ? "nsys profile --cuda-event-trace=true"
 			    : "experimental_config=torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)");
 	if (s->l.idle_ns[FO_IDLE_HOST_OTHER] * 20 > s->l.span_ns)
-		add(d, "which Python code the launching thread was in", nsys(s) ? "nsys profile --python-sampling=true" : "with_stack=True");
+		add(d, "which Python code the launching thread was in", nsys(s) ? "nsys profile --python-sampling=true"
+		    : x->has_frames ? "Perfetto (ui.perfetto.dev) shows Python's frames, which are in the trace"
+				  : "with_stack=True");
 }
 
 static void of_ranks(struct fo_diagnosis *d, const struct fo_subject *s)

@@ -650,7 +650,8 @@ static void finding_card(struct page *p, const struct fo_finding *f)
 	if (isfinite(f->ceiling))
 		fact[n++] = (struct fo_draw_fact){ "ceiling", TEXT("x %.2f", f->ceiling), "if all of it went and nothing took its place" };
 	if (f->loss_ns > 0)
-		fact[n++] = (struct fo_draw_fact){ TEXT("of %s", a_window(p)), time_text(p, f->loss_ns), "would go at best" };
+		fact[n++] = (struct fo_draw_fact){ TEXT("of %s", a_window(p)), time_text(p, f->loss_ns),
+						    fo_finding_worth(f) || isfinite(f->ceiling) ? "would go at best" : "is what it takes" };
 	if (isfinite(f->dollars))
 		fact[n++] = (struct fo_draw_fact){ "saved per hour of the job", dollars(p, f->dollars),
 						   d->bridge.devices > 0 ? TEXT("at the estimate, %d device%s", d->bridge.devices, d->bridge.devices == 1 ? "" : "s")

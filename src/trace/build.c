@@ -215,6 +215,10 @@ enum fo_call fo_trace_call(const char *name)
 	return FO_CALL_OTHER;
 }
 
+/* cudaStreamBeginCapture, cuStreamBeginCapture_v2, hipStreamBeginCapture */
+bool fo_trace_begins_capture(const char *name) { return strstr(name, "StreamBeginCapture") != NULL; }
+bool fo_trace_ends_capture(const char *name) { return strstr(name, "StreamEndCapture") != NULL; }
+
 enum fo_host_kind fo_trace_host_kind(const char *name, enum fo_host_kind otherwise)
 {
 	static const char *const data[] = { "DataLoader", "dataloader", "data_loader", "next_batch", "get_batch", "dataloading", "data_loading", NULL };

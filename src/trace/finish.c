@@ -391,10 +391,28 @@ static void link_launches(struct fo_trace *t, struct ties *m, const uint8_t *cal
 	}
 }
 
+/* Is the launch made while its thread captures a graph? It then runs nothing. Called with launches in their order: *next and *open keep
+ * the place in op[], which has the same order. */
+static bool captured(const struct fo_trace *t, const struct fo_launch *l, int64_t *next, int32_t *open)
+{
+	for (; *next < t->op_count; ++*next) {
+		const struct fo_host_op *o = &t->op[*next];
+		if (o->thread > l->thread || (o->thread == l->thread && o->begin_ns > l->begin_ns))
+			break;
+		const char *name = o->kind == FO_HOST_CALL ? fo_trace_text(t, o->name) : "";
+		if (fo_trace_begins_capture(name))
+			*open = o->thread;
+		else if (fo_trace_ends_capture(name))
+			*open = -1;
+	}
+	return *open == l->thread;
+}
+
 /* Launches of kernels that lie between launches with operations, and have none: what was recorded of the GPU was thinned, or lost. */
 static void count_unanswered(struct fo_trace *t, const struct ties *m)
 {
-	int64_t first = INT64_MAX, last = INT64_MIN;
+	int64_t first = INT64_MAX, last = INT64_MIN, next = 0;
+	int32_t open = -1;
 	t->defect.unanswered = 0;
 	for (int64_t i = 0; i < t->launch_count; i++) {
 		const struct fo_launch *l = &t->launch[i];
@@ -405,6 +423,8 @@ static void count_unanswered(struct fo_trace *t, const struct ties *m)
 	}
 	for (int64_t i = 0; i < t->launch_count; i++) {
 		const struct fo_launch *l = &t->launch[i];
+		if (captured(t, l, &next, &open))
+			continue;
 		t->defect.unanswered += l->correlation >= 0 && l->begin_ns > first && l->begin_ns < last && !tie_found(m, l->correlation) &&
 					strstr(fo_trace_text(t, l->name), "LaunchKernel");
 	}
@@ -621,12 +641,12 @@ fo_status fo_trace_build_finish(struct fo_trace_build *b, struct fo_trace **out)
 		sort_launches(&t->launch, t->launch_count);
 		link_launches(t, &ties, calls);
 	}
-	count_unanswered(t, &ties);
 	free(calls);
-	free(ties.v);
 	clip(t);
 	sort_gpu(&t->gpu, t->gpu_count);
 	keep_ops(t);
+	count_unanswered(t, &ties);
+	free(ties.v);
 	nest_ops(t);
 	complete_gpu(t);
 	sort_waits(&t->wait, t->wait_count);

@@ -435,6 +435,7 @@ static void read_event(struct reader *r, const struct fo_scan_event *e)
 	d->malformed += e->mended && e->ph.n != 1; /* mended into nonsense */
 	if (!r->profiler)
 		r->profiler = category_of(&e->cat) != CAT_OTHER;
+	d->has_frames |= e->skipped && category_of(&e->cat) == CAT_PYTHON;
 	if (e->skipped || e->ph.n != 1 || *e->ph.p != 'X')
 		return;
 	enum category category = category_of(&e->cat);

@@ -171,6 +171,7 @@ struct fo_trace_defects {
 	int64_t dropped_by_profiler; /* that the profiler itself says it lost; -1 unknown */
 	bool truncated;              /* the file ends inside the events */
 	bool has_launches, has_host_ops, has_shapes, has_modules, has_collective_args, has_gpu_waits, graph_granularity;
+	bool has_frames; /* of Python: they are not read */
 	int64_t profiler_overhead_ns; /* Kineto's "overhead" events, summed over threads */
 };
 
@@ -262,5 +263,9 @@ void fo_trace_set_fini(struct fo_trace_set *s);
  * where each says its rank. Left out:
  * groups of which not every member is there, counts or sizes that differ. fo_trace_set_open calls it. */
 void fo_trace_set_match(struct fo_trace_set *s);
+
+/* Does the call begin, or end, the capture of a graph? What is launched between them runs nothing. */
+bool fo_trace_begins_capture(const char *name);
+bool fo_trace_ends_capture(const char *name);
 
 #endif

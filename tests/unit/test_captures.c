@@ -1,0 +1,216 @@
+/* What a trace shows and is easily taken for something else: graphs that are captured, operators that prepare their own launch, frames of
+ * Python, devices whose driver has no name for them. */
+#include "support/made_trace.h"
+
+#include "base/fs.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static struct made m;
+static struct made_diagnosis v;
+static char path[] = "/tmp/flatout_captures_XXXXXX";
+
+static const char product[] = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64";
+
+static void diagnose(void)
+{
+	made_write(&m, path);
+	made_diagnose(&v, path, NULL);
+}
+
+static const struct fo_finding *finding(const char *id)
+{
+	for (int64_t i = 0; i < v.d.findings; i++)
+		if (strcmp(v.d.finding[i].id, id) == 0)
+			return &v.d.finding[i];
+	return NULL;
+}
+
+static bool advised(const struct fo_finding *f, const char *name)
+{
+	for (int i = 0; i < f->settings; i++)
+		if (strstr(f->setting[i].key, name))
+			return true;
+	return false;
+}
+
+static bool unknown(const char *what, const char *how)
+{
+	for (int64_t i = 0; i < v.d.unknowns; i++)
+		if (strstr(v.d.unknown[i].what, what) && strstr(v.d.unknown[i].flag, how))
+			return true;
+	return false;
+}
+
+static const struct fo_ledger *ledger(void) { return &v.d.rank[0].device[0].median.l; }
+
+/* Products one after the other, each launched in time; returns the last end. */
+static double products(double at, double us, int n)
+{
+	for (int i = 0; i < n; i++) {
+		made_op(&m, "aten::mm", at + 20 * i, at + 20 * i + 15);
+		made_kernel(&m, product, at + 20 * i + 5, at + 20 + us * i, at + 20 + us * (i + 1));
+	}
+	return at + 20 + us * n;
+}
+
+/* 10 ms of work, then 50 ms in which 400 launches are captured, then the graph's replay. */
+static void capture(bool captured)
+{
+	made_begin(&m);
+	made_device(&m, "NVIDIA H100 80GB HBM3", 132, 9, 0, 80);
+	double at = products(1000, 1000, 10);
+	made_op(&m, "Torch-Compiled Region: 0/0", at, at + 52000);
+	if (captured)
+		made_call(&m, "cudaStreamBeginCapture", at + 10, at + 20);
+	for (int i = 0; i < 400; i++) {
+		m.args = NULL;
+		made_call(&m, "cudaLaunchKernel", at + 100 + 120 * i, at + 110 + 120 * i);
+	}
+	if (captured) {
+		made_call(&m, "cudaStreamEndCapture", at + 49000, at + 49010);
+		made_call(&m, "cudaGraphInstantiate", at + 49020, at + 51000);
+	}
+	products(at + 52000, 1000, 10);
+	diagnose();
+}
+
+static void test_capture(void **state)
+{
+	(void)state;
+	capture(true);
+	assert_int_equal(v.set.rank[0]->defect.unanswered, 0); /* they belong to the graph: nothing is missing */
+	assert_true(ledger()->idle_ns[FO_IDLE_LONG_CALL] > 50000000);
+	assert_int_equal(v.d.judged, FO_JUDGED_WARM_UP);
+	assert_non_null(strstr(v.d.cannot, "graphs were captured"));
+	assert_null(finding("host-work"));
+	made_close(&v);
+	capture(false);
+	assert_int_equal(v.d.judged, FO_JUDGED_SERIOUS);
+	assert_null(strstr(v.d.cannot, "captured"));
+	made_close(&v);
+}
+
+/* An operator that launches is not one on tensors of the host, however long it takes before. */
+static void test_prepares(void **state)
+{
+	(void)state;
+	made_begin(&m);
+	made_device(&m, "NVIDIA H100 80GB HBM3", 132, 9, 0, 80);
+	double at = products(1000, 1000, 10);
+	made_op(&m, "aten::ones", at, at + 30000);
+	made_kernel(&m, product, at + 29900, at + 29910, at + 30910);
+	products(at + 30000, 1000, 10);
+	diagnose();
+	const struct fo_finding *f = finding("host-work");
+	assert_non_null(f);
+	assert_non_null(strstr(f->title, "aten::ones"));
+	assert_null(strstr(f->why, "host's memory"));
+	assert_null(strstr(f->why, "Move that work"));
+	assert_non_null(strstr(f->why, "launches work itself"));
+	assert_true(!(f->gain_low > 1)); /* how much of it can go is not known */
+	made_close(&v);
+}
+
+static void gap(bool frames)
+{
+	made_begin(&m);
+	made_device(&m, "NVIDIA H100 80GB HBM3", 132, 9, 0, 80);
+	double at = products(1000, 1000, 10);
+	if (frames)
+		made_event(&m, "python_function", "train.py(12): preprocess", 1, 1, at, 20000);
+	products(at + 20000, 1000, 10);
+	diagnose();
+}
+
+static void test_frames(void **state)
+{
+	(void)state;
+	gap(false);
+	const struct fo_finding *f = finding("host-other");
+	assert_true(f && advised(f, "with_stack"));
+	assert_true(unknown("which Python code", "with_stack=True"));
+	made_close(&v);
+	gap(true); /* recorded: one more trace of the same kind shows no more */
+	f = finding("host-other");
+	assert_true(f && !advised(f, "with_stack"));
+	assert_non_null(strstr(f->why, "Perfetto"));
+	assert_false(unknown("which Python code", "with_stack=True"));
+	assert_true(unknown("which Python code", "Perfetto"));
+	made_close(&v);
+}
+
+/* Casts that stand alone between products: a compiler has nothing to merge, and is not proposed. Written out beside each other it is. */
+static void moving(int beside)
+{
+	made_begin(&m);
+	made_device(&m, "NVIDIA H100 80GB HBM3", 132, 9, 0, 80);
+	double at = 2000, launch = 1000;
+	for (int i = 0; i < 20; i++, launch += 20) {
+		made_op(&m, "aten::mm", launch, launch + 9);
+		made_kernel(&m, product, launch + 5, at, at + 1000);
+		at += 1000;
+		for (int k = 0; k < beside; k++, at += 600) {
+			made_op(&m, "aten::mul", launch + 10 + 4 * k, launch + 13 + 4 * k);
+			made_kernel(&m, "void at::native::vectorized_elementwise_kernel<4, at::native::MulFunctor<float> >(int)",
+				    launch + 10.5 + 4 * k, at, at + 600);
+		}
+	}
+	diagnose();
+}
+
+static void test_nothing_to_merge(void **state)
+{
+	(void)state;
+	moving(1);
+	const struct fo_finding *f = finding("memory-bound");
+	assert_non_null(f);
+	assert_non_null(strstr(f->why, "nothing to merge"));
+	assert_false(fo_finding_worth(f) || advised(f, "torch.compile"));
+	made_close(&v);
+	moving(2);
+	f = finding("memory-bound");
+	assert_true(f && fo_finding_worth(f) && advised(f, "torch.compile"));
+	made_close(&v);
+}
+
+static void test_nameless(void **state)
+{
+	(void)state;
+	for (int blank = 0; blank < 2; blank++) {
+		made_begin(&m);
+		made_device(&m, blank ? " " : "", 132, 9, 0, 80);
+		made_shapes(&m, "[[512, 512], [512, 512]]", "[\"c10::BFloat16\", \"c10::BFloat16\"]");
+		products(1000, 1000, 10);
+		diagnose();
+		assert_non_null(strstr(v.d.bridge.why_not, "does not name its device"));
+		made_close(&v);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_capture),
+		cmocka_unit_test(test_prepares),
+		cmocka_unit_test(test_frames),
+		cmocka_unit_test(test_nothing_to_merge),
+		cmocka_unit_test(test_nameless),
+	};
+	int fd = mkstemp(path);
+	if (fd < 0)
+		return 77;
+	close(fd);
+	int failed = cmocka_run_group_tests(tests, NULL, NULL);
+	unlink(path);
+	return failed;
+}
