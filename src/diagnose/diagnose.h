@@ -331,9 +331,10 @@ enum fo_judgement {
 	FO_JUDGED_NO_GPU,     /* nothing to diagnose: no GPU work; exit code 1 too, for nothing was found to be healthy */
 	FO_JUDGED_TOO_LITTLE, /* the same: GPU work, but too little for a verdict */
 	FO_JUDGED_WARM_UP,    /* the same: what is recorded is a start */
+	FO_JUDGED_THINNED,    /* the same: most events were taken out of the file, and their time looks idle */
 	FO_JUDGED_COUNT
 };
-extern const char *const fo_judgement_name[FO_JUDGED_COUNT]; /* "healthy", "serious", "no_gpu_work", "too_little_gpu_work",
+extern const char *const fo_judgement_name[FO_JUDGED_COUNT]; /* "healthy", "serious", "no_gpu_work", "too_little_gpu_work", "thinned",
 									  * "warm_up" */
 
 /* A run of our own engine: what its record (run.json, log.jsonl beside the timeline) tells (own_run.c). */

@@ -29,6 +29,7 @@ const char *const fo_judgement_name[FO_JUDGED_COUNT] = {
 	[FO_JUDGED_NO_GPU] = "no_gpu_work",
 	[FO_JUDGED_TOO_LITTLE] = "too_little_gpu_work",
 	[FO_JUDGED_WARM_UP] = "warm_up",
+	[FO_JUDGED_THINNED] = "thinned",
 };
 
 bool fo_finding_doubtful(const struct fo_finding *f)
@@ -338,6 +339,10 @@ fo_status fo_diagnose_findings(struct fo_diagnosis *d)
 		c.floor_ns = c.launch_ns + s.l.idle_ns[FO_IDLE_HOST_OTHER] + c.loader_ns;
 	fo_too_little_work(&c, d->cannot, sizeof(d->cannot));
 	d->judged = d->cannot[0] ? FO_JUDGED_TOO_LITTLE : FO_JUDGED_HEALTHY;
+	if (fo_diagnosed(d))
+		fo_mostly_taken_out(&c, d->cannot, sizeof(d->cannot));
+	if (fo_diagnosed(d) && d->cannot[0])
+		d->judged = FO_JUDGED_THINNED;
 	if (fo_diagnosed(d))
 		fo_mostly_warm_up(&c, d->cannot, sizeof(d->cannot));
 	if (fo_diagnosed(d) && d->cannot[0])

@@ -270,6 +270,8 @@ bool fo_own_validity(const char *id); /* Does this note apply to one? */
 bool fo_one_window(const struct fo_rule_context *c);
 /* Where that window is a warm-up for the greater part: says so in out, "" otherwise. */
 void fo_mostly_warm_up(const struct fo_rule_context *c, char *out, size_t size);
+/* Where most events were taken out of the file: says so in out, "" otherwise. */
+void fo_mostly_taken_out(const struct fo_rule_context *c, char *out, size_t size);
 /* Too little GPU work for any verdict: says why in out, "" otherwise. */
 void fo_too_little_work(const struct fo_rule_context *c, char *out, size_t size);
 /* The whole trace without marked steps, nearly all of it copies to the device and idling: weights being loaded. */

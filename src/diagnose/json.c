@@ -136,6 +136,8 @@ static void defects(struct fo_json *j, const struct fo_trace_defects *d)
 	fo_json_int(j, "events", d->events);
 	fo_json_int(j, "unlinked", d->unlinked);
 	fo_json_int(j, "unanswered", d->unanswered);
+	fo_json_int(j, "numbers", d->numbers);
+	fo_json_int(j, "numbers_of", d->numbers_of);
 	fo_json_int(j, "shared_correlations", d->shared_correlations);
 	fo_json_int(j, "zero_duration", d->zero_duration);
 	fo_json_int(j, "negative_duration", d->negative_duration);

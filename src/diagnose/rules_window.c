@@ -57,6 +57,26 @@ static bool warm_up(const struct fo_rule_context *c, struct fo_finding *f)
 	return true;
 }
 
+void fo_mostly_taken_out(const struct fo_rule_context *c, char *out, size_t size)
+{
+	const struct fo_trace_defects *x = &c->s->t->defect;
+	out[0] = '\0';
+	if (x->numbers_of > 0)
+		snprintf(out, size, "most events were taken out of this trace: of %lld operators by their numbers it holds %lld",
+			 (long long)x->numbers_of, (long long)x->numbers);
+}
+
+static bool taken_out(const struct fo_rule_context *c, struct fo_finding *f)
+{
+	if (c->s->d->judged != FO_JUDGED_THINNED)
+		return false;
+	snprintf(f->title, sizeof(f->title), "%s", c->s->d->cannot);
+	snprintf(f->why, sizeof(f->why), "The profiler numbers its operators one after the other, and the launches' numbers have holes of the same kind. "
+		 "The time of what was taken out looks idle. Give the file as the profiler wrote it, or record fewer steps instead of fewer events.");
+	window_event(c, f, c->s->begin_ns, c->s->end_ns - c->s->begin_ns, "the window that is spoken of");
+	return true;
+}
+
 static bool start(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const struct fo_device_ledger *v = c->s->device;
@@ -87,6 +107,7 @@ static bool lead(const struct fo_rule_context *c, struct fo_finding *f)
 }
 
 const struct fo_rule_row fo_rules_window[] = {
+	{ "taken-out", FO_FIND_VALIDITY, taken_out },
 	{ "warm-up", FO_FIND_VALIDITY, warm_up },
 	{ "start-left-out", FO_FIND_VALIDITY, start },
 	{ "host-lead-in", FO_FIND_VALIDITY, lead },

@@ -164,6 +164,7 @@ struct fo_trace_defects {
 	int64_t events;              /* read in all */
 	int64_t unlinked;            /* GPU operations without a launch record */
 	int64_t unanswered;          /* launches of kernels without a kernel, between those that have one */
+	int64_t numbers, numbers_of; /* operators with the profiler's number, of how many by these; numbers_of 0: not thinned */
 	int64_t shared_correlations; /* GPU operations that share one */
 	int64_t zero_duration, negative_duration, clipped, out_of_order;
 	int64_t malformed;           /* events that could not be read and were left out */

@@ -183,6 +183,43 @@ static void test_nothing_to_merge(void **state)
 	made_close(&v);
 }
 
+/* 150 products of which every `operators`-th operator and every `calls`-th call of the driver were left in the file. */
+static void sampled(int operators, int calls)
+{
+	char args[64];
+	made_begin(&m);
+	made_device(&m, "NVIDIA H100 80GB HBM3", 132, 9, 0, 80);
+	for (int i = 0; i < 150; i++) {
+		double at = 1000 + 2000 * i;
+		snprintf(args, sizeof(args), "\"External id\": %d", 1 + operators * i);
+		m.args = args;
+		made_op(&m, "aten::mm", at, at + 15);
+		m.correlation += calls - 1;
+		made_kernel(&m, product, at + 5, at + 20, at + 900);
+	}
+	diagnose();
+}
+
+static void test_sampled(void **state)
+{
+	(void)state;
+	sampled(70, 200);
+	assert_int_equal(v.d.judged, FO_JUDGED_THINNED);
+	assert_int_equal(v.set.rank[0]->defect.numbers, 150);
+	assert_int_equal(v.set.rank[0]->defect.numbers_of, 1 + 70 * 149);
+	assert_non_null(strstr(v.d.cannot, "of 10431 operators by their numbers it holds 150"));
+	assert_non_null(finding("taken-out"));
+	assert_null(finding("host-other"));
+	made_close(&v);
+	sampled(8, 200); /* a graph's few launches among many calls */
+	assert_int_equal(v.d.judged, FO_JUDGED_SERIOUS);
+	made_close(&v);
+	sampled(70, 30); /* operators filtered by length */
+	assert_int_equal(v.d.judged, FO_JUDGED_SERIOUS);
+	assert_null(finding("taken-out"));
+	made_close(&v);
+}
+
 static void test_nameless(void **state)
 {
 	(void)state;
@@ -204,6 +241,7 @@ int main(void)
 		cmocka_unit_test(test_prepares),
 		cmocka_unit_test(test_frames),
 		cmocka_unit_test(test_nothing_to_merge),
+		cmocka_unit_test(test_sampled),
 		cmocka_unit_test(test_nameless),
 	};
 	int fd = mkstemp(path);
