@@ -76,14 +76,19 @@ static void put(struct fo_diagnosis *d, const struct fo_finding *f)
 	d->finding[d->findings++] = *f;
 }
 
-/* Titles speak of the step; where none is marked, of the trace. */
-static void name_window(struct fo_finding *f)
+/* Rules write of the step. Where no step is marked their window is the whole trace, and the text says so. */
+static void name_window(char *text, size_t size)
 {
-	static const char from[] = "of the step", to[] = "of the trace";
-	size_t n = strlen(f->title), more = sizeof(to) - sizeof(from);
-	for (char *p = f->title; (p = strstr(p, from)) != NULL && n + more < sizeof(f->title); n += more) {
-		memmove(p + sizeof(to) - 1, p + sizeof(from) - 1, strlen(p + sizeof(from) - 1) + 1);
-		memcpy(p, to, sizeof(to) - 1);
+	static const char *const word[][2] = {
+		{ "of the step", "of the trace" }, { "of each step", "of the trace" }, { "of a step", "of the trace" },
+		{ "The step has", "The trace has" },
+	};
+	for (size_t i = 0; i < sizeof(word) / sizeof(*word); i++) {
+		size_t from = strlen(word[i][0]), to = strlen(word[i][1]);
+		for (char *p = text; (p = strstr(p, word[i][0])) != NULL && strlen(text) + to - from < size; p += to) {
+			memmove(p + to, p + from, strlen(p + from) + 1);
+			memcpy(p, word[i][1], to);
+		}
 	}
 }
 
@@ -94,8 +99,6 @@ static void run_rules(struct fo_diagnosis *d, const struct fo_rule_context *c, c
 		bool own = c->s->t->format == FO_TRACE_OWN;
 		if ((own && !fo_own_validity(row->id)) || !row->holds(c, &f) || f.evidences == 0)
 			continue;
-		if (c->s->device->from == FO_WINDOW_WHOLE)
-			name_window(&f);
 		if (row->kind == FO_FIND_VALIDITY) {
 			f.serious = false;
 			fo_gain_none(&f);
@@ -107,6 +110,11 @@ static void run_rules(struct fo_diagnosis *d, const struct fo_rule_context *c, c
 				fo_settings_add(&f, row->id, c->facts, &d->pipeline);
 			if (d->with.price_per_hour > 0 && !isnan(f.gain))
 				f.dollars = d->with.price_per_hour * d->bridge.devices * saved(&f);
+		}
+		if (c->s->device->from == FO_WINDOW_WHOLE) {
+			name_window(f.title, sizeof(f.title));
+			if (row->kind != FO_FIND_VALIDITY) /* a note explains what a step is */
+				name_window(f.why, sizeof(f.why));
 		}
 		put(d, &f);
 	}
@@ -330,6 +338,7 @@ fo_status fo_diagnose_findings(struct fo_diagnosis *d)
 	host_steps(&c);
 	fo_marks_find(&c, gap);
 	divide_gaps(&c, gap);
+	facts.merges = fo_merges(&c);
 	/* What one thread does cannot be shorter than what it does: operators and calls, its data loading, its Python. */
 	c.launch_ns = s.launch_busy_ns > 0 ? s.launch_busy_ns - launch_wait(&s) : 0;
 	c.loader_ns = facts.loader_inline ? s.loader_ns - s.loader_busy_ns : 0;
