@@ -222,28 +222,70 @@ static void test_worth(void **unused)
 	assert_true(f.loss_ns == 300 && fabs(f.ceiling - 1 / 0.7) < 1e-9);
 }
 
-/* Every row can be read, whatever holds of the trace (an unknown test in the table would end the program here). */
+static const struct fo_rule_row *const rules[] = { fo_rules_host, fo_rules_marked, fo_rules_comm,    fo_rules_small,
+						   fo_rules_gpu,  fo_rules_compute, fo_rules_shape };
+static const char *const framework[] = { "PyTorch", "TorchTitan", "Megatron-LM", "DeepSpeed", "vLLM" };
+
+/* Every row can be read, whatever holds of the trace (an unknown test in the table would end the program here), and no word is cut. */
 static void test_table(void **unused)
 {
 	(void)unused;
-	const struct fo_rule_row *const rules[] = { fo_rules_host, fo_rules_comm, fo_rules_gpu };
-	static const char *const framework[] = { "PyTorch", "TorchTitan", "Megatron-LM", "DeepSpeed" };
-	for (size_t r = 0; r < 3; r++)
+	for (size_t r = 0; r < sizeof(rules) / sizeof(*rules); r++)
 		for (const struct fo_rule_row *row = rules[r]; row->id; row++)
-			for (int k = 0; k < 8; k++) {
+			for (int k = 0; k < 20 * FO_VENDOR_COUNT; k++) {
 				struct fo_facts f;
 				struct fo_pipeline p = { .stages = 2 };
 				struct fo_finding x = { 0 };
 				memset(&f, 0, sizeof(f));
-				f.framework = framework[k / 2];
+				f.framework = framework[k / 4 % 5];
+				f.words = fo_vendor_words((enum fo_vendor)(k / 20));
+				f.before_pytorch_2 = k % 4 > 1;
 				if (k % 2) {
-					f.loader = f.loader_inline = f.compiled = f.graphs = f.pageable = f.nccl = f.moe = true;
+					f.loader = f.loader_inline = f.pageable = f.blocking_copies = f.sync_calls = f.alloc_calls = true;
+					f.ddp = f.fsdp = f.moe = f.nccl = f.uploads = f.offloads = f.gc = f.loss = f.transformers = true;
+					f.norm_written_out = f.hidden_ragged = f.tokens_ragged = f.optimizer_loop = f.merges = true;
+					f.comm = (struct fo_comm_kinds){ .reduces = 9, .all_ns = 9, .tensor_parallel = true,
+									 .ns = { [FO_COMM_ALL_REDUCE] = 6, [FO_COMM_ALL_GATHER] = 3 } };
+					f.compiled = k % 4 == 1;
 					f.capability = 90;
+					f.fp32_product_share = 1;
 				}
 				fo_settings_add(&x, row->id, &f, &p);
-				for (int i = 0; i < x.settings; i++)
+				for (int i = 0; i < x.settings; i++) {
+					assert_true(strlen(x.setting[i].key) < sizeof(x.setting[i].key) - 1);
 					assert_true(strlen(x.setting[i].proposed) < sizeof(x.setting[i].proposed) - 1);
+					assert_true(strlen(x.setting[i].paste) < sizeof(x.setting[i].paste) - 1);
+				}
 			}
+}
+
+/* Each row of the table is of a finding that some rule makes, for a framework that a trace can have. */
+static void test_rows_are_reached(void **unused)
+{
+	(void)unused;
+	char path[512], line[1024], id[64], of[64];
+	int seen = 0;
+	const char *root = getenv("FLATOUT_SOURCE");
+	snprintf(path, sizeof(path), "%s/data/settings.tsv", root ? root : ".");
+	FILE *f = fopen(path, "re");
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f)) {
+		bool made = false, known = false;
+		if (line[0] == '#' || sscanf(line, "%63[^\t]\t%63[^\t]", id, of) != 2 || !strcmp(id, "finding"))
+			continue; /* comments and the header */
+		for (size_t r = 0; r < sizeof(rules) / sizeof(*rules); r++)
+			for (const struct fo_rule_row *row = rules[r]; row->id; row++)
+				made |= strcmp(row->id, id) == 0;
+		for (size_t i = 0; i < sizeof(framework) / sizeof(*framework); i++)
+			known |= strcmp(framework[i], of) == 0;
+		for (int v = 0; v < FO_VENDOR_COUNT; v++)
+			known |= strcmp(fo_vendor_words((enum fo_vendor)v)->tool, of) == 0;
+		if (!made || !(known || strcmp(of, "NCCL") == 0))
+			fail_msg("no trace leads to the settings of '%s' for '%s'", id, of);
+		seen++;
+	}
+	fclose(f);
+	assert_true(seen > 100);
 }
 
 int main(void)
@@ -257,6 +299,7 @@ int main(void)
 		cmocka_unit_test(test_worth),
 		cmocka_unit_test(test_evidence),
 		cmocka_unit_test(test_table),
+		cmocka_unit_test(test_rows_are_reached),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
