@@ -76,8 +76,7 @@ static void put(struct fo_diagnosis *d, const struct fo_finding *f)
 	d->finding[d->findings++] = *f;
 }
 
-/* Rules write of the step. Where no step is marked their window is the whole trace, and the text says so. */
-static void name_window(char *text, size_t size)
+static void name_trace(char *text, size_t size)
 {
 	static const char *const word[][2] = {
 		{ "of the step", "of the trace" }, { "of each step", "of the trace" }, { "of a step", "of the trace" },
@@ -90,6 +89,17 @@ static void name_window(char *text, size_t size)
 			memcpy(p, word[i][1], to);
 		}
 	}
+}
+
+/* Rules write of the step. Where no step is marked their window is the whole trace, and the text says so; but a note explains what a
+ * step is. */
+static void name_window(const struct fo_rule_context *c, struct fo_finding *f)
+{
+	if (c->s->device->from != FO_WINDOW_WHOLE)
+		return;
+	name_trace(f->title, sizeof(f->title));
+	if (f->kind != FO_FIND_VALIDITY)
+		name_trace(f->why, sizeof(f->why));
 }
 
 static void run_rules(struct fo_diagnosis *d, const struct fo_rule_context *c, const struct fo_rule_row *row)
@@ -111,11 +121,7 @@ static void run_rules(struct fo_diagnosis *d, const struct fo_rule_context *c, c
 			if (d->with.price_per_hour > 0 && !isnan(f.gain))
 				f.dollars = d->with.price_per_hour * d->bridge.devices * saved(&f);
 		}
-		if (c->s->device->from == FO_WINDOW_WHOLE) {
-			name_window(f.title, sizeof(f.title));
-			if (row->kind != FO_FIND_VALIDITY) /* a note explains what a step is */
-				name_window(f.why, sizeof(f.why));
-		}
+		name_window(c, &f);
 		put(d, &f);
 	}
 }
@@ -151,12 +157,17 @@ static void add_healthy(struct fo_diagnosis *d, const struct fo_rule_context *c)
 			return;
 	if (2 * l->comp_ns < l->span_ns)
 		return;
-	snprintf(f.title, sizeof(f.title), "compute takes %.1f %% of the step, and neither host, communication nor copies stand in its way", 100 * fo_share(c, l->comp_ns));
+	double most = fmax(fo_share(c, l->idle_total_ns), fmax(fo_share(c, l->exposed_comm_ns), fo_share(c, l->exposed_mem_ns)));
+	bool alone = most <= FO_SHARE_SERIOUS;
+	snprintf(f.title, sizeof(f.title), "compute takes %.1f %% of the step, and %s", 100 * fo_share(c, l->comp_ns),
+		 alone ? "neither host, communication nor copies stand in its way" : "of the rest this trace shows no sure cure");
 	char rates[240];
 	fo_compute_words(c, rates, sizeof(rates));
-	snprintf(f.why, sizeof(f.why), "Idling %.1f %%, communication that nothing hides %.1f %%, copies %.1f %%: none of them above the mark. What is "
-		 "left is in the kernels themselves.%s", 100 * fo_share(c, l->idle_total_ns), 100 * fo_share(c, l->exposed_comm_ns),
-		 100 * fo_share(c, l->exposed_mem_ns), rates);
+	snprintf(f.why, sizeof(f.why), "Idling %.1f %%, communication that nothing hides %.1f %%, copies %.1f %%: %s%s",
+		 100 * fo_share(c, l->idle_total_ns), 100 * fo_share(c, l->exposed_comm_ns), 100 * fo_share(c, l->exposed_mem_ns),
+		 alone ? "none of them above the mark. What is left is in the kernels themselves."
+		       : "the findings below say what each of them is.", rates);
+	name_window(c, &f);
 	fo_evidence_kernels(&f, c->s, ((uint64_t)1 << FO_K_COMPUTE_COUNT) - 1);
 	if (f.evidences == 0)
 		return;

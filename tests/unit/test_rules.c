@@ -255,6 +255,24 @@ static void test_nothing_to_merge(void **state)
 	done();
 }
 
+static void apart(struct hand *h, double at)
+{
+	for (int i = 0; i < 40; i++)
+		hand_kernel(h, product, at + 0.1 * i, at + 20 + 24 * i, at + 35 + 24 * i);
+}
+
+/* Kernels that were launched in time with much between them, and nothing to merge: "none above the mark" would be untrue. */
+static void test_much_between(void **state)
+{
+	(void)state;
+	run(apart, 1000);
+	const struct fo_finding *f = there("compute-bound");
+	assert_true(f->is_bottleneck && strstr(f->title, "no sure cure"));
+	assert_null(strstr(f->title, "stand in its way"));
+	assert_null(strstr(f->why, "none of them above"));
+	done();
+}
+
 /* No step is marked: title and text speak of the trace. */
 static void test_words_of_window(void **state)
 {
@@ -407,6 +425,7 @@ int main(void)
 		cmocka_unit_test(test_pageable), cmocka_unit_test(test_compiled),  cmocka_unit_test(test_attention),
 		cmocka_unit_test(test_device),	 cmocka_unit_test(test_layout),	   cmocka_unit_test(test_vllm),
 		cmocka_unit_test(test_evidence), cmocka_unit_test(test_nothing_to_merge), cmocka_unit_test(test_words_of_window),
+		cmocka_unit_test(test_much_between),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
