@@ -28,6 +28,20 @@ static inline bool fo_text_has_word(const char *s, const char *word)
 	return false;
 }
 
+/* Is `end` the end of s, whatever the case? */
+static inline bool fo_text_ends(const char *s, const char *end)
+{
+	size_t n = strlen(s), m = strlen(end);
+	return n >= m && strcasecmp(s + n - m, end) == 0;
+}
+
+/* What stands behind the last slash. */
+static inline const char *fo_text_file_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	return slash ? slash + 1 : path;
+}
+
 /* a + b and a - b, which stop at the ends of int64_t. */
 static inline int64_t fo_plus(int64_t a, int64_t b)
 {

@@ -303,9 +303,6 @@ static void fill_rows(struct fo_diagnosis *d, const struct fo_subject *s, const 
 		add_row(b, (double)l->idle_ns[c] / T, money, "idle: %s", fo_idle_words[c]);
 }
 
-/* 1 %: rounding of times to the profiler's ticks. */
-#define OVER 1.01
-
 /* ---- utilisation ---- */
 
 static void fill_utilisation(struct fo_diagnosis *d, const struct fo_subject *s)

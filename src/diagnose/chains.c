@@ -73,19 +73,6 @@ static bool one_operator(const struct fo_trace *t, const struct fo_gpu_op *g)
 /* Scaling, masking, dropout, casts and what makes the scores contiguous: so many kernels at most from a softmax to its product. */
 enum { BETWEEN_MOST = 8 };
 
-/* Only a product of many small ones is attention's. Where no operator is recorded its place alone speaks for it. */
-static bool maybe_batched(const struct fo_trace *t, const struct fo_gpu_op *g)
-{
-	for (int32_t i = g->op; i >= 0; i = t->op[i].parent) {
-		const char *name = fo_trace_text(t, t->op[i].name);
-		if (strstr(name, "bmm"))
-			return true;
-		if (strcmp(name, "aten::mm") == 0 || strstr(name, "addmm") || strcmp(name, "aten::linear") == 0)
-			return false;
-	}
-	return true;
-}
-
 /* From a softmax on along its stream: marks what lies between it and its product, and the product; in the backward pass two products
  * are on each side. Returns how many products. */
 static int walk(const struct fo_trace *t, struct link *v, int64_t from, bool back, int products, bool mark)
@@ -93,7 +80,7 @@ static int walk(const struct fo_trace *t, struct link *v, int64_t from, bool bac
 	int found = 0, between = 0;
 	for (int64_t i = back ? v[from].before : v[from].behind; i >= 0 && found < products; i = back ? v[i].before : v[i].behind) {
 		uint8_t class = v[i].g->class;
-		if (class == FO_K_GEMM && maybe_batched(t, v[i].g))
+		if (class == FO_K_GEMM && fo_trace_batched(t, v[i].g->op) != FO_BATCHED_NO)
 			found++;
 		else if (class >= FO_K_COMPUTE_COUNT || !(MERGED >> class & 1) || class == FO_K_SOFTMAX || ++between > BETWEEN_MOST)
 			break;

@@ -77,15 +77,30 @@ static void put(struct fo_diagnosis *d, const struct fo_finding *f)
 	d->finding[d->findings++] = *f;
 }
 
-/* Titles speak of the step; where none is marked, of the trace. */
-static void name_window(struct fo_finding *f)
+static void name_trace(char *text, size_t size)
 {
-	static const char from[] = "of the step", to[] = "of the trace";
-	size_t n = strlen(f->title), more = sizeof(to) - sizeof(from);
-	for (char *p = f->title; (p = strstr(p, from)) != NULL && n + more < sizeof(f->title); n += more) {
-		memmove(p + sizeof(to) - 1, p + sizeof(from) - 1, strlen(p + sizeof(from) - 1) + 1);
-		memcpy(p, to, sizeof(to) - 1);
+	static const char *const word[][2] = {
+		{ "of the step", "of the trace" }, { "of each step", "of the trace" }, { "of a step", "of the trace" },
+		{ "The step has", "The trace has" },
+	};
+	for (size_t i = 0; i < sizeof(word) / sizeof(*word); i++) {
+		size_t from = strlen(word[i][0]), to = strlen(word[i][1]);
+		for (char *p = text; (p = strstr(p, word[i][0])) != NULL && strlen(text) + to - from < size; p += to) {
+			memmove(p + to, p + from, strlen(p + from) + 1);
+			memcpy(p, word[i][1], to);
+		}
 	}
+}
+
+/* Rules write of the step. Where no step is marked their window is the whole trace, and the text says so; but a note explains what a
+ * step is. */
+static void name_window(const struct fo_rule_context *c, struct fo_finding *f)
+{
+	if (c->s->device->from != FO_WINDOW_WHOLE)
+		return;
+	name_trace(f->title, sizeof(f->title));
+	if (f->kind != FO_FIND_VALIDITY)
+		name_trace(f->why, sizeof(f->why));
 }
 
 static void run_rules(struct fo_diagnosis *d, const struct fo_rule_context *c, const struct fo_rule_row *row)
@@ -95,8 +110,6 @@ static void run_rules(struct fo_diagnosis *d, const struct fo_rule_context *c, c
 		bool own = c->s->t->format == FO_TRACE_OWN;
 		if ((own && !fo_own_validity(row->id)) || !row->holds(c, &f) || f.evidences == 0)
 			continue;
-		if (c->s->device->from == FO_WINDOW_WHOLE)
-			name_window(&f);
 		if (row->kind == FO_FIND_VALIDITY) {
 			f.serious = false;
 			fo_gain_none(&f);
@@ -109,6 +122,7 @@ static void run_rules(struct fo_diagnosis *d, const struct fo_rule_context *c, c
 			if (d->with.price_per_hour > 0 && !isnan(f.gain))
 				f.dollars = d->with.price_per_hour * d->bridge.devices * saved(&f);
 		}
+		name_window(c, &f);
 		put(d, &f);
 	}
 }
@@ -144,12 +158,17 @@ static void add_healthy(struct fo_diagnosis *d, const struct fo_rule_context *c)
 			return;
 	if (2 * l->comp_ns < l->span_ns)
 		return;
-	snprintf(f.title, sizeof(f.title), "compute takes %.1f %% of the step, and neither host, communication nor copies stand in its way", 100 * fo_share(c, l->comp_ns));
+	double most = fmax(fo_share(c, l->idle_total_ns), fmax(fo_share(c, l->exposed_comm_ns), fo_share(c, l->exposed_mem_ns)));
+	bool alone = most <= FO_SHARE_SERIOUS;
+	snprintf(f.title, sizeof(f.title), "compute takes %.1f %% of the step, and %s", 100 * fo_share(c, l->comp_ns),
+		 alone ? "neither host, communication nor copies stand in its way" : "of the rest this trace shows no sure cure");
 	char rates[240];
 	fo_compute_words(c, rates, sizeof(rates));
-	snprintf(f.why, sizeof(f.why), "Idling %.1f %%, communication that nothing hides %.1f %%, copies %.1f %%: none of them above the mark. What is "
-		 "left is in the kernels themselves.%s", 100 * fo_share(c, l->idle_total_ns), 100 * fo_share(c, l->exposed_comm_ns),
-		 100 * fo_share(c, l->exposed_mem_ns), rates);
+	snprintf(f.why, sizeof(f.why), "Idling %.1f %%, communication that nothing hides %.1f %%, copies %.1f %%: %s%s",
+		 100 * fo_share(c, l->idle_total_ns), 100 * fo_share(c, l->exposed_comm_ns), 100 * fo_share(c, l->exposed_mem_ns),
+		 alone ? "none of them above the mark. What is left is in the kernels themselves."
+		       : "the findings below say what each of them is.", rates);
+	name_window(c, &f);
 	fo_evidence_kernels(&f, c->s, ((uint64_t)1 << FO_K_COMPUTE_COUNT) - 1);
 	if (f.evidences == 0)
 		return;
@@ -323,7 +342,6 @@ fo_status fo_diagnose_findings(struct fo_diagnosis *d)
 	snprintf(d->framework, sizeof(d->framework), "%s", s.t->format == FO_TRACE_OWN ? "Flatout" : facts.framework);
 	struct fo_chains chain;
 	fo_chains_of(&s, &chain);
-	facts.mergeable = (double)(chain.fusable_ns + chain.softmax_ns + chain.between_ns) > FO_SHARE_ADVICE * (double)s.l.span_ns;
 	struct fo_clocks clocks;
 	fo_clocks_of(&s, &clocks);
 	struct fo_rule_context c = { .s = &s, .facts = &facts, .chain = &chain, .clocks = &clocks };
@@ -332,6 +350,7 @@ fo_status fo_diagnose_findings(struct fo_diagnosis *d)
 	host_steps(&c);
 	fo_marks_find(&c, gap);
 	divide_gaps(&c, gap);
+	facts.merges = fo_merges(&c);
 	/* What one thread does cannot be shorter than what it does: operators and calls, its data loading, its Python. */
 	c.launch_ns = s.launch_busy_ns > 0 ? s.launch_busy_ns - launch_wait(&s) : 0;
 	c.loader_ns = facts.loader_inline ? s.loader_ns - s.loader_busy_ns : 0;

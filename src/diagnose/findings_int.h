@@ -72,7 +72,7 @@ enum fo_culprit_cause fo_culprit_cause(const struct fo_diagnosis *d);
 
 /* ---- whose device it is (vendor.c) ---- */
 
-enum fo_vendor { FO_VENDOR_NVIDIA, FO_VENDOR_AMD, FO_VENDOR_CPU, FO_VENDOR_COUNT };
+enum fo_vendor { FO_VENDOR_NVIDIA, FO_VENDOR_AMD, FO_VENDOR_INTEL, FO_VENDOR_CPU, FO_VENDOR_COUNT };
 struct fo_vendor_words {
 	const char *tool;        /* "nvidia-smi" */
 	const char *clocks;      /* the command that tells why clocks fell */
@@ -80,6 +80,8 @@ struct fo_vendor_words {
 	const char *collectives; /* "NCCL" */
 	const char *units;       /* "tensor cores" */
 	const char *links;       /* "NVLink" */
+	const char *type;        /* what PyTorch calls the device: "device_type=\"cuda\"" */
+	const char *allocator;   /* "PYTORCH_CUDA_ALLOC_CONF" */
 };
 enum fo_vendor fo_vendor_of(const struct fo_trace *t, int16_t device);
 const struct fo_vendor_words *fo_vendor_words(enum fo_vendor v);
@@ -102,8 +104,8 @@ struct fo_facts {
 	const struct fo_vendor_words *words; /* of that vendor */
 	bool loader, loader_inline; /* a data loader is annotated; on a thread that launches GPU work */
 	bool frames;                /* Python's, recorded with_stack */
-	bool mergeable;             /* single operators beside each other take a share worth a change */
 	bool compiled, graphs;      /* most of what a compiler merges comes from one; replayed graphs */
+	bool merges;                /* what a compiler could merge takes enough of the step (fo_merges) */
 	double compiled_share;      /* of the time of compiled kernels and of operators that a compiler would merge */
 	bool optimizer_foreach, optimizer_loop, optimizer_fused;
 	char optimizer[24];         /* "AdamW"; "" where the trace does not name it */
@@ -235,6 +237,9 @@ static inline int64_t fo_idle_of(const struct fo_rule_context *c, enum fo_idle_c
 {
 	return c->s->l.idle_ns[cause] - fo_marked(c, cause) - c->optimizer_idle_ns[cause];
 }
+/* Of the step, kernels that a compiler could take together; attention's only where no finding of its own speaks of it. Are they worth it? */
+int64_t fo_merging_ns(const struct fo_rule_context *c);
+bool fo_merges(const struct fo_rule_context *c);
 /* An update of many kernels, and what it takes: their time and the idling before them (rules_gpu.c). */
 bool fo_optimizer_is_eager(const struct fo_facts *f);
 bool fo_optimizer_counts(const struct fo_rule_context *c);

@@ -58,6 +58,7 @@ static void finding(struct fo_json *j, const struct fo_finding *f)
 	fo_json_real(j, "gain_high", f->gain_high);
 	fo_json_bool(j, "up_to", f->up_to);
 	fo_json_bool(j, "nearly_all", f->nearly_all);
+	fo_json_bool(j, "later", f->later);
 	fo_json_real(j, "dollars_per_hour", f->dollars);
 	settings(j, f);
 	evidence(j, f);

@@ -2,6 +2,7 @@
 #include "diagnose/ledger_int.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,18 +23,12 @@ const char *const fo_idle_name[FO_IDLE_COUNT] = {
  * this, and those that are longer (a logger, garbage collection, a checkpoint) mostly exceed it many times. */
 #define HOLE_NS INT64_C(50000)
 
-static bool ends_with(const char *text, const char *end)
-{
-	size_t n = strlen(text), m = strlen(end);
-	return n >= m && !strcmp(text + n - m, end);
-}
-
 /* Does the host wait inside this call until the GPU has done something? */
 static bool waits(const char *name)
 {
 	return strstr(name, "StreamSynchronize") || strstr(name, "DeviceSynchronize") || strstr(name, "EventSynchronize") ||
-	       strstr(name, "CtxSynchronize") || strstr(name, "StreamWaitValue") || ends_with(name, "cudaMemcpy") ||
-	       ends_with(name, "hipMemcpy") || ends_with(name, "hipMemcpyWithStream") || ends_with(name, "cudaFree");
+	       strstr(name, "CtxSynchronize") || strstr(name, "StreamWaitValue") || fo_text_ends(name, "cudaMemcpy") ||
+	       fo_text_ends(name, "hipMemcpy") || fo_text_ends(name, "hipMemcpyWithStream") || fo_text_ends(name, "cudaFree");
 }
 
 /* Calls that load code onto the device: cuModuleLoadData, cuLibraryLoadData, hipModuleLoad, cuLinkComplete, cudaGraphInstantiate. */

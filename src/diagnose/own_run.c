@@ -231,7 +231,6 @@ void fo_own_words(struct fo_str *s)
 		{ "host busy launching", "the training loop" },
 		{ "host waits or allocates", "waiting for a lane" },
 		{ "another stream or event", "another lane" },
-		{ ": what nvidia-smi shows", "" },
 	};
 	struct fo_str out = { 0 };
 	for (const char *p = s->data ? s->data : ""; *p;) {

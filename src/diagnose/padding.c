@@ -31,7 +31,7 @@ static int64_t better(int64_t d, double bytes, bool rows)
 void fo_product_pad(struct fo_product *p, const struct fo_product_shape *s, const char *kernel,
 		    const struct fo_device *v)
 {
-	double bytes = fo_dtype_bytes(p->dtype),
+	double bytes = fo_dtype_bytes_of(p->dtype),
 	       useful = 2 * (double)s->batch * (double)s->m * (double)s->n * (double)s->k;
 	struct fo_product_shape as = *s;
 	p->padded_flop_s = p->tiles = NAN;

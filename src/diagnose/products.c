@@ -388,7 +388,7 @@ double fo_peak_of(const struct fo_device *v, const char *dtype, bool measured)
 /* Each operand once: what no reuse can save. */
 static double bytes_of(const struct fo_product_shape *s)
 {
-	double b = (double)s->batch, e = fo_dtype_bytes(s->dtype) > 0 ? fo_dtype_bytes(s->dtype) : 4;
+	double b = (double)s->batch, e = fo_dtype_bytes_of(s->dtype) > 0 ? fo_dtype_bytes_of(s->dtype) : 4;
 	return e * b * ((double)s->m * (double)s->k + (double)s->k * (double)s->n + (double)s->m * (double)s->n);
 }
 

@@ -80,7 +80,7 @@ static double bytes_of(const struct fo_trace *t, int32_t op)
 		return 0;
 	for (int i = 0; i < s.n; i++) {
 		double bytes = fo_shapes_elements(&s, i) *
-			       fo_dtype_bytes(fo_dtype_of_arg(fo_trace_text(t, o->types), i));
+			       fo_dtype_bytes_of(fo_dtype_of_arg(fo_trace_text(t, o->types), i));
 		if (s.rank[i] > 0 && bytes == 0)
 			return 0;
 		sum += bytes;
@@ -89,7 +89,7 @@ static double bytes_of(const struct fo_trace *t, int32_t op)
 	/* copy_ lists what it writes and what it reads, fill_ and zero_ what they write. */
 	if (!strcmp(name, "aten::copy_") || !strcmp(name, "aten::fill_") || !strcmp(name, "aten::zero_"))
 		return sum;
-	double own = fo_shapes_elements(&s, 0) * fo_dtype_bytes(fo_dtype_of_arg(fo_trace_text(t, o->types), 0));
+	double own = fo_shapes_elements(&s, 0) * fo_dtype_bytes_of(fo_dtype_of_arg(fo_trace_text(t, o->types), 0));
 	return sum + (in_place ? own : most);
 }
 

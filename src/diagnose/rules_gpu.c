@@ -30,8 +30,9 @@ static int64_t attention_fused_saves(const struct fo_rule_context *c)
 {
 	const struct fo_chains *x = c->chain;
 	double least_s = x->product_flop / 2 / (FO_ATTENTION_BEST * c->s->d->bridge.peak_flop_s);
-	int64_t stays = isnan(least_s) ? x->product_ns / 2 : (int64_t)(least_s * 1e9);
-	return x->softmax_ns + x->between_ns + (stays < x->product_ns ? x->product_ns - stays : 0);
+	/* Shapes come from a file: compared as real numbers, for what they need may be beyond any integer. */
+	double stays = isnan(least_s) ? (double)x->product_ns / 2 : fmin(least_s * 1e9, (double)x->product_ns);
+	return x->softmax_ns + x->between_ns + x->product_ns - (int64_t)stays;
 }
 
 /* No fused attention runs, and softmax stands beside batched products. */
@@ -127,7 +128,7 @@ static void greatest_classes(const struct fo_ledger *l, uint64_t classes, char *
 static void memory_bound_gain(const struct fo_rule_context *c, struct fo_finding *f, int64_t merges)
 {
 	bool known = c->chain->operators_known;
-	if (fo_share(c, merges) <= FO_SHARE_ADVICE) {
+	if (!fo_merges(c)) {
 		fo_gain_none(f);
 		return;
 	}
@@ -138,19 +139,37 @@ static void memory_bound_gain(const struct fo_rule_context *c, struct fo_finding
 					 .most = FUSION_MOST, .floor_ns = c->floor_ns, .best_floor_ns = stays, .at_most = !known }, f);
 }
 
-static bool memory_bound(const struct fo_rule_context *c, struct fo_finding *f)
+/* What memory_bound speaks of. Each nanosecond is promised once: written-out attention and the optimizer's update have their own. */
+static uint64_t moving_classes(const struct fo_rule_context *c)
 {
-	const struct fo_ledger *l = &c->s->l;
 	uint64_t classes = FO_MOVING_CLASSES;
-	bool eager = attention_is_eager(c); /* disjoint: each nanosecond is promised once */
-	if (eager)
+	if (attention_is_eager(c))
 		classes &= ~((uint64_t)1 << FO_K_SOFTMAX);
 	if (fo_optimizer_counts(c))
 		classes &= ~((uint64_t)1 << FO_K_OPTIMIZER);
-	int64_t ns = fo_class_time(l, classes) - (eager ? c->chain->between_ns : 0);
-	int64_t merges = c->chain->fusable_ns + (eager ? 0 : c->chain->softmax_ns + c->chain->between_ns);
-	merges = merges < ns ? merges : ns;
-	bool norms = c->facts->norm_written_out && !c->facts->compiled && fo_share(c, merges) > FO_SHARE_ADVICE;
+	return classes;
+}
+
+static int64_t moving_ns(const struct fo_rule_context *c)
+{
+	return fo_class_time(&c->s->l, moving_classes(c)) - (attention_is_eager(c) ? c->chain->between_ns : 0);
+}
+
+int64_t fo_merging_ns(const struct fo_rule_context *c)
+{
+	int64_t ns = moving_ns(c);
+	int64_t merges = c->chain->fusable_ns + (attention_is_eager(c) ? 0 : c->chain->softmax_ns + c->chain->between_ns);
+	return merges < ns ? merges : ns;
+}
+
+bool fo_merges(const struct fo_rule_context *c) { return fo_share(c, fo_merging_ns(c)) > FO_SHARE_ADVICE; }
+
+static bool memory_bound(const struct fo_rule_context *c, struct fo_finding *f)
+{
+	const struct fo_ledger *l = &c->s->l;
+	uint64_t classes = moving_classes(c);
+	int64_t ns = moving_ns(c), merges = fo_merging_ns(c);
+	bool norms = c->facts->norm_written_out && !c->facts->compiled && fo_merges(c);
 	if (fo_share(c, ns) <= FO_SHARE_ADVICE || ((double)ns <= 0.15 * (double)l->comp_ns && !norms))
 		return false;
 	f->loss_ns = ns;
@@ -315,7 +334,7 @@ static bool contention(const struct fo_rule_context *c, struct fo_finding *f)
 }
 
 /* The same shape, on average a quarter slower than its fastest call: clocks that fall under load, or something beside it. Where all
- * shapes are slow at the same time, for as long as several steps or a large part of one, it is the clock (clocks->c). */
+ * shapes are slow at the same time, for as long as several steps or a large part of one, it is the clock (clocks.c). */
 static bool throttled(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const struct fo_diagnosis *d = c->s->d;

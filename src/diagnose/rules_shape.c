@@ -77,13 +77,16 @@ static enum role role(const struct dimensions *d, const struct fo_product *p, in
 
 /* ---- evidence ---- */
 
-static const struct fo_product *product_of(const struct fo_diagnosis *d, const struct fo_product_shape *s)
+/* Is it a wanted one of the LOOKED_AT that took most time? Of more than those each of a million calls would pass thousands. */
+enum { LOOKED_AT = 512 };
+static bool is_wanted(const struct fo_diagnosis *d, const struct fo_product_shape *s, bool (*wanted)(const struct fo_product *p))
 {
-	for (int64_t i = 0; i < d->products; i++)
-		if (d->product[i].m == s->m && d->product[i].n == s->n && d->product[i].k == s->k &&
-		    d->product[i].batch == s->batch)
-			return &d->product[i];
-	return NULL;
+	for (int64_t i = 0; i < d->products && i < LOOKED_AT; i++) {
+		const struct fo_product *p = &d->product[i];
+		if (p->m == s->m && p->n == s->n && p->k == s->k && p->batch == s->batch)
+			return wanted(p);
+	}
+	return false;
 }
 
 static bool is_padded(const struct fo_product *p) { return p->padded_flop_s > 0; }
@@ -101,8 +104,7 @@ static void evidence_of(struct fo_finding *f, const struct fo_subject *s, bool (
 		int32_t where;
 		if (!(PRODUCTS >> g->class & 1) || !fo_call_of_op(t, g->op, &where, &shape, &flop) || shape.m == 0)
 			continue;
-		const struct fo_product *p = product_of(s->d, &shape);
-		if (p && wanted(p))
+		if (is_wanted(s->d, &shape, wanted))
 			fo_evidence_add(f, s->rank->rank, s->id, g->begin_ns, g->end_ns - g->begin_ns,
 					fo_trace_text(t, g->name), fo_trace_text(t, t->op[where].name));
 	}
@@ -435,7 +437,7 @@ static bool expert_gather(const struct fo_rule_context *c, struct fo_finding *f)
 
 /* Rows of experts differ from expert to expert, those of a layer do not. Several weights of one size that are each
  * multiplied by another number of rows, where tokens are routed, are experts in a loop. */
-enum { EXPERTS_LEAST = 4, LOOKED_AT = 512 }; /* by time, greatest first */
+enum { EXPERTS_LEAST = 4 };
 
 static bool expert_loop(const struct fo_rule_context *c, struct fo_finding *f)
 {

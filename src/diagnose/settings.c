@@ -39,7 +39,7 @@ static bool buckets(const struct fo_facts *f) { return f->ddp && f->comm.reduces
 static bool holds(const char *when, int len, const struct fo_facts *f, const struct fo_pipeline *p)
 {
 	bool device = f->amd || f->capability > 0, bf16 = f->amd || f->capability >= 80, single = f->fp32_product_share > 0.5;
-	bool eager_optimizer = (f->optimizer_foreach || f->optimizer_loop) && !f->optimizer_fused;
+	bool eager_optimizer = fo_optimizer_is_eager(f);
 	const struct fo_comm_kinds *x = &f->comm;
 	bool reduces = much(x, FO_COMM_ALL_REDUCE) || much(x, FO_COMM_REDUCE_SCATTER), gathers = much(x, FO_COMM_ALL_GATHER);
 	const struct {
@@ -54,7 +54,7 @@ static bool holds(const char *when, int len, const struct fo_facts *f, const str
 		{ "sync_calls", f->sync_calls },
 		{ "alloc_calls", f->alloc_calls },
 		{ "not_compiled", !f->compiled },
-		{ "mergeable", !f->compiled && f->mergeable },
+		{ "merges_not_compiled", f->merges && !f->compiled },
 		{ "compiled_no_graphs", f->compiled && !f->graphs },
 		{ "no_graphs", !f->graphs },
 		{ "optimizer_not_fused", eager_optimizer && f->optimizer[0] && fo_optimizer_can_fuse(f) },
@@ -113,7 +113,8 @@ static const struct fo_vendor_words *words_of(const struct fo_facts *f) { return
 static void in_words_of(const struct fo_vendor_words *to, char *text, size_t size)
 {
 	const struct fo_vendor_words *from = fo_vendor_words(FO_VENDOR_NVIDIA);
-	const char *word[][2] = { { from->graphs, to->graphs }, { from->units, to->units }, { from->links, to->links }, { "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF" } };
+	const char *word[][2] = { { from->graphs, to->graphs }, { from->units, to->units }, { from->links, to->links },
+				  { from->type, to->type }, { from->allocator, to->allocator } };
 	for (size_t i = 0; to != from && i < sizeof(word) / sizeof(*word); i++) {
 		char whole[256];
 		char *at = strstr(text, word[i][0]);

@@ -10,20 +10,35 @@ static const struct fo_vendor_words words[FO_VENDOR_COUNT] = {
 			       .graphs = "CUDA graphs",
 			       .collectives = "NCCL",
 			       .units = "tensor cores",
-			       .links = "NVLink" },
+			       .links = "NVLink",
+			       .type = "device_type=\"cuda\"",
+			       .allocator = "PYTORCH_CUDA_ALLOC_CONF" },
 	/* ROCm documentation: AMD SMI, HIP graphs, RCCL, hipBLASLt, matrix cores. */
 	[FO_VENDOR_AMD] = { .tool = "amd-smi",
 			    .clocks = "amd-smi metric --clock --power --temperature",
 			    .graphs = "HIP graphs",
 			    .collectives = "RCCL",
 			    .units = "matrix cores",
-			    .links = "xGMI" },
+			    .links = "xGMI",
+			    .type = "device_type=\"cuda\"",
+			    .allocator = "PYTORCH_HIP_ALLOC_CONF" },
+	/* Intel's documentation: XPU manager, oneCCL, XMX engines, Xe Link. PyTorch calls its graphs torch.xpu.XPUGraph. */
+	[FO_VENDOR_INTEL] = { .tool = "xpu-smi",
+			      .clocks = "xpu-smi stats",
+			      .graphs = "XPU graphs",
+			      .collectives = "oneCCL",
+			      .units = "XMX engines",
+			      .links = "Xe Link",
+			      .type = "device_type=\"xpu\"",
+			      .allocator = "PYTORCH_ALLOC_CONF" },
 	[FO_VENDOR_CPU] = { .tool = "top",
 			    .clocks = "/proc/cpuinfo",
 			    .graphs = "graphs",
 			    .collectives = "the collectives",
 			    .units = "matrix units",
-			    .links = "the links" },
+			    .links = "the links",
+			    .type = "device_type=\"cuda\"",
+			    .allocator = "PYTORCH_ALLOC_CONF" },
 };
 
 const struct fo_vendor_words *fo_vendor_words(enum fo_vendor v) { return &words[v]; }
@@ -31,15 +46,20 @@ const struct fo_vendor_words *fo_vendor_words(enum fo_vendor v) { return &words[
 /* Boards for slots and modules of AMD: "AMD Instinct MI300X", "AMD Radeon PRO W7900", "gfx942". */
 static bool amd_device(const char *name) { return strstr(name, "AMD") || strstr(name, "Radeon") || strstr(name, "Instinct") || !strncmp(name, "gfx", 3); }
 
+/* Calls of Intel's runtimes: urEnqueueKernelLaunch (Unified Runtime), zeCommandListAppendLaunchKernel (Level Zero). */
+static bool level_zero(const char *call) { return !strncmp(call, "urEnqueue", 9) || !strncmp(call, "zeCommand", 9); }
+
 enum fo_vendor fo_vendor_of(const struct fo_trace *t, int16_t device)
 {
 	const char *name = device >= 0 && device < t->device_count ? fo_trace_text(t, t->device[device].name) : "";
 	if (t->format == FO_TRACE_OWN)
 		return FO_VENDOR_CPU;
 	if (*name)
-		return amd_device(name) ? FO_VENDOR_AMD : FO_VENDOR_NVIDIA;
+		return amd_device(name) ? FO_VENDOR_AMD : strstr(name, "Intel") ? FO_VENDOR_INTEL : FO_VENDOR_NVIDIA;
 	for (int64_t i = 0; i < t->launch_count; i++) {
 		const char *call = fo_trace_text(t, t->launch[i].name);
+		if (level_zero(call))
+			return FO_VENDOR_INTEL;
 		if (!strncmp(call, "hip", 3) || !strncmp(call, "cuda", 4) || !strncmp(call, "cu", 2))
 			return *call == 'h' ? FO_VENDOR_AMD : FO_VENDOR_NVIDIA;
 	}

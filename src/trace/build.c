@@ -2,6 +2,7 @@
 #include "trace/trace_int.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -181,12 +182,6 @@ int16_t fo_trace_device(struct fo_trace_build *b, int64_t id)
 
 /* ---- names ---- */
 
-static bool ends_with(const char *s, size_t n, const char *end)
-{
-	size_t m = strlen(end);
-	return n >= m && !memcmp(s + n - m, end, m);
-}
-
 static bool any_of(const char *name, const char *const *part)
 {
 	for (; *part; part++)
@@ -202,7 +197,6 @@ enum fo_call fo_trace_call(const char *name)
 	static const char *const launch[] = { "LaunchKernel", "LaunchCooperative", "LaunchHostFunc", "LaunchGrid", "cuLaunch", "cudaLaunch", "hipLaunch", NULL };
 	static const char *const sync[] = { "Synchronize", "StreamWaitValue", "cudaFree", "hipFree", "cuMemFree", "cudaMalloc", "hipMalloc",
 					    "cuMemAlloc", "cudaHostAlloc", "cuMemHostAlloc", "hipHostMalloc", "hipHostFree", NULL };
-	size_t n = strlen(name);
 	if (strstr(name, "GraphLaunch"))
 		return FO_CALL_LAUNCH_GRAPH;
 	if (any_of(name, launch))
@@ -210,7 +204,7 @@ enum fo_call fo_trace_call(const char *name)
 	/* Copies to and from symbols, arrays, peers too; not cudaMemcpyToSymbol's address queries, which have no such names. */
 	if (strstr(name, "Memcpy") || strstr(name, "Memset"))
 		return strstr(name, "Async") || strstr(name, "Memset") || strstr(name, "Node") ? FO_CALL_LAUNCH : FO_CALL_LAUNCH_BLOCKING;
-	if (any_of(name, sync) && !ends_with(name, n, "Async"))
+	if (any_of(name, sync) && !fo_text_ends(name, "Async"))
 		return FO_CALL_SYNC;
 	return FO_CALL_OTHER;
 }

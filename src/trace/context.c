@@ -44,20 +44,24 @@ static int64_t product_beside(const struct fo_trace *t, int64_t i, int way)
 	return -1;
 }
 
-/* Of several matrices at once. Without an operator nobody can tell: yes. */
+enum fo_batched fo_trace_batched(const struct fo_trace *t, int32_t op)
+{
+	for (int depth = 0; op >= 0 && depth < DEEP; op = t->op[op].parent, depth++) {
+		const char *name = op_name(t, op);
+		if (t->op[op].kind != FO_HOST_OP)
+			continue;
+		if (strstr(name, "bmm"))
+			return FO_BATCHED_YES;
+		if (!strcmp(name, "aten::mm") || !strcmp(name, "aten::addmm") || !strcmp(name, "aten::linear"))
+			return FO_BATCHED_NO;
+	}
+	return FO_BATCHED_UNKNOWN;
+}
+
+/* May it be a product of attention? Where no operator is recorded its place alone speaks for it. */
 static bool is_batched(const struct fo_trace *t, int64_t gpu)
 {
-	int32_t op = t->gpu[gpu].op;
-	if (op < 0)
-		return true;
-	for (int depth = 0; op >= 0 && depth < DEEP && t->op[op].kind == FO_HOST_OP; op = t->op[op].parent, depth++) {
-		const char *name = op_name(t, op);
-		if (strstr(name, "bmm"))
-			return true;
-		if (!strcmp(name, "aten::mm") || !strcmp(name, "aten::addmm") || !strcmp(name, "aten::linear"))
-			return false;
-	}
-	return false;
+	return t->gpu[gpu].op < 0 || fo_trace_batched(t, t->gpu[gpu].op) == FO_BATCHED_YES;
 }
 
 enum says { SAYS_NOTHING, SAYS_SOFTMAX, SAYS_LOSS, SAYS_ATTENTION };

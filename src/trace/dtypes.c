@@ -95,7 +95,7 @@ const char *fo_dtype_of_arg(const char *types, int arg)
 	return "";
 }
 
-double fo_dtype_bytes(const char *dtype)
+double fo_dtype_bytes_of(const char *dtype)
 {
 	for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++)
 		if (strcmp(dtype, table[i].dtype) == 0)

@@ -10,6 +10,6 @@ const char *fo_dtype_of(const char *spelling, size_t n);
 /* Of the arg-th of the recorded types "['c10::BFloat16', '', 'Scalar']"; "": none there, no type that is known, or a list. */
 const char *fo_dtype_of_arg(const char *types, int arg);
 /* Bytes of an element by its one name; 0 unknown. fp4: a half. */
-double fo_dtype_bytes(const char *dtype);
+double fo_dtype_bytes_of(const char *dtype);
 
 #endif

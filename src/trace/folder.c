@@ -6,30 +6,17 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/text.h"
 
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-enum { MAX_FILES = 65536 }; /* more is no folder of traces but somebody's disk */
-
-static bool ends_with(const char *s, const char *end)
-{
-	size_t n = strlen(s), m = strlen(end);
-	return n >= m && strcasecmp(s + n - m, end) == 0;
-}
-
-static const char *name_of(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-	return slash ? slash + 1 : path;
-}
-
 /* How much of the path is its folder, without the slash. */
 static size_t folder_length(const char *path)
 {
-	const char *name = name_of(path);
+	const char *name = fo_text_file_name(path);
 	return name > path ? (size_t)(name - path) - 1 : 0;
 }
 
@@ -38,7 +25,7 @@ static bool named_like_a_trace(const char *path)
 	static const char *const known[] = { ".json",    ".json.gz", ".json.zst", ".sqlite",
 					     ".sqlite3", ".db",      ".fot",      ".nsys-rep" };
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-		if (ends_with(path, known[i]))
+		if (fo_text_ends(path, known[i]))
 			return true;
 	return false;
 }
@@ -125,7 +112,7 @@ static struct numbered look_at(const char *folder, const char *path, size_t file
 	int64_t number, time;
 	const char *below = strncmp(path, folder, skip) == 0 ? path + skip : path;
 	const char *iteration = iteration_in(below, &n_iteration, &number),
-		   *at = time_in(name_of(path), &n_time, &time);
+		   *at = time_in(fo_text_file_name(path), &n_time, &time);
 	if (iteration) {
 		x.number = number;
 		x.iteration = true;
@@ -179,8 +166,6 @@ static int recording_for(struct fo_folder *f, const struct numbered *x, int64_t 
 /* Recordings in their order; recording_of[] follows. */
 static void sort_recordings(struct fo_folder *f, int slots)
 {
-	if (!f->recordings)
-		return; /* no list at all: nothing to copy from */
 	struct fo_recording *old = fo_xmalloc((size_t)f->recordings * sizeof *old);
 	for (int i = 0; i < f->recordings; i++)
 		f->recording[i].complete = f->recording[i].files == slots;
@@ -243,10 +228,10 @@ static fo_status take_run(struct fo_folder *f, struct fo_trace_set *s, char *con
 	enum { SHOWN = 4 }; /* a hint is one line */
 	struct fo_str own = { 0 }, some = { 0 };
 	size_t runs = 0, last = 0;
-	fo_str_printf(&own, "%s%stimeline.fot", f->path, ends_with(f->path, "/") ? "" : "/");
+	fo_str_printf(&own, "%s%stimeline.fot", f->path, fo_text_ends(f->path, "/") ? "" : "/");
 	bool here = fo_fs_exists(own.data);
 	for (size_t i = 0; i < n; i++) {
-		if (!ends_with(v[i], ".fot"))
+		if (!fo_text_ends(v[i], ".fot"))
 			continue;
 		last = i;
 		if (runs++ < SHOWN)
@@ -260,7 +245,7 @@ static fo_status take_run(struct fo_folder *f, struct fo_trace_set *s, char *con
 		st = fo_hint(st, "give one of them: %s%s", some.data, runs > SHOWN ? ", ..." : "");
 	}
 	for (size_t i = 0; here && i < n; i++)
-		if (ends_with(v[i], ".fot") && strcmp(v[i], own.data) != 0)
+		if (fo_text_ends(v[i], ".fot") && strcmp(v[i], own.data) != 0)
 			fo_trace_set_leave(s, FO_LEFT_RUN, v[i], 1,
 					   "is of another run, in a folder below: give that folder by name");
 	fo_str_fini(&own);
@@ -277,7 +262,7 @@ static fo_status refuse_schedules(const char *path, char *const *v, size_t n)
 	size_t last_n = 0, found = 0;
 	for (size_t i = 0; i < n; i++) {
 		size_t len = folder_length(v[i]);
-		if (!len || strncmp(name_of(v[i]), "pp_rank_", 8) != 0 ||
+		if (!len || strncmp(fo_text_file_name(v[i]), "pp_rank_", 8) != 0 ||
 		    (last && len == last_n && strncmp(v[i], last, len) == 0))
 			continue;
 		last = v[i];
@@ -294,9 +279,9 @@ static fo_status refuse_schedules(const char *path, char *const *v, size_t n)
 /* The settings beside a Primus log are part of it. */
 static bool of_schedule(const char *path)
 {
-	if (strncmp(name_of(path), "pp_rank_", 8) == 0)
+	if (strncmp(fo_text_file_name(path), "pp_rank_", 8) == 0)
 		return fo_schedule_is(path);
-	if (strcmp(name_of(path), "config.json") != 0)
+	if (strcmp(fo_text_file_name(path), "config.json") != 0)
 		return false;
 	struct fo_str beside = { 0 };
 	fo_str_printf(&beside, "%.*s/pp_rank_0.json", (int)folder_length(path), path);
@@ -315,7 +300,7 @@ static fo_status take_traces(struct fo_folder *f, struct fo_trace_set *s, char *
 			fo_str_printf(&why, "is %s, by its name", other->what);
 			fo_trace_set_leave(s, FO_LEFT_FOREIGN, v[i], 1, why.data);
 			fo_str_fini(&why);
-		} else if (!named_like_a_trace(v[i]) || (ends_with(v[i], ".nsys-rep") && exported(v, n, v[i]))) {
+		} else if (!named_like_a_trace(v[i]) || (fo_text_ends(v[i], ".nsys-rep") && exported(v, n, v[i]))) {
 			continue;
 		} else if (of_schedule(v[i])) {
 			schedules++;
@@ -335,9 +320,9 @@ fo_status fo_folder_list(struct fo_folder *f, const char *path, struct fo_trace_
 	size_t n;
 	bool own = false;
 	*f = (struct fo_folder){ .path = fo_xstrdup(path) };
-	fo_status st = fo_fs_list(&a, path, MAX_FILES, &v, &n);
+	fo_status st = fo_fs_list(&a, path, FO_FOLDER_FILES, &v, &n);
 	for (size_t i = 0; st == FO_OK && i < n; i++)
-		own |= ends_with(v[i], ".fot");
+		own |= fo_text_ends(v[i], ".fot");
 	/* A run's folder holds its records as JSON beside the timelines. */
 	if (st == FO_OK)
 		st = own ? take_run(f, s, v, n) : take_traces(f, s, v, n);

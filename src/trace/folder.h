@@ -4,6 +4,8 @@
 
 #include "trace/trace.h"
 
+enum { FO_FOLDER_FILES = 65536 }; /* more is no folder of traces but somebody's disk */
+
 /* One of several times that the job was recorded: an iteration's folder, or one file of each worker. */
 struct fo_recording {
 	char *label; /* "profile/iteration_20" */

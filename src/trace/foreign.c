@@ -417,14 +417,10 @@ static bool fits(const struct row *r, const struct head *h)
 
 static bool named(const struct row *r, const char *path)
 {
-	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-	size_t n = strlen(name);
-	for (size_t i = 0; i < MOST_NAMES && r->name[i]; i++) {
-		size_t m = strlen(r->name[i]);
-		if (*r->name[i] == '*' ? fo_text_mentions(name, r->name[i] + 1)
-				       : n > m && !strcasecmp(name + n - m, r->name[i]))
+	const char *name = fo_text_file_name(path);
+	for (size_t i = 0; i < MOST_NAMES && r->name[i]; i++)
+		if (*r->name[i] == '*' ? fo_text_mentions(name, r->name[i] + 1) : fo_text_ends(name, r->name[i]))
 			return true;
-	}
 	return false;
 }
 

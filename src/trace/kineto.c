@@ -280,7 +280,7 @@ static int32_t collective_of(struct reader *r)
 	c->equal_parts = (!in || in->n <= 2) && (!out || out->n <= 2); /* "[]" */
 	const struct fo_scan_text *dtype = arg(r, "dtype");
 	int64_t elements = c->in_elements > c->out_elements ? c->in_elements : c->out_elements;
-	double bytes = dtype ? fo_dtype_bytes(fo_dtype_of(dtype->p, dtype->n)) : 0;
+	double bytes = dtype ? fo_dtype_bytes_of(fo_dtype_of(dtype->p, dtype->n)) : 0;
 	if (bytes > 0 && elements >= 0 && elements <= INT64_MAX / 32)
 		c->bytes = (int64_t)(bytes * (double)elements);
 	return index;

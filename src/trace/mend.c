@@ -54,7 +54,28 @@ static bool copies(const struct fo_trace *t, int32_t name)
 	return strstr(call, "Memcpy") || strstr(call, "Memset");
 }
 
-/* GPU operations without a launch, and calls and operators that can have been it. False: no operation has such a number. */
+static int by_int32(const void *a, const void *b)
+{
+	int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+	return (x > y) - (x < y);
+}
+
+/* The numbers of these pieces, ascending: a trace has millions of operators, of which the few that are asked for are looked up. */
+static int32_t *numbers_of(const struct pieces *p)
+{
+	int32_t *v = fo_xmalloc(p->n * sizeof *v);
+	for (size_t i = 0; i < p->n; i++)
+		v[i] = p->v[i].external;
+	qsort(v, p->n, sizeof *v, by_int32);
+	return v;
+}
+
+static bool among(const int32_t *v, size_t n, int32_t number)
+{
+	return number >= 0 && bsearch(&number, v, n, sizeof *v, by_int32) != NULL;
+}
+
+/* GPU operations without a launch, and the calls and operators that may have launched them. False: no such operation has a number. */
 static bool gather(const struct fo_trace *t, struct pieces *p)
 {
 	bool *used = fo_xmalloc((size_t)t->launch_count * sizeof *used + 1);
@@ -65,17 +86,22 @@ static bool gather(const struct fo_trace *t, struct pieces *p)
 		else
 			add(p, PIECE_GPU, g->external, g->kind != FO_GPU_KERNEL, g->begin_ns, i);
 	}
-	for (int64_t i = 0; p->n && i < t->launch_count; i++)
-		if (!used[i])
+	if (!p->n) {
+		free(used);
+		return false;
+	}
+	size_t n = p->n;
+	int32_t *asked = numbers_of(p);
+	for (int64_t i = 0; i < t->launch_count; i++)
+		if (!used[i] && among(asked, n, t->launch[i].external))
 			add(p, PIECE_CALL, t->launch[i].external, copies(t, t->launch[i].name), t->launch[i].begin_ns,
 			    i);
-	free(used);
-	if (!p->n)
-		return false;
 	for (int64_t i = 0; i < t->op_count; i++)
-		if (t->op[i].kind == FO_HOST_OP) /* an operator launches kernels and copies */
-			for (int c = 0; c < 2; c++)
+		if (t->op[i].kind == FO_HOST_OP && among(asked, n, t->op[i].external))
+			for (int c = 0; c < 2; c++) /* an operator launches kernels and copies */
 				add(p, PIECE_OP, t->op[i].external, c, t->op[i].begin_ns, i);
+	free(used);
+	free(asked);
 	qsort(p->v, p->n, sizeof *p->v, by_number);
 	return true;
 }
@@ -186,7 +212,7 @@ static void follow(struct fo_trace_build *b, const struct fo_trace_arrow *from, 
 	l->begin_ns = l->end_ns = from->at_ns;
 	l->name = name;
 	l->thread = from->thread;
-	l->correlation = g->correlation = MADE_CORRELATION / 2 + (*made)++;
+	l->correlation = g->correlation = MADE_CORRELATION + (*made)++;
 }
 
 void fo_trace_link_by_arrow(struct fo_trace_build *b, struct fo_trace_arrow *v, size_t n)
@@ -207,6 +233,9 @@ void fo_trace_link_by_arrow(struct fo_trace_build *b, struct fo_trace_arrow *v, 
 		qsort(v, n, sizeof *v, by_arrow);
 	for (size_t i = 0; i + 1 < n; i++) {
 		const struct fo_trace_arrow *from = &v[i];
+		/* Two arrows of one number: which of them ends here is unknown. */
+		if (i > 0 && v[i - 1].id == from->id && v[i - 1].thread >= 0)
+			continue;
 		for (size_t k = i + 1; from->thread >= 0 && k < n && v[k].id == from->id && v[k].thread < 0; k++) {
 			int64_t at = find(gpu, gpus, v[k].at_ns, v[k].stream);
 			if (at >= 0 && t->gpu[at].correlation < 0)

@@ -1,5 +1,6 @@
 /* Logs of pipeline schedules: which file it is, and the order of what was read. The two formats: schedule_timeline.c,
  * schedule_primus.c. */
+#include "trace/folder.h"
 #include "trace/foreign.h"
 #include "trace/schedule_int.h"
 
@@ -157,12 +158,11 @@ static void free_texts(char **v, size_t n)
 /* Among traces a log is what lies beside them. */
 static bool has_traces(const char *folder)
 {
-	enum { MOST = 65536 }; /* as of a folder of traces */
 	struct fo_arena a = { 0 };
 	char **v;
 	size_t n;
 	bool found = false;
-	if (fo_fs_list(&a, folder, MOST, &v, &n) == FO_OK)
+	if (fo_fs_list(&a, folder, FO_FOLDER_FILES, &v, &n) == FO_OK)
 		for (size_t i = 0; i < n && !found; i++)
 			found = fo_foreign_is_trace(v[i]);
 	fo_arena_fini(&a);

@@ -19,7 +19,6 @@
 #include <unistd.h>
 
 enum {
-	MAX_FILES = 65536,  /* more is no folder of traces but somebody's disk */
 	MAX_THREADS = 64,
 };
 /* Two ranks of one job record the same steps, so their windows overlap but for what clocks are wrong. An hour of disagreement is
@@ -80,8 +79,8 @@ static fo_status add_path(struct files *f, struct fo_trace_set *s, const char *p
 		st = fo_fail(FO_EARG, "no file matches '%s'", path);
 	else if (error)
 		st = fo_fail(FO_EIO, "cannot look for '%s'", path);
-	else if (g.gl_pathc > MAX_FILES)
-		st = fo_fail(FO_EARG, "'%s' matches %zu files, at most %d are read", path, g.gl_pathc, MAX_FILES);
+	else if (g.gl_pathc > FO_FOLDER_FILES)
+		st = fo_fail(FO_EARG, "'%s' matches %zu files, at most %d are read", path, g.gl_pathc, FO_FOLDER_FILES);
 	for (size_t i = 0; st == FO_OK && i < g.gl_pathc; i++)
 		st = fo_fs_is_dir(g.gl_pathv[i]) ? add_folder(f, s, g.gl_pathv[i]) : (add(f, g.gl_pathv[i], false, -1, -1), FO_OK);
 	globfree(&g);
@@ -214,7 +213,7 @@ static void choose_recording(struct fo_trace_set *s, struct files *f, size_t fol
 		if (bad)
 			fo_str_printf(&text, "is not whole: '%s' %s", bad->path, fault(bad));
 		why[r] = text.data;
-		for (size_t i = 0; i < f->n; i++)
+		for (size_t i = 0; bad && i < f->n; i++)
 			if (is_of(&f->v[i], folder, r))
 				forget(&f->v[i]);
 	}
@@ -411,8 +410,8 @@ fo_status fo_trace_set_open(struct fo_trace_set *s, const char *const *path, int
 	fo_status st = n > 0 ? FO_OK : fo_fail(FO_EARG, "no trace given");
 	for (int i = 0; st == FO_OK && i < n; i++)
 		st = add_path(&f, s, path[i]);
-	if (st == FO_OK && f.n > MAX_FILES)
-		st = fo_fail(FO_EARG, "%zu files, at most %d are read", f.n, MAX_FILES);
+	if (st == FO_OK && f.n > FO_FOLDER_FILES)
+		st = fo_fail(FO_EARG, "%zu files, at most %d are read", f.n, FO_FOLDER_FILES);
 	if (st == FO_OK)
 		st = refuse_twice(&f);
 	if (st == FO_OK) {

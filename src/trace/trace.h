@@ -208,6 +208,9 @@ FO_CHECKED fo_status fo_trace_open(struct fo_trace **out, const char *path);
 void fo_trace_free(struct fo_trace *t);
 /* "" for -1. */
 const char *fo_trace_text(const struct fo_trace *t, int32_t id);
+/* Does op[op] (-1: none), or an operator around it, multiply many matrices (bmm, baddbmm) or one (mm, addmm, linear)? (context.c) */
+enum fo_batched { FO_BATCHED_UNKNOWN, FO_BATCHED_NO, FO_BATCHED_YES };
+enum fo_batched fo_trace_batched(const struct fo_trace *t, int32_t op);
 
 /* ---- many ranks ---- */
 

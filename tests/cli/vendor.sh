@@ -61,4 +61,11 @@ done
 sed 's/AMD Instinct MI300X/NVIDIA H100 80GB HBM3/; s/"numSms": 304/"numSms": 132/; s/hip/cuda/g' "$tmp/amd.json" >"$tmp/nvidia.json"
 expect 1 "nvidia-smi would have shown" diagnose "$tmp/nvidia.json"
 expect 1 "NCCL" diagnose "$tmp/nvidia.json"
+# An Intel device has neither's.
+sed 's/AMD Instinct MI300X/Intel(R) Data Center GPU Max 1550/' "$tmp/amd.json" >"$tmp/intel.json"
+expect 1 "xpu-smi would have shown" diagnose "$tmp/intel.json"
+sed 's/ncclDev[^ <]*//g; s/CUDAFunctor[^ <]*//g' "$tmp/out" | grep -niE -- "$words|amd-smi|HIP graph|RCCL|device_type=\"cuda\"" && {
+	echo "FAILED: words of another maker in an Intel trace"
+	failed=1
+}
 exit $failed

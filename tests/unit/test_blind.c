@@ -2,6 +2,7 @@
  * size (layers, widths, tokens and how strong the cause is come from a seed), and a healthy job gets no finding with a gain. */
 #define _GNU_SOURCE /* setenv, mkdtemp */
 #include "support/made_trace.h"
+#include "support/random.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -49,19 +50,6 @@ static const struct expected {
 	[BUBBLE] = { "pipeline bubble", "pipeline", "bubble" },
 	[RECOMPUTATION] = { "recomputation", "recompute", "recomputation" },
 };
-
-/* ---- random numbers: the same on every machine ---- */
-
-static uint64_t state;
-static uint64_t next(void) /* splitmix64 */
-{
-	uint64_t z = state += UINT64_C(0x9e3779b97f4a7c15);
-	z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-	z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-	return z ^ z >> 31;
-}
-static double real(double low, double high) { return low + (high - low) * (double)(next() >> 11) / 9007199254740992.0; }
-static int pick(int low, int high) { return low + (int)(next() % (uint64_t)(high - low + 1)); }
 
 /* ---- a job ---- */
 
@@ -460,7 +448,7 @@ static bool one(enum cause cause, uint64_t seed)
 {
 	struct job j;
 	struct made_diagnosis v;
-	state = seed * 1000 + (uint64_t)cause;
+	fo_random_state = seed * 1000 + (uint64_t)cause;
 	begin(&j, cause);
 	for (j.step = 0; j.step < 6; j.step++)
 		step(&j);
@@ -496,7 +484,7 @@ static bool straggler(uint64_t seed)
 	for (int i = 0; i < 4; i++) {
 		struct job j;
 		int rank = order[i];
-		state = seed * 1000 + STRAGGLER;
+		fo_random_state = seed * 1000 + STRAGGLER;
 		begin(&j, STRAGGLER);
 		double lag = 1.25 + 0.5 * j.strength;
 		made_rank(&j.m, rank, 4);
@@ -570,7 +558,7 @@ static bool bubble(uint64_t seed)
 	for (int r = 0; r < STAGES; r++) {
 		struct job j;
 		struct schedule s = { 0 };
-		state = seed * 1000 + BUBBLE;
+		fo_random_state = seed * 1000 + BUBBLE;
 		begin(&j, BUBBLE);
 		s.microbatches = pick(4, MOST);
 		s.tf = real(800, 4000);

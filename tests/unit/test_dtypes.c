@@ -43,7 +43,7 @@ static void test_arguments(void **state)
 	assert_string_equal(fo_dtype_of_arg("[]", 0), "");
 	assert_string_equal(fo_dtype_of_arg("[\"float\"", 0), "");
 	assert_string_equal(fo_dtype_of_arg("]]][[", 3), "");
-	assert_true(fo_dtype_bytes("bf16") == 2 && fo_dtype_bytes("fp4") == 0.5 && fo_dtype_bytes("") == 0);
+	assert_true(fo_dtype_bytes_of("bf16") == 2 && fo_dtype_bytes_of("fp4") == 0.5 && fo_dtype_bytes_of("") == 0);
 }
 
 static void test_shapes(void **state)

@@ -1,7 +1,9 @@
 /* What holds of every estimate, whatever the trace: two thousand random traces, each from its own seed. Then the parts of findings that
  * need no trace: the solver, evidence, the table of settings. */
 #define _GNU_SOURCE /* setenv */
+#include "support/finding_rows.h"
 #include "support/hand_trace.h"
+#include "support/random.h"
 
 #include "diagnose/findings_int.h"
 
@@ -18,20 +20,6 @@
 static struct hand hand;
 static struct fo_diagnosis diag;
 static struct fo_trace_set set;
-
-/* ---- random numbers: the same on every machine ---- */
-
-static uint64_t state;
-static uint64_t next(void) /* splitmix64 */
-{
-	uint64_t z = state += UINT64_C(0x9e3779b97f4a7c15);
-	z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-	z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-	return z ^ z >> 31;
-}
-static double real(double low, double high) { return low + (high - low) * (double)(next() >> 11) / 9007199254740992.0; }
-static int below(int n) { return (int)(next() % (uint64_t)n); }
-static bool chance(double p) { return real(0, 1) < p; }
 
 /* ---- a random trace ---- */
 
@@ -106,7 +94,7 @@ static void one(const struct taste *t, double *gpu, double *host)
 
 static void make(uint64_t seed)
 {
-	state = seed;
+	fo_random_state = seed;
 	struct taste t = taste();
 	int n = 4 + below(60);
 	double gpu = 20, host = 10, begin = 0;
@@ -125,73 +113,6 @@ static void make(uint64_t seed)
 }
 
 /* ---- what holds ---- */
-
-#define BIT(class) ((uint64_t)1 << (class))
-
-static int64_t idle(const struct fo_ledger *l, unsigned causes)
-{
-	int64_t ns = 0;
-	for (int i = 0; i < FO_IDLE_COUNT; i++)
-		ns += causes >> i & 1 ? l->idle_ns[i] : 0;
-	return ns;
-}
-
-/* The rows of the ledger that a finding speaks of. *alone: no other finding speaks of the same time. */
-static int64_t rows_of(const char *id, const struct fo_ledger *l, bool *alone)
-{
-	const uint64_t products = BIT(FO_K_GEMM) | BIT(FO_K_GEMM_FP8) | BIT(FO_K_CONV);
-	const struct {
-		const char *id;
-		bool alone;
-		int64_t ns;
-	} known[] = {
-		{ "data-loading", true, idle(l, 1u << FO_IDLE_HOST_DATA) },
-		{ "host-launch", true, idle(l, 1u << FO_IDLE_HOST_LAUNCH_BOUND | 1u << FO_IDLE_LAUNCH_LATENCY | 1u << FO_IDLE_HOST_OTHER) },
-		{ "host-sync", true, idle(l, 1u << FO_IDLE_HOST_SYNC) },
-		{ "host-other", true, idle(l, 1u << FO_IDLE_HOST_OTHER) },
-		{ "garbage-collection", true, idle(l, 1u << FO_IDLE_HOST_OTHER | 1u << FO_IDLE_HOST_SYNC | 1u << FO_IDLE_HOST_LAUNCH_BOUND) },
-		{ "checkpoint", true, idle(l, 1u << FO_IDLE_HOST_OTHER | 1u << FO_IDLE_HOST_SYNC | 1u << FO_IDLE_HOST_LAUNCH_BOUND) },
-		{ "allocator", true, idle(l, 1u << FO_IDLE_HOST_SYNC) },
-		{ "kernel-gaps", true, idle(l, 1u << FO_IDLE_KERNEL_GAP) },
-		{ "dependency", true, idle(l, 1u << FO_IDLE_DEPENDENCY) },
-		{ "idle-unknown", true, idle(l, 1u << FO_IDLE_UNKNOWN) },
-		{ "comm-wait", false, l->span_ns }, /* the other ranks' time */
-		{ "comm-transfer", true, l->exposed_transfer_ns },
-		{ "comm-unknown", true, l->exposed_comm_unknown_ns },
-		{ "comm-small", true, l->exposed_comm_ns },
-		{ "copies", true, l->exposed_mem_ns },
-		{ "memory-bound", true, fo_class_time(l, FO_MOVING_CLASSES) },
-		{ "attention-eager", true, fo_class_time(l, FO_MOVING_CLASSES | products) },
-		{ "optimizer-unfused", true, fo_class_time(l, BIT(FO_K_OPTIMIZER)) + l->idle_total_ns },
-		{ "precision", true, fo_class_time(l, products) },
-		{ "gemm-efficiency", true, fo_class_time(l, products) },
-		{ "shape-padding", true, fo_class_time(l, products) },
-		{ "split-k", true, fo_class_time(l, products) },
-		{ "attention-padding", true, fo_class_time(l, BIT(FO_K_ATTENTION_FORWARD) | BIT(FO_K_ATTENTION_BACKWARD)) },
-		{ "product-layout", true, fo_class_time(l, BIT(FO_K_LAYOUT)) },
-		{ "expert-gather", true, fo_class_time(l, BIT(FO_K_MOE)) },
-		{ "expert-loop", false, 0 },
-		{ "elementwise-rate", false, 0 },
-		{ "conv-layout", true, fo_class_time(l, BIT(FO_K_LAYOUT)) },
-		{ "attention-efficiency", true, fo_class_time(l, BIT(FO_K_ATTENTION_FORWARD) | BIT(FO_K_ATTENTION_BACKWARD)) },
-		{ "attention-unknown", false, 0 },
-		{ "product-ceiling", false, 0 },
-		{ "compute-bound", false, 0 },
-		{ "comm-backend", false, 0 },
-		{ "data-parallel", false, 0 },
-		{ "contention", false, fo_class_time(l, products) },	/* part of what gemm-efficiency speaks of */
-		{ "unequal-calls", false, fo_class_time(l, products) }, /* as well */
-		{ "recompute", false, l->recompute_ns },		/* its kernels are in their classes too */
-		{ "pipeline", false, l->span_ns },
-	};
-	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-		if (strcmp(id, known[i].id) == 0) {
-			*alone = known[i].alone;
-			return known[i].ns;
-		}
-	fail_msg("no rows are known of '%s': add it here and to docs/diagnosis-rules.md", id);
-	return 0;
-}
 
 #define HOLDS(condition)                                                                                                               \
 	do {                                                                                                                           \
@@ -217,7 +138,7 @@ static int check(uint64_t seed)
 			HOLDS(nothing && f->loss_ns == 0);
 			continue;
 		}
-		int64_t rows = rows_of(f->id, l, &alone);
+		int64_t rows = finding_rows(f->id, l, &alone);
 		HOLDS(f->loss_ns >= 0 && f->loss_ns <= rows);
 		sum += alone ? f->loss_ns : 0;
 		if (nothing) {
@@ -301,28 +222,70 @@ static void test_worth(void **unused)
 	assert_true(f.loss_ns == 300 && fabs(f.ceiling - 1 / 0.7) < 1e-9);
 }
 
-/* Every row can be read, whatever holds of the trace (an unknown test in the table would end the program here). */
+static const struct fo_rule_row *const rules[] = { fo_rules_host, fo_rules_marked, fo_rules_comm,    fo_rules_small,
+						   fo_rules_gpu,  fo_rules_compute, fo_rules_shape };
+static const char *const framework[] = { "PyTorch", "TorchTitan", "Megatron-LM", "DeepSpeed", "vLLM" };
+
+/* Every row can be read, whatever holds of the trace (an unknown test in the table would end the program here), and no word is cut. */
 static void test_table(void **unused)
 {
 	(void)unused;
-	const struct fo_rule_row *const rules[] = { fo_rules_host, fo_rules_comm, fo_rules_gpu };
-	static const char *const framework[] = { "PyTorch", "TorchTitan", "Megatron-LM", "DeepSpeed" };
-	for (size_t r = 0; r < 3; r++)
+	for (size_t r = 0; r < sizeof(rules) / sizeof(*rules); r++)
 		for (const struct fo_rule_row *row = rules[r]; row->id; row++)
-			for (int k = 0; k < 8; k++) {
+			for (int k = 0; k < 20 * FO_VENDOR_COUNT; k++) {
 				struct fo_facts f;
 				struct fo_pipeline p = { .stages = 2 };
 				struct fo_finding x = { 0 };
 				memset(&f, 0, sizeof(f));
-				f.framework = framework[k / 2];
+				f.framework = framework[k / 4 % 5];
+				f.words = fo_vendor_words((enum fo_vendor)(k / 20));
+				f.before_pytorch_2 = k % 4 > 1;
 				if (k % 2) {
-					f.loader = f.loader_inline = f.compiled = f.graphs = f.pageable = f.nccl = f.moe = true;
+					f.loader = f.loader_inline = f.pageable = f.blocking_copies = f.sync_calls = f.alloc_calls = true;
+					f.ddp = f.fsdp = f.moe = f.nccl = f.uploads = f.offloads = f.gc = f.loss = f.transformers = true;
+					f.norm_written_out = f.hidden_ragged = f.tokens_ragged = f.optimizer_loop = f.merges = true;
+					f.comm = (struct fo_comm_kinds){ .reduces = 9, .all_ns = 9, .tensor_parallel = true,
+									 .ns = { [FO_COMM_ALL_REDUCE] = 6, [FO_COMM_ALL_GATHER] = 3 } };
+					f.compiled = k % 4 == 1;
 					f.capability = 90;
+					f.fp32_product_share = 1;
 				}
 				fo_settings_add(&x, row->id, &f, &p);
-				for (int i = 0; i < x.settings; i++)
+				for (int i = 0; i < x.settings; i++) {
+					assert_true(strlen(x.setting[i].key) < sizeof(x.setting[i].key) - 1);
 					assert_true(strlen(x.setting[i].proposed) < sizeof(x.setting[i].proposed) - 1);
+					assert_true(strlen(x.setting[i].paste) < sizeof(x.setting[i].paste) - 1);
+				}
 			}
+}
+
+/* Each row of the table is of a finding that some rule makes, for a framework that a trace can have. */
+static void test_rows_are_reached(void **unused)
+{
+	(void)unused;
+	char path[512], line[1024], id[64], of[64];
+	int seen = 0;
+	const char *root = getenv("FLATOUT_SOURCE");
+	snprintf(path, sizeof(path), "%s/data/settings.tsv", root ? root : ".");
+	FILE *f = fopen(path, "re");
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f)) {
+		bool made = false, known = false;
+		if (line[0] == '#' || sscanf(line, "%63[^\t]\t%63[^\t]", id, of) != 2 || !strcmp(id, "finding"))
+			continue; /* comments and the header */
+		for (size_t r = 0; r < sizeof(rules) / sizeof(*rules); r++)
+			for (const struct fo_rule_row *row = rules[r]; row->id; row++)
+				made |= strcmp(row->id, id) == 0;
+		for (size_t i = 0; i < sizeof(framework) / sizeof(*framework); i++)
+			known |= strcmp(framework[i], of) == 0;
+		for (int v = 0; v < FO_VENDOR_COUNT; v++)
+			known |= strcmp(fo_vendor_words((enum fo_vendor)v)->tool, of) == 0;
+		if (!made || !(known || strcmp(of, "NCCL") == 0))
+			fail_msg("no trace leads to the settings of '%s' for '%s'", id, of);
+		seen++;
+	}
+	fclose(f);
+	assert_true(seen > 100);
 }
 
 int main(void)
@@ -336,6 +299,7 @@ int main(void)
 		cmocka_unit_test(test_worth),
 		cmocka_unit_test(test_evidence),
 		cmocka_unit_test(test_table),
+		cmocka_unit_test(test_rows_are_reached),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -557,7 +557,7 @@ static void test_healthy(void **state)
 		    "[[1, 4096, 16, 128], [1, 4096, 16, 128], [1, 4096, 16, 128]]", BF16);
 	}
 	diagnose(&m, &v);
-	expect(&v, "compute-bound", "of the step is attention, at 56 % of the peak");
+	expect(&v, "compute-bound", "of the trace is attention, at 56 % of the peak");
 	made_close(&v);
 }
 

@@ -231,6 +231,65 @@ static void test_evidence(void **state)
 	done();
 }
 
+static void serial(struct hand *h, double at)
+{
+	hand_op(h, FO_HOST_OP, "aten::add", at + 5, at + 99);
+	hand_kernel(h, adding, at + 90, at + 95, at + 135);
+}
+
+static void fused_alone(struct hand *h, double at)
+{
+	hand_op(h, FO_HOST_OP, "_C::fused_add_rms_norm", at + 1, at + 9);
+	hand_kernel(h, "void vllm::fused_add_rms_norm_kernel<c10::BFloat16, 8>(c10::BFloat16*)", at + 2, at + 10, at + 510);
+	hand_kernel(h, product, at + 5, at + 510, at + 1010);
+}
+
+/* Where nothing can be merged no compiler is proposed. */
+static void test_nothing_to_merge(void **state)
+{
+	(void)state;
+	run(fused_alone, 1000);
+	const struct fo_finding *f = there("memory-bound");
+	assert_true(isnan(f->gain) && strstr(f->why, "nothing to merge"));
+	assert_null(setting(f, "torch.compile"));
+	done();
+}
+
+static void apart(struct hand *h, double at)
+{
+	for (int i = 0; i < 40; i++)
+		hand_kernel(h, product, at + 0.1 * i, at + 20 + 24 * i, at + 35 + 24 * i);
+}
+
+/* Kernels that were launched in time with much between them, and nothing to merge: "none above the mark" would be untrue. */
+static void test_much_between(void **state)
+{
+	(void)state;
+	run(apart, 1000);
+	const struct fo_finding *f = there("compute-bound");
+	assert_true(f->is_bottleneck && strstr(f->title, "no sure cure"));
+	assert_null(strstr(f->title, "stand in its way"));
+	assert_null(strstr(f->why, "none of them above"));
+	done();
+}
+
+/* No step is marked: title and text speak of the trace. */
+static void test_words_of_window(void **state)
+{
+	(void)state;
+	hand_begin(&hand, 0, 8);
+	hand_device(&hand, "NVIDIA H100 80GB HBM3", 132, 9, 0, 79.1);
+	for (int i = 0; i < 400; i++)
+		serial(&hand, 100.0 * i);
+	hand_finish(&hand);
+	hand_diagnose(&hand, &diag, &set, &plain);
+	const struct fo_finding *f = there("host-launch");
+	assert_true(strstr(f->title, "of the trace") && strstr(f->why, "The trace has 400 operations"));
+	assert_null(strstr(f->title, "of the step"));
+	assert_null(strstr(f->why, "The step"));
+	done();
+}
+
 /* ---- attention ---- */
 
 static const char *beside;
@@ -365,7 +424,8 @@ int main(void)
 		cmocka_unit_test(test_fused),	 cmocka_unit_test(test_buckets),   cmocka_unit_test(test_small_reduces),
 		cmocka_unit_test(test_pageable), cmocka_unit_test(test_compiled),  cmocka_unit_test(test_attention),
 		cmocka_unit_test(test_device),	 cmocka_unit_test(test_layout),	   cmocka_unit_test(test_vllm),
-		cmocka_unit_test(test_evidence),
+		cmocka_unit_test(test_evidence), cmocka_unit_test(test_nothing_to_merge), cmocka_unit_test(test_words_of_window),
+		cmocka_unit_test(test_much_between),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
