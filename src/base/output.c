@@ -115,10 +115,12 @@ static bool is_ours(enum fo_output kind, const char *path)
 	return false;
 }
 
-static fo_status refuse(const char *path, const char *in)
+/* A kind without a signature may be what this command wrote and somebody changed since: of it no more is said than that. */
+static fo_status refuse(enum fo_output kind, const char *path, const char *in)
 {
-	fo_status st = in ? fo_fail(FO_EARG, "'%s/%s' is there and is nothing that this command wrote: not replaced", path, in)
-			  : fo_fail(FO_EARG, "'%s' is there and is nothing that this command wrote: not replaced", path);
+	const char *why = kind < FO_OUTPUT_RUN && !kinds[kind].is[0].begin ? "may hold somebody's changes" : "is nothing that this command wrote";
+	fo_status st = in ? fo_fail(FO_EARG, "'%s/%s' is there and %s: not replaced", path, in, why)
+			  : fo_fail(FO_EARG, "'%s' is there and %s: not replaced", path, why);
 	return fo_hint(st, "another name, or --force writes there all the same");
 }
 
@@ -158,7 +160,7 @@ static fo_status may_fill(enum fo_output kind, const char *dir)
 		}
 		for (size_t k = 0; k < sizeof folders[i].file / sizeof *folders[i].file; k++)
 			if (folders[i].file[k] && is_there(dir, folders[i].file[k]))
-				return refuse(dir, folders[i].file[k]);
+				return refuse(kind, dir, folders[i].file[k]);
 	}
 	return FO_OK;
 }
@@ -175,7 +177,7 @@ fo_status fo_output_may_replace(enum fo_output kind, const char *path)
 		return fo_hint(fo_fail(FO_EARG, "'%s' is a folder, a file is written", path), "name a file in it");
 	if (!S_ISREG(there.st_mode) || !there.st_size || is_ours(kind, path))
 		return FO_OK;
-	return refuse(path, NULL);
+	return refuse(kind, path, NULL);
 }
 
 fo_status fo_output_is_no_input(enum fo_output kind, const char *path, const char *input)

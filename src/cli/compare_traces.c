@@ -8,7 +8,8 @@
 #include <math.h>
 #include <string.h>
 
-enum { KERNELS = 8, APPEARED = 6, PRODUCTS = 8, COLLECTIVES = 8, CAUSES = 6, RANKS = 16, NAME = 28 };
+enum { KERNELS = 8, APPEARED = 6, PRODUCTS = 8, COLLECTIVES = 8, CAUSES = 6, RANKS = 16, NAME = 28,
+       KERNEL_NAME = 22 /* beside a verdict: 80 columns up to 999 ms */ };
 #define UNRESOLVED "not resolved"
 
 /* ---- text ---- */
@@ -45,7 +46,12 @@ static char *change(struct fo_arena *a, double x, double y, bool resolved)
 static char *calls(struct fo_arena *a, double n) { return n > 0 ? fo_arena_printf(a, "%.4g", n) : fo_arena_strdup(a, "none"); }
 
 /* As much of a name as the column has. */
-static char *shown(struct fo_arena *a, const char *name) { return fo_arena_printf(a, strlen(name) > NAME ? "%.*s..." : "%.*s", NAME, name); }
+static char *shown_in(struct fo_arena *a, const char *name, int most)
+{
+	return fo_arena_printf(a, strlen(name) > (size_t)most ? "%.*s..." : "%.*s", most, name);
+}
+
+static char *shown(struct fo_arena *a, const char *name) { return shown_in(a, name, NAME); }
 
 /* What was taken of a side, and what is missing of it: as flatout diagnose says it. */
 static void print_found(struct fo_traces_versus *v, int side)
@@ -197,7 +203,7 @@ static void print_kernels(struct fo_traces_versus *v, bool all)
 		if (k->f.difference == 0 || (!all && (alone ? only >= APPEARED : most >= KERNELS)))
 			continue;
 		alone ? only++ : most++;
-		fo_table_row(&t, shown(a, k->name), calls(a, k->calls[0]), calls(a, k->calls[1]), fo_arena_printf(a, "%.3f", k->f.mean[0] * 1e3),
+		fo_table_row(&t, shown_in(a, k->name, KERNEL_NAME), calls(a, k->calls[0]), calls(a, k->calls[1]), fo_arena_printf(a, "%.3f", k->f.mean[0] * 1e3),
 			     fo_arena_printf(a, "%.3f", k->f.mean[1] * 1e3), fo_arena_printf(a, "%+.3f", k->f.difference * 1e3),
 			     alone ? (k->calls[0] > 0 ? "gone" : "new") : k->f.resolved || !v->windows ? "" : UNRESOLVED);
 	}

@@ -22,7 +22,7 @@ static const struct fo_opt rows[] = {
 	FO_OPT_PATH(struct diagnose, model, "diagnose.model", "M", NULL,
 		    "what was trained, for MFU: preset, name on Hugging Face, config.json, or a folder with one"),
 	FO_OPT_LENGTH(struct diagnose, seq, "diagnose.seq", "S", NULL, 1, 1 << 30, "sequence length (with --model)"),
-	FO_OPT_LENGTH(struct diagnose, tokens_per_step, "diagnose.tokens-per-step", "N", NULL, 1, INT64_C(1) << 50,
+	FO_OPT_LENGTH(struct diagnose, tokens_per_step, "diagnose.tokens-per-step", "N", NULL, 1, 1e15,
 		   "tokens of one step of the whole job (with --model)"),
 	FO_OPT_REAL(struct diagnose, steps, "diagnose.steps", "N", NULL, 1e-6, 1e12, "", "of a trace that shows no steps: how many it covers, for MFU"),
 	FO_OPT_REAL(struct diagnose, step_seconds, "diagnose.step-seconds", "T", NULL, 1e-9, 1e9, "s",

@@ -82,8 +82,26 @@ void fo_help_overview(const struct fo_command *const *list, struct fo_str *out)
 			 "  flatout completion bash   a script for the shell (also zsh, fish)\n"
 			 "  flatout --version      version, compiler, instruction sets, libraries\n"
 			 "\n"
-			 "Exit codes: 0 done, 1 a check or the numerics failed, 2 wrong input, 3 the\n"
-			 "machine or its files, 4 a mistake of ours, 130 interrupted, state saved.\n");
+			 "Exit codes: 0 done, 1 a check or the numerics failed, or diagnose found\n"
+			 "something serious, 2 wrong input, 3 the machine or its files, 4 a mistake of\n"
+			 "ours, 130 interrupted, state saved.\n");
+}
+
+enum { JOINED = '\037' }; /* for a space at which no line may end: no usage holds this character */
+
+/* An option and its value stay on one line: "--seq S", "[--seconds S]". */
+static void join_values(char *usage)
+{
+	bool option = false;
+	for (char *c = usage; *c; c++) {
+		if (*c != ' ')
+			option |= c[0] == '-' && c[1] == '-';
+		else if (option && !strchr("-[(| ", c[1])) {
+			*c = JOINED;
+			option = false;
+		} else
+			option = false;
+	}
 }
 
 /* One form per line of the usage; what is too long goes on below the first word behind the command's name. */
@@ -97,8 +115,12 @@ static void put_usage(const struct fo_command *c, struct fo_str *out)
 		if (n > skip) {
 			struct fo_str line = { 0 };
 			fo_str_append(&line, p + skip, n - skip);
+			join_values(line.data);
 			fo_str_puts(out, start);
+			size_t from = out->len;
 			fo_opt_wrapped(out, line.data, 7, lead, 80);
+			for (char *c = out->data + from; *c; c++)
+				*c = *c == JOINED ? ' ' : *c;
 			fo_str_fini(&line);
 		}
 		p += n + (p[n] == '\n');

@@ -108,7 +108,7 @@ static void print_parts(const struct fo_ladder *l, struct fo_arena *a, FILE *f)
 	if (!g[1] || !(total(g[0]) > 0) || !(total(g[1]) > 0))
 		return;
 	fo_table_init(&t, "lrrrr");
-	fo_table_row(&t, "where a step's time goes", fo_arena_printf(a, "%s %%", g[0]->name), fo_arena_printf(a, "%s %%", g[1]->name), "ms", "ms");
+	fo_table_row(&t, "where a step's time goes", fo_arena_printf(a, "%s %%", g[0]->name), fo_arena_printf(a, "%s %%", g[1]->name), "mean ms", "mean ms");
 	for (int k = 0; k < FO_PART_COUNT; k++) {
 		if (g[0]->part_s[k] + g[1]->part_s[k] == 0)
 			continue;

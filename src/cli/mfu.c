@@ -190,7 +190,7 @@ static void add_notes(struct result *r)
 					 "the vendor's %g TFLOP/s for this precision is with structured sparsity and "
 					 "is not the denominator",
 					 sparse));
-	if (r->precision != FO_PREC_BF16 && !isnan(bf16))
+	if (r->precision != FO_PREC_BF16 && !isnan(bf16) && bf16 != r->peak)
 		add_note(r, fo_arena_printf(&r->arena, "against the bf16 peak of %g TFLOP/s: %.2f %%", bf16,
 					    100 * rate(r, headline(r)) / bf16));
 	add_note(r, fo_arena_printf(&r->arena, "count only tokens that carry loss: padding is not useful work"));
@@ -359,7 +359,9 @@ static fo_status measure(const struct mfu *in)
 	FO_TRY(check_inputs(in));
 	FO_TRY(fo_precision_parse(in->dtype, &r.precision));
 	if (in->model) {
-		FO_TRY(fo_model_load(in->model, &m));
+		fo_status loaded = fo_model_load(in->model, &m);
+		if (loaded != FO_OK)
+			return *fo_err_hint() ? loaded : fo_hint(loaded, "of a model that is not counted here, '--params N' in place of '--model' and '--seq' tells mfu_6n");
 		r.flop = fo_model_flop_per_token(&m, in->seq);
 	}
 	r.tokens_per_second = in->total > 0        ? in->total

@@ -11,6 +11,7 @@ grep -q '^MFU: *32\.2 %' "$tmp/out" && grep -q 'DataLoader(num_workers=) (now 0)
 expect 1 "45.8 % (rule mfu, bf16)" diagnose "$folder/four-workers.json.gz" $run
 grep -q 'waits for data' "$tmp/out" && { echo "FAILED: the cured run is told to wait for data"; failed=1; }
 expect 0 "B's step takes 0.704 times as long as A's" compare "$folder/slow-loader.json.gz" "$folder/four-workers.json.gz"
+awk 'length > 80' "$tmp/out" | grep . && { echo "FAILED: lines over 80 columns"; failed=1; }
 
 for file in slow-loader four-workers; do
 	size=$(stat -c %s "$folder/$file.json.gz")

@@ -35,6 +35,7 @@ for dotted in $commands ${FLATOUT_HAS_ENGINE:+data.prepare data.train-tokenizer 
 	name=$(echo "$dotted" | tr . ' ')
 	# shellcheck disable=SC2086
 	"$bin" help $name > "$dir/page"
+	! awk '/^usage:/ { on = 1 } /^$/ { on = 0 } on' "$dir/page" | grep -E '[[(|]--[a-z-]+$' || fail "a line of the usage of '$name' ends between an option and its value"
 	# shellcheck disable=SC2086
 	"$bin" $name --help | cmp -s - "$dir/page" || fail "'$name --help' differs from 'help $name'"
 	# shellcheck disable=SC2086

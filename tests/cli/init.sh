@@ -33,7 +33,7 @@ fi
 
 # It is never overwritten, whatever it is.
 cp run.yaml before.yaml
-refused 2 "'run.yaml' is there and is nothing that this command wrote: not replaced" init
+refused 2 "'run.yaml' is there and may hold somebody's changes: not replaced" init
 says "^hint: another name, or --force"
 same run.yaml before.yaml
 refused 2 "is there" init run.yaml --train.steps=500

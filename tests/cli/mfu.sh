@@ -35,6 +35,12 @@ expect 0 "45.73 %" $P
 expect 0 "27.17 %" $B --tokens-per-second 21111 --dtype fp8
 expect 0 "against the bf16 peak of 2250 TFLOP/s: 54.34 %" $B --tokens-per-second 21111 --dtype fp8
 narrow
+# Where both precisions have one peak there is nothing to set beside it.
+expect 0 "MFU 30.01 % (rule mfu, fp16)" mfu --model llama-3.1-8b --seq 8192 --device h100 --devices 16 --tokens-per-second 82000 --dtype fp16
+grep -q "against the bf16 peak" "$tmp/out" && { echo "FAILED: the bf16 peak stands beside an equal one"; failed=1; }
+# A model that is not counted: the way on.
+printf '{"model_type": "mpt", "d_model": 4096}\n' >"$tmp/mpt.json"
+expect 2 "hint: of a model that is not counted here, '--params N' in place of" mfu --model "$tmp/mpt.json" --seq 2048 --device h100 --devices 8 --tokens-per-second 1k
 
 # More than the devices can do is an error that says which input to doubt.
 expect 2 "an MFU of 137.26 % (rule mfu_causal) cannot be: 1 x B200-SXM-HGX in bf16 does at most 43713 tokens/s of this model, not 60000" $B --tokens-per-second 60k

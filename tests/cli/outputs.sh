@@ -93,7 +93,7 @@ while IFS='	' read -r command flag argument what; do
 	[ "$with" != - ] || words=
 	mine mine.txt
 	# shellcheck disable=SC2086
-	refused 2 "'mine.txt' is there and is nothing that this command wrote" $command $words $flag=mine.txt
+	refused 2 "'mine.txt' is there and .*: not replaced" $command $words $flag=mine.txt
 	says "^hint: .*--force"
 	kept mine.txt "$command $flag"
 	mkdir -p a.folder

@@ -499,11 +499,14 @@ static void print_machine(FILE *f, const struct fo_train_result *r)
 {
 	const struct fo_state_use *u = &r->machine;
 	struct fo_str s = { 0 }, not = { 0 };
+	/* The load counts who computes or waits for a processor; what loads and saves beside the threads of a run is less than one more. */
+	double busy = u->load > (double)sysconf(_SC_NPROCESSORS_ONLN) + 1 ? u->load : NAN;
 	const struct {
 		double v;
 		const char *form, *name;
 	} part[] = { { u->clock_hz * 1e-9, "clock %.2f GHz", "clock" },
 		     { 100 * u->steal, "steal %.1f %%", "steal" },
+		     { busy, "load %.1f: other programs ran too", NULL },
 		     { u->throttles, "%.0f thermal events", "throttling" },
 		     { u->limited_s, "held back %.1f s by the cgroup", NULL },
 		     { 100 * r->huge_share, "huge pages %.0f %%", "huge pages" },
