@@ -1,6 +1,7 @@
 #include "diagnose/products_int.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -211,24 +212,24 @@ static void scan_gpu(struct fo_facts *f, const struct fo_trace *t, int16_t devic
 			continue;
 		uint8_t name = o->name >= 0 ? kernel[o->name] : 0;
 		f->moe |= o->class == FO_K_MOE;
-		compiled_ns += name & NAME_COMPILED ? dur : 0;
-		operator_ns += name & NAME_OPERATOR ? dur : 0;
-		scores_ns += o->class == FO_K_SOFTMAX && (o->flags & FO_GPU_SCORES) ? dur : 0;
-		attention_ns += o->class == FO_K_ATTENTION_FORWARD || o->class == FO_K_ATTENTION_BACKWARD ? dur : 0;
-		copied_ns += o->kind == FO_GPU_MEMCPY ? dur : 0;
-		download_ns += o->kind == FO_GPU_MEMCPY && o->copy == FO_COPY_D2H ? dur : 0;
+		compiled_ns = fo_plus(compiled_ns, name & NAME_COMPILED ? dur : 0);
+		operator_ns = fo_plus(operator_ns, name & NAME_OPERATOR ? dur : 0);
+		scores_ns = fo_plus(scores_ns, o->class == FO_K_SOFTMAX && (o->flags & FO_GPU_SCORES) ? dur : 0);
+		attention_ns = fo_plus(attention_ns, o->class == FO_K_ATTENTION_FORWARD || o->class == FO_K_ATTENTION_BACKWARD ? dur : 0);
+		copied_ns = fo_plus(copied_ns, o->kind == FO_GPU_MEMCPY ? dur : 0);
+		download_ns = fo_plus(download_ns, o->kind == FO_GPU_MEMCPY && o->copy == FO_COPY_D2H ? dur : 0);
 		if (o->kind == FO_GPU_MEMCPY && o->copy == FO_COPY_H2D) {
-			upload_ns += dur;
-			pageable_ns += o->flags & FO_GPU_PAGEABLE ? dur : 0;
+			upload_ns = fo_plus(upload_ns, dur);
+			pageable_ns = fo_plus(pageable_ns, o->flags & FO_GPU_PAGEABLE ? dur : 0);
 		}
 		if (o->class == FO_K_NORM) {
-			norm_ns += dur;
+			norm_ns = fo_plus(norm_ns, dur);
 			if (o->class_by_name != FO_K_NORM && o->class_by_name != FO_K_FUSED && !in_norm_operator(t, o))
-				written_norm_ns += dur;
+				written_norm_ns = fo_plus(written_norm_ns, dur);
 		}
 		if (name & NAME_PRODUCT) {
-			f->product_ns += dur;
-			single_ns += computes_single(t, o, name & NAME_SINGLE) ? dur : 0;
+			f->product_ns = fo_plus(f->product_ns, dur);
+			single_ns = fo_plus(single_ns, computes_single(t, o, name & NAME_SINGLE) ? dur : 0);
 		}
 	}
 	f->norm_written_share = norm_ns ? (double)written_norm_ns / (double)norm_ns : 0;

@@ -2,6 +2,7 @@
 #include "diagnose/products_int.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 #include "trace/dtypes.h"
 #include "trace/shapes.h"
 
@@ -314,8 +315,8 @@ static int64_t collect(const struct fo_subject *s, struct call **out)
 			(*out)[++kept] = *next;
 			continue;
 		}
-		c->time_ns += next->time_ns;
-		c->live_ns += next->live_ns;
+		c->time_ns = fo_plus(c->time_ns, next->time_ns);
+		c->live_ns = fo_plus(c->live_ns, next->live_ns);
 		c->splits |= next->splits;
 		c->begin_ns = next->begin_ns < c->begin_ns ? next->begin_ns : c->begin_ns;
 		c->kernel = next->kernel_ns > c->kernel_ns ? next->kernel : c->kernel;
@@ -426,7 +427,7 @@ static struct fo_product summary(const struct fo_trace *t, const struct call *c,
 	snprintf(p.dtype, sizeof(p.dtype), "%s", s->dtype);
 	const char *kernel = fo_trace_text(t, c[n / 2].kernel);
 	for (int64_t i = 0; i < n; i++)
-		p.time_ns += c[i].time_ns;
+		p.time_ns = fo_plus(p.time_ns, c[i].time_ns);
 	p.flop_s = flop * (double)n / ((double)p.time_ns / 1e9);
 	p.best_flop_s = flop / ((double)c[0].time_ns / 1e9);
 	p.contended = median_of(c, n, 1) / median_of(c, n, 0);

@@ -3,6 +3,7 @@
  * consists of. */
 #include "diagnose/products_int.h"
 
+#include "base/text.h"
 #include "trace/dtypes.h"
 #include "trace/shapes.h"
 
@@ -112,7 +113,7 @@ void fo_moving_of(struct fo_diagnosis *d, const struct fo_subject *s, const stru
 		if (bytes < MOVES_LEAST || rate > CACHED * d->moving.peak_bytes_s)
 			continue;
 		d->moving.bytes += bytes;
-		d->moving.time_ns += g->end_ns - g->begin_ns;
+		d->moving.time_ns = fo_plus(d->moving.time_ns, g->end_ns - g->begin_ns);
 	}
 	d->moving.bytes /= (double)s->steps;
 	d->moving.time_ns /= s->steps;

@@ -22,7 +22,7 @@ const char *const fo_ledger_part_name[FO_LEDGER_PARTS] = {
 	[FO_LEDGER_IDLE_SYNC] = "idle: host waits or allocates",
 	[FO_LEDGER_IDLE_BUSY] = "idle: host busy launching",
 	[FO_LEDGER_IDLE_HOST] = "idle: host, not in the trace",
-	[FO_LEDGER_IDLE_LAUNCH] = "idle: launch and kernel gaps",
+	[FO_LEDGER_IDLE_LAUNCH] = "idle: launches, loading, gaps",
 	[FO_LEDGER_IDLE_DEPENDENCY] = "idle: another stream or event",
 	[FO_LEDGER_IDLE_UNKNOWN] = "idle: the trace cannot tell",
 };

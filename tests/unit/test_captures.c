@@ -138,6 +138,7 @@ static void test_frames(void **state)
 	gap(false);
 	const struct fo_finding *f = finding("host-other");
 	assert_true(f && advised(f, "with_stack"));
+	assert_false(advised(f, "compile")); /* 20 ms outside all operators are no frames between two kernels */
 	assert_true(unknown("which Python code", "with_stack=True"));
 	made_close(&v);
 	gap(true); /* recorded: one more trace of the same kind shows no more */
@@ -220,6 +221,23 @@ static void test_sampled(void **state)
 	made_close(&v);
 }
 
+/* Durations that add up beyond 64 bits stop there, and do not turn negative. */
+static void test_endless(void **state)
+{
+	(void)state;
+	made_begin(&m);
+	made_device(&m, "NVIDIA H100 80GB HBM3", 132, 9, 0, 80);
+	for (int i = 0; i < 8; i++) { /* all alike: none of them stands out as impossible */
+		made_shapes(&m, "[[512, 512], [512, 512]]", "[\"c10::BFloat16\", \"c10::BFloat16\"]");
+		made_op(&m, "aten::mm", 100 + 20 * i, 115 + 20 * i);
+		made_kernel(&m, product, 105 + 20 * i, 200 + 20 * i, 4.5e15);
+	}
+	diagnose();
+	assert_int_equal(v.d.products, 1);
+	assert_true(v.d.product[0].time_ns == INT64_MAX);
+	made_close(&v);
+}
+
 static void test_nameless(void **state)
 {
 	(void)state;
@@ -242,6 +260,7 @@ int main(void)
 		cmocka_unit_test(test_frames),
 		cmocka_unit_test(test_nothing_to_merge),
 		cmocka_unit_test(test_sampled),
+		cmocka_unit_test(test_endless),
 		cmocka_unit_test(test_nameless),
 	};
 	int fd = mkstemp(path);
