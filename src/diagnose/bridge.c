@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/text.h"
 #include "model/model.h"
 
 #include <ctype.h>
@@ -97,7 +98,7 @@ static void find_dtype(struct fo_diagnosis *d, const struct fo_subject *s)
 		if (k == n && n < 8)
 			snprintf(seen[n++].name, sizeof(seen[0].name), "%s", dtype);
 		if (k < n && dtype[0])
-			seen[k].ns += o->end_ns - o->begin_ns;
+			seen[k].ns = fo_plus(seen[k].ns, o->end_ns - o->begin_ns);
 	}
 	for (int64_t i = 0; i < d->products; i++) {
 		int k = 0;
@@ -106,7 +107,7 @@ static void find_dtype(struct fo_diagnosis *d, const struct fo_subject *s)
 		if (k == n && n < 8)
 			snprintf(seen[n++].name, sizeof(seen[0].name), "%s", d->product[i].dtype);
 		if (k < n)
-			seen[k].ns += d->product[i].time_ns;
+			seen[k].ns = fo_plus(seen[k].ns, d->product[i].time_ns);
 	}
 	for (int k = 1; k < n; k++)
 		best = seen[k].ns > seen[best].ns ? k : best;
@@ -190,12 +191,12 @@ static void need_of_shapes(const struct fo_subject *s, struct need *out)
 		if (o->class > FO_K_CONV || o->begin_ns < s->begin_ns)
 			continue;
 		bool attention = o->class == FO_K_ATTENTION_FORWARD || o->class == FO_K_ATTENTION_BACKWARD;
-		all_ns += o->end_ns - o->begin_ns;
-		attention_ns += attention ? o->end_ns - o->begin_ns : 0;
+		all_ns = fo_plus(all_ns, o->end_ns - o->begin_ns);
+		attention_ns = fo_plus(attention_ns, attention ? o->end_ns - o->begin_ns : 0);
 		if (o->class == FO_K_CONV || !fo_call_of_op(t, o->op, &where, &shape, &flop))
 			continue;
-		known_ns += o->end_ns - o->begin_ns;
-		known_attention_ns += attention ? o->end_ns - o->begin_ns : 0;
+		known_ns = fo_plus(known_ns, o->end_ns - o->begin_ns);
+		known_attention_ns = fo_plus(known_attention_ns, attention ? o->end_ns - o->begin_ns : 0);
 		if (counted[where / 8] >> (where % 8) & 1)
 			continue;
 		counted[where / 8] |= (uint8_t)(1 << (where % 8));

@@ -2,6 +2,7 @@
 #include "diagnose/findings_int.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -101,7 +102,7 @@ void fo_kernels_of(const struct fo_diagnosis *d, struct fo_kernels *out)
 		if (!*at || out->v[*at - 1].class != o->class)
 			*at = 1 + find(out, &cap, fo_trace_text(t, o->name), (enum fo_kernel_class)o->class);
 		out->v[*at - 1].calls += 1 / (double)s.steps;
-		out->v[*at - 1].ns += o->end_ns - o->begin_ns;
+		out->v[*at - 1].ns = fo_plus(out->v[*at - 1].ns, o->end_ns - o->begin_ns);
 	}
 	free(place);
 	for (int64_t i = 0; i < out->n; i++)

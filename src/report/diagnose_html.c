@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/text.h"
 #include "draw/draw.h"
 #include "report/ledger_parts.h"
 
@@ -624,7 +625,7 @@ static void evidence(struct page *p, const struct fo_finding *f)
 				continue;
 			before += k < i;
 			same++;
-			sum += o->duration_ns;
+			sum = fo_plus(sum, o->duration_ns);
 			first = o->begin_ns < first->begin_ns ? o : first;
 		}
 		if (before)
