@@ -9,7 +9,7 @@
 
 /* The bottleneck, its worth, the runner-up; MFU beside utilisation. No empty line in front: it stands first. */
 void fo_cli_diagnose_answer(FILE *f, const struct fo_diagnosis *d);
-/* What was taken of what was given, what is missing, cut or left out, as one more part of the answer; nothing for one whole trace. */
+/* Prints which traces were read and which are missing, cut or left out; nothing for one whole trace. */
 void fo_cli_diagnose_found(FILE *f, const struct fo_diagnosis *d);
 /* Every rank and device in a line where there are several; of the slowest rank the ledger of each device, what is doubtful about its
  * trace, and the host's step. */

@@ -228,7 +228,7 @@ static void print_rank(FILE *f, struct fo_arena *a, const struct fo_rank_ledger 
 		fo_cli_put(f, "  ", "  ", "Shares are rounded, so that parts may add up to 0.1 more or less; \"if one by one\": durations added up, "
 			   "overlapping or not.");
 	print_doubts(f, r);
-	if (t->format != FO_TRACE_OWN) /* whose host is the device */
+	if (t->format != FO_TRACE_OWN) /* such a timeline has no host apart from its lanes */
 		print_host(f, a, r);
 }
 

@@ -206,7 +206,7 @@ static void print_what_if(const struct fo_schedule_diagnosis *d)
 	printf("  %-34s %10.4f s\n", "as recorded", w->measured_s);
 	printf("  %-34s %10.4f s   x %.5f\n", "without delays of launches", w->no_delay_s, w->launch_slowdown);
 	printf("  %-34s %10.4f s   x %.5f\n", "without stragglers too", w->ideal_s, w->slowdown);
-	if (w->slowdown < 1.000005) /* "x 1.00000": of nothing there are no shares */
+	if (w->slowdown < 1.000005) /* prints as "x 1.00000": there is no slowdown to divide */
 		return;
 	printf("Of that slowdown would go\n");
 	printf("  %7.2f %%  if the last stage's operations took the mean of all stages\n", 100 * w->last_stage);

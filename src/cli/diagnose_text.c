@@ -59,7 +59,7 @@ static bool is_reason(const struct fo_diagnosis *d, const struct fo_finding *x)
 	return !fo_diagnosed(d) && x->kind == FO_FIND_VALIDITY && !strcmp(x->title, d->cannot);
 }
 
-/* No other line: each would look like a verdict. */
+/* Prints the reason alone: any other line would look like a verdict. */
 static void print_reason(FILE *f, const struct fo_diagnosis *d)
 {
 	char text[SHOWN], why[SHOWN] = "";
@@ -294,7 +294,7 @@ void fo_cli_diagnose_kernels(FILE *f, const struct fo_diagnosis *d)
 	struct fo_kernels top;
 	struct fo_table t;
 	fo_kernels_of(d, &top);
-	/* Indent, three gaps and the figures' columns as they mostly are. */
+	/* The usual width of the indent, the gaps and the columns of figures. */
 	const size_t figures = 2 + 4 * 2 + strlen("calls") + strlen("of step") + strlen("1234.567");
 	size_t words = 0, room = KERNEL;
 	for (int64_t i = 0; i < top.n && i < FO_KERNELS_SHOWN; i++)

@@ -21,7 +21,7 @@ struct need {
 	const char *rule;
 };
 
-/* A tenth unknown is a tenth of MFU unknown: more than the bridge's rows are worth. */
+/* Shapes must cover this share of the time. Less leaves a tenth of MFU unknown, more than most rows of the bridge hold. */
 #define SHAPES_LEAST 0.9
 
 /* 1 %: rounding of times to the profiler's ticks. */
@@ -372,12 +372,12 @@ static void doubt(struct fo_diagnosis *d, const struct fo_subject *s, const stru
 	}
 }
 
-/* How many steps a window without marked ones covers, by what was given; 0: not told. */
+/* The number of steps in a window that marks none, from --steps or --step-seconds; 0: neither was given. */
 static double steps_given(struct fo_diagnosis *d, const struct fo_subject *s)
 {
 	struct fo_bridge *b = &d->bridge;
 	double span = (double)s->l.span_ns / 1e9, n = d->with.steps > 0 ? d->with.steps : d->with.step_s > 0 ? span / d->with.step_s : 0;
-	if (n > 0 && n < 1) { /* then it is no step whose parts could be told */
+	if (n > 0 && n < 1) { /* the window is shorter than a step, so its parts are not a step's */
 		char text[200];
 		snprintf(text, sizeof(text), "a step of %.4g s is longer than the %.4g s that the trace shows: 'flatout mfu' has MFU by a step's time",
 			 d->with.step_s, span);
@@ -424,7 +424,7 @@ static fo_status find_need(struct fo_diagnosis *d, const struct fo_subject *s, s
 	return FO_OK;
 }
 
-/* More than the peak can do in the whole window, from figures that were given: no part of the answer would be right. */
+/* Refuses options by which the window needs more than the peak can do: every figure would be wrong. */
 static fo_status refuse(const struct fo_diagnosis *d, const struct fo_subject *s, const struct need *need)
 {
 	const struct fo_bridge *b = &d->bridge;
@@ -472,11 +472,11 @@ static fo_status bridge(struct fo_diagnosis *d, const struct fo_subject *s, cons
 	b->step_s = (double)s->l.span_ns / 1e9 / b->steps;
 	b->flop_per_step = (need.product_flop + need.attention_flop) / b->steps;
 	snprintf(b->rule, sizeof(b->rule), "%s", need.rule);
-	fill_attention(d, s, &need); /* its own shapes suffice, whatever else is missing */
+	fill_attention(d, s, &need); /* needs no shapes but attention's */
 	if (!b->why_not[0] && !isnan(b->peak_flop_s)) {
 		FO_TRY(refuse(d, s, &need));
 		doubt(d, s, &need, v);
-		if (b->why_not[0]) /* of a wrong peak every rate is wrong */
+		if (b->why_not[0]) /* with a wrong peak every rate is wrong */
 			d->attention.efficiency = NAN;
 	}
 	if (b->why_not[0] || isnan(b->peak_flop_s))

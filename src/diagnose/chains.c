@@ -1,5 +1,5 @@
-/* What stands beside what on a stream. A kernel's class says what it does; whether a compiler could take it together with another, or
- * whether a softmax is attention's, its neighbours say. */
+/* Neighbours on a stream. A kernel's class says what it does; its neighbours say whether a compiler could merge it with another, and
+ * whether a softmax belongs to attention. */
 #include "diagnose/products_int.h"
 
 #include "base/mem.h"
@@ -70,11 +70,11 @@ static bool one_operator(const struct fo_trace *t, const struct fo_gpu_op *g)
 
 /* ---- attention that is written out ---- */
 
-/* Scaling, masking, dropout, casts and what makes the scores contiguous: so many kernels at most from a softmax to its product. */
+/* At most so many kernels lie between a softmax and its product: scaling, masking, dropout, casts, a copy. */
 enum { BETWEEN_MOST = 8 };
 
-/* From a softmax on along its stream: marks what lies between it and its product, and the product; in the backward pass two products
- * are on each side. Returns how many products. */
+/* Walks along the stream from a softmax and returns how many products of attention it finds, at most `products` (one on each side, two
+ * in the backward pass). With `mark` it marks them and the kernels between. */
 static int walk(const struct fo_trace *t, struct link *v, int64_t from, bool back, int products, bool mark)
 {
 	int found = 0, between = 0;
@@ -107,7 +107,7 @@ static void find_attention(const struct fo_subject *s, struct link *v, int64_t n
 
 /* ---- sums ---- */
 
-/* The part of a kernel's time that its class has alone, as the ledger divides it. */
+/* The kernel's part of what the ledger gives its class. The ledger counts overlapping kernels once. */
 static double exclusive_ns(const struct fo_subject *s, const struct fo_gpu_op *g)
 {
 	double sum = (double)s->l.class_sum_ns[g->class], own = (double)s->l.class_ns[g->class];

@@ -50,7 +50,7 @@ static int64_t collect(const struct fo_subject *s, struct call **out)
 	return n;
 }
 
-/* Each call over the fastest of its kind; the number of kinds. */
+/* Divides each call's time by that of the fastest of its kind. Returns the number of kinds. */
 static int compare_calls(struct call *v, int64_t n)
 {
 	int kinds = 0;
@@ -74,7 +74,7 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* The median of `slow`, of the calls [from, to) that have one, and how far apart the middle half of them lies. */
+/* The median of `slow` over the calls [from, to) that have one; *spread: their third quartile over their first. */
 static double median_of(const struct call *v, int64_t from, int64_t to, double *spread)
 {
 	double *x = fo_xmalloc((size_t)(to - from + 1) * sizeof *x), median = NAN;
@@ -91,7 +91,7 @@ static double median_of(const struct call *v, int64_t from, int64_t to, double *
 	return median;
 }
 
-/* A tenth: below it equal calls differ anyhow. */
+/* Equal calls differ by up to a tenth without any cause. */
 #define SAME 1.1
 #define LOWER 1.2
 
@@ -122,7 +122,7 @@ void fo_clocks_of(const struct fo_subject *s, struct fo_clocks *out)
 		step_ns += inside ? (double)v[i].ns : 0;
 		lost_ns += inside && v[i].slow > LOWER ? (double)v[i].ns * (1 - 1 / v[i].slow) : 0;
 	}
-	/* Some of the time slow, some not, and nearly always one or the other. */
+	/* The clock fell if some parts are slow, others are not, and nearly all are steady. */
 	out->fell = slow > 0 && slow < PARTS && steady >= PARTS - 3 && low > LOWER;
 	out->ratio = low > 1 ? low : 1;
 	out->share = all_ns > 0 ? low_ns / all_ns : 0;

@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-/* By the record of the collective where there is one: newer libraries have one kernel for several kinds. */
+/* The record of the collective tells its kind where there is one: newer libraries use one kernel for several kinds. */
 static enum fo_comm_kind kind_of(const struct fo_trace *t, const struct fo_gpu_op *g)
 {
 	static const struct {
@@ -32,7 +32,7 @@ static int by_length(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Of a tensor-parallel group the activations are reduced, layer by layer: nothing that could be gathered in a bucket. */
+/* A tensor-parallel group reduces activations layer by layer, which no bucket can gather. */
 static bool tensor_parallel(const struct fo_trace *t, const struct fo_collective *c)
 {
 	return fo_text_mentions(fo_trace_text(t, c->group), "tensor") || fo_text_mentions(fo_trace_text(t, c->purpose), "tensor") ||

@@ -83,7 +83,7 @@ struct fo_step_ledger {
 	int64_t host_begin_ns, host_end_ns; /* the host's step of that number; -1: not in the trace */
 	int64_t launch_busy_ns; /* the launching threads' time inside operators and calls that do not wait: the floor of the step when
 				 * everything else is free; -1 unknown */
-	int64_t loader_ns;      /* the data loader's time beside them, and of both the time in which the other went on too */
+	int64_t loader_ns;      /* the data loader's time, and the part of it in which a launching thread was busy */
 	int64_t loader_busy_ns;
 };
 
@@ -132,7 +132,7 @@ struct fo_device_ledger {
 	int64_t dropped_steps;      /* at the end, of which the trace does not show where they end */
 	int64_t empty_steps;        /* in `step`, that hold no operation */
 	int64_t unseen_steps;       /* that launched nothing and are not in `step`: the device was still busy with those before */
-	/* Of FO_WINDOW_WHOLE, which has the GPU's operations but for these two (window_start.c): */
+	/* Of FO_WINDOW_WHOLE, which spans the GPU's operations but for these (window_start.c): */
 	int64_t lead_ns;            /* in front of the first operation: the host's recorded work */
 	int64_t start_ns;           /* left out at the front: a gap in which the profiler or the job started */
 	int64_t start_ops;          /* operations that lie before that gap */
@@ -328,10 +328,10 @@ struct fo_diagnose_options {
 enum fo_judgement {
 	FO_JUDGED_HEALTHY,    /* diagnosed, nothing serious */
 	FO_JUDGED_SERIOUS,    /* diagnosed, something is: exit code 1 */
-	FO_JUDGED_NO_GPU,     /* nothing to diagnose: no GPU work; exit code 1 too, for nothing was found to be healthy */
-	FO_JUDGED_TOO_LITTLE, /* the same: GPU work, but too little for a verdict */
-	FO_JUDGED_WARM_UP,    /* the same: what is recorded is a start */
-	FO_JUDGED_THINNED,    /* the same: most events were taken out of the file, and their time looks idle */
+	FO_JUDGED_NO_GPU,     /* not diagnosed: the trace has no GPU work; exit code 1 too, for health was not shown */
+	FO_JUDGED_TOO_LITTLE, /* not diagnosed: too little GPU work for a verdict; 1 too */
+	FO_JUDGED_WARM_UP,    /* not diagnosed: the trace shows a start, not steps; 1 too */
+	FO_JUDGED_THINNED,    /* not diagnosed: most events were taken out of the file, and their time looks idle; 1 too */
 	FO_JUDGED_COUNT
 };
 extern const char *const fo_judgement_name[FO_JUDGED_COUNT]; /* "healthy", "serious", "no_gpu_work", "too_little_gpu_work", "thinned",
@@ -382,7 +382,7 @@ struct fo_diagnosis {
 FO_CHECKED fo_status fo_diagnose(struct fo_diagnosis *d, struct fo_trace_set *s, const struct fo_diagnose_options *o);
 void fo_diagnosis_fini(struct fo_diagnosis *d);
 
-/* A note on the trace without whose events, or by whose durations, no figure is what it says: it stands in front of the findings. */
+/* Does this note make the figures doubtful (lost events, impossible durations, a start)? Then it stands in front of the findings. */
 bool fo_finding_doubtful(const struct fo_finding *f);
 /* Can a bottleneck be named? Otherwise d->cannot says why not. */
 static inline bool fo_diagnosed(const struct fo_diagnosis *d) { return d->judged == FO_JUDGED_HEALTHY || d->judged == FO_JUDGED_SERIOUS; }
@@ -456,7 +456,7 @@ struct fo_arena;
 int fo_found_of(const struct fo_diagnosis *d, struct fo_arena *a, const char ***line);
 /* Ranks of the job that have no trace, ascending: how many. Unknown numbers count as missing nowhere. */
 int fo_found_missing(const struct fo_diagnosis *d, struct fo_arena *a, int **missing);
-/* Have more than a hundredth of its launches no operation? */
+/* Do more than a hundredth of its launches lack their operation? */
 bool fo_found_thin(const struct fo_trace *t);
 struct fo_json;
 void fo_found_json(struct fo_json *j, const struct fo_diagnosis *d); /* the key "found" */

@@ -38,7 +38,7 @@ static void add_gap(const struct fo_subject *s, const struct fo_idle *h, struct 
 {
 	fo_array_room(v, cap, (size_t)*n, sizeof(**v));
 	struct fo_idle_gap g = { .begin_ns = begin, .end_ns = end, .op = op };
-	const struct fo_gpu_op *first = op >= 0 ? &s->t->gpu[op] : NULL; /* behind `end` where the window ends inside the gap */
+	const struct fo_gpu_op *first = op >= 0 ? &s->t->gpu[op] : NULL; /* it begins behind `end` where the window ends inside the gap */
 	fo_idle_divide(h, s->id, first, begin, first && first->begin_ns > end ? first->begin_ns : end, begin, end, g.idle_ns);
 	(*v)[(*n)++] = g;
 }
@@ -201,13 +201,13 @@ void fo_evidence_named(struct fo_finding *f, const struct fo_subject *s, const c
 static bool fills_gap(const struct fo_host_op *o, int64_t begin, int64_t end)
 {
 	int64_t from = o->begin_ns > begin ? o->begin_ns : begin, to = o->end_ns < end ? o->end_ns : end;
-	/* An annotation that goes on is of the step or a pass, and says nothing of the gap. */
+	/* An annotation that reaches beyond the gap is of the step or a pass, and does not explain the gap. */
 	bool note = o->kind == FO_HOST_NOTE && o->begin_ns >= begin && o->end_ns <= end;
 	return (note || o->kind == FO_HOST_OP || o->kind == FO_HOST_SYNC || o->kind == FO_HOST_DATA || o->kind == FO_HOST_CALL) &&
 	       10 * (to - from) >= 7 * (end - begin);
 }
 
-/* Many calls of one operator that fill a gap together: of op[first..last), which began in it, the longest; -1: none do. */
+/* Finds the operator whose calls fill a gap together. Returns the longest of its calls in op[first..last), which began in it; -1: none. */
 static int32_t repeated_operator(const struct fo_trace *t, int64_t first, int64_t last, int64_t begin, int64_t end)
 {
 	enum { NAMES = 32 /* what is not among the first of them does not fill the gap alone */ };

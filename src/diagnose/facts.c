@@ -177,7 +177,7 @@ static bool in_norm_operator(const struct fo_trace *t, const struct fo_gpu_op *g
 
 static bool is_product(uint8_t class) { return class == FO_K_GEMM || class == FO_K_CONV; }
 
-/* The recorded operand decides, then the kernel's name; what neither tells is not said to be in 32 bit. */
+/* The recorded type of the operand decides, then the kernel's name. Where neither tells, the product does not count as 32 bit. */
 static bool computes_single(const struct fo_trace *t, const struct fo_gpu_op *o, bool by_name)
 {
 	const char *dtype = fo_dtype_of_gpu(t, o);
@@ -236,12 +236,12 @@ static void scan_gpu(struct fo_facts *f, const struct fo_trace *t, int16_t devic
 	f->norm_written_out = f->norm_written_share > 0.5; /* a few scalings beside a fused norm are not a norm written out */
 	/* Of the copies that a loader feeds; where most are pinned already, what is left is not the loader's. */
 	f->pageable = pageable_ns > 0 && 2 * pageable_ns > upload_ns;
-	/* Fused kernels beside it (another model, the first layers) take nothing from what is written out. */
+	/* Fused attention beside it (another model, the first layers) does not excuse what is written out. */
 	f->attention_written_out = scores_ns > attention_ns;
 	f->uploads = 2 * upload_ns > copied_ns;
 	f->offloads = 10 * upload_ns > copied_ns && 10 * download_ns > copied_ns;
 	f->fp32_product_share = f->product_ns ? (double)single_ns / (double)f->product_ns : 0;
-	/* One compiled function among a thousand operators is no compiled program. A region whose kernels hold nothing to merge is one. */
+	/* One compiled function among a thousand operators does not make a compiled program; a compiled region with nothing left to merge does. */
 	double merged = (double)(compiled_ns + operator_ns);
 	f->compiled_share = merged > 0 ? (double)compiled_ns / merged : f->compiled ? 1 : 0;
 	f->compiled = f->compiled_share > 0.5;
@@ -266,7 +266,7 @@ bool fo_trace_forward_only(const struct fo_trace *t, int16_t device)
 	return operators && kernels;
 }
 
-/* torch.optim's pages: Adam, AdamW and SGD; that of Adagrad is for processors alone. */
+/* torch.optim has fused updates for GPUs of Adam, AdamW and SGD; that of Adagrad is for processors alone (its documentation). */
 bool fo_optimizer_can_fuse(const struct fo_facts *f)
 {
 	return !f->optimizer[0] || !strcmp(f->optimizer, "Adam") || !strcmp(f->optimizer, "AdamW") || !strcmp(f->optimizer, "SGD");

@@ -117,7 +117,7 @@ static void run_rules(struct fo_diagnosis *d, const struct fo_rule_context *c, c
 			fo_gain_none(&f);
 		} else {
 			hold_back(&f, c);
-			if (!own) /* whose rules bring options of our own */
+			if (!own) /* our own rules propose their options themselves */
 				fo_settings_add(&f, row->id, c->facts, &d->pipeline);
 			if (d->with.price_per_hour > 0 && !isnan(f.gain))
 				f.dollars = d->with.price_per_hour * d->bridge.devices * saved(&f);
@@ -147,7 +147,7 @@ static void sort(struct fo_diagnosis *d, int64_t span_ns)
 		}
 }
 
-/* Nothing serious, and nothing that is sure to gain: what the step consists of is its bottleneck, if that is compute. */
+/* Where nothing is serious and nothing is sure to gain, compute is the bottleneck if it takes half of the step. */
 static void add_healthy(struct fo_diagnosis *d, const struct fo_rule_context *c)
 {
 	const struct fo_ledger *l = &c->s->l;
@@ -181,8 +181,8 @@ static void add_healthy(struct fo_diagnosis *d, const struct fo_rule_context *c)
 	d->finding[at] = f;
 }
 
-/* Two that save as much but for a tenth are a tie, and then why the GPU idles comes first: what it computes only shows once it does. So
- * does a rank that the others wait for: that its kernels are slow is why. */
+/* Two findings whose savings differ by less than a tenth are a tie. Then the cause of idling comes first, for what kernels cost shows
+ * once the GPU is fed; so does a late rank, whose slow kernels are why the others wait. */
 static void break_tie(struct fo_diagnosis *d, int64_t span_ns)
 {
 	int64_t i = 0;
@@ -275,7 +275,7 @@ static int64_t launch_wait(const struct fo_subject *s)
 	return sum / s->steps;
 }
 
-/* What short gaps hold of Python, and what lies before the kernels of an update that is one kernel where it is fused. */
+/* Sums the Python in short gaps, and the idling before kernels of an unfused update, which a fused one would not have. */
 static void divide_gaps(struct fo_rule_context *c, struct fo_idle_gap *gap)
 {
 	static const enum fo_idle_cause small[] = { FO_IDLE_HOST_LAUNCH_BOUND, FO_IDLE_LAUNCH_LATENCY, FO_IDLE_KERNEL_GAP };
@@ -292,7 +292,7 @@ static void divide_gaps(struct fo_rule_context *c, struct fo_idle_gap *gap)
 	for (int i = 0; i < FO_IDLE_COUNT; i++)
 		c->optimizer_idle_ns[i] /= c->s->steps;
 	c->other_short_ns /= c->s->steps;
-	if (!fo_optimizer_counts(c)) /* not worth a line: it stays with the others */
+	if (!fo_optimizer_counts(c)) /* too little for a finding: it stays with the other idling */
 		memset(c->optimizer_idle_ns, 0, sizeof(c->optimizer_idle_ns));
 }
 

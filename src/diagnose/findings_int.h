@@ -45,7 +45,7 @@ void fo_evidence_recomputed(struct fo_finding *f, const struct fo_subject *s);
 void fo_evidence_host(struct fo_finding *f, const struct fo_subject *s, enum fo_host_kind kind);
 /* The operator, module or annotation that the thread which ended a gap was in for most of it, innermost; -1. */
 int32_t fo_idle_gap_operator(const struct fo_subject *s, const struct fo_idle_gap *g);
-/* The call that launches (in t->launch) in which that thread was for most of the gap: the driver did not return; -1. */
+/* The launching call (in t->launch) that held that thread for most of the gap; -1: none did. */
 int64_t fo_idle_gap_call(const struct fo_subject *s, const struct fo_idle_gap *g);
 /* Gaps of which at least half has one of these causes (bits 1 << fo_idle_cause), those of a length between `least` and `most` ns. */
 void fo_evidence_gaps(struct fo_finding *f, const struct fo_subject *s, const struct fo_idle_gap *gap, int64_t gaps, unsigned causes,
@@ -184,7 +184,7 @@ struct fo_chains {
 	int64_t softmax_ns, between_ns;  /* attention written out: its softmax, and what stands between that and its products */
 	int64_t product_ns;              /* its products */
 	double product_flop;             /* of product_ns; NaN: shapes are not recorded */
-	bool operators_known;            /* of most of the time of what could be merged the operators are recorded, not only kernels' names */
+	bool operators_known;            /* operators are recorded for most of the time that could be merged, not kernels' names alone */
 };
 void fo_chains_of(const struct fo_subject *s, struct fo_chains *out);
 
@@ -193,7 +193,7 @@ struct fo_clocks {
 	bool fell;
 	double ratio; /* time of equal calls while it was low over that while it was high */
 	double share; /* of the products' time in the trace: while it was low */
-	double lost;  /* of the products' time in the step that is spoken of: more than at the high clock */
+	double lost;  /* of the products' time in that step: what they took longer than at the high clock */
 };
 void fo_clocks_of(const struct fo_subject *s, struct fo_clocks *out);
 
@@ -220,7 +220,7 @@ struct fo_rule_context {
 };
 /* Exposed communication of a step that is small all-reduces, where they are worth a line (rules_small.c). */
 int64_t fo_small_reduces(const struct fo_rule_context *c);
-/* Operands that are rearranged inside matrix products; layouts that are turned around for a convolution, or wherever else. */
+/* Does the kernel rearrange an operand of a matrix product? Does it turn a layout around anywhere else, as for a convolution? */
 bool fo_product_rearranges(const struct fo_trace *t, const struct fo_gpu_op *g);
 bool fo_turns_layout(const struct fo_trace *t, const struct fo_gpu_op *g);
 /* Time of such kernels in a step, exclusive as the ledger has it, with the longest as evidence. */
@@ -230,14 +230,14 @@ int64_t fo_layout_ns(const struct fo_rule_context *c, bool (*wanted)(const struc
 double fo_pipeline_bubble(const struct fo_pipeline *p);
 /* Fills c->marked_ns and lowers the causes of the gaps by it. */
 void fo_marks_find(struct fo_rule_context *c, struct fo_idle_gap *gap);
-/* Of a cause all that is marked: no other finding speaks of it. */
+/* All of one cause that is marked: no other finding speaks of it. */
 int64_t fo_marked(const struct fo_rule_context *c, enum fo_idle_cause cause);
 /* Idling of one cause that no other finding speaks of. */
 static inline int64_t fo_idle_of(const struct fo_rule_context *c, enum fo_idle_cause cause)
 {
 	return c->s->l.idle_ns[cause] - fo_marked(c, cause) - c->optimizer_idle_ns[cause];
 }
-/* Of the step, kernels that a compiler could take together; attention's only where no finding of its own speaks of it. Are they worth it? */
+/* The step's time in kernels that a compiler could merge, without what attention-eager speaks of. Is it enough to propose a compiler? */
 int64_t fo_merging_ns(const struct fo_rule_context *c);
 bool fo_merges(const struct fo_rule_context *c);
 /* An update of many kernels, and what it takes: their time and the idling before them (rules_gpu.c). */
@@ -271,9 +271,9 @@ extern const struct fo_rule_row fo_rules_validity[], fo_rules_window[], fo_rules
 	fo_rules_own[]; /* end with id NULL; own: all there are for a timeline of our own */
 bool fo_own_validity(const char *id); /* Does this note apply to one? */
 
-/* One window stands for all: what happens once cannot be told from what every step does. */
+/* Is one window all there is? Then nothing tells what happens once from what every step does. */
 bool fo_one_window(const struct fo_rule_context *c);
-/* Where that window is a warm-up for the greater part: says so in out, "" otherwise. */
+/* Says in out that most of that window is a warm-up; "" where it is not. */
 void fo_mostly_warm_up(const struct fo_rule_context *c, char *out, size_t size);
 /* Where most events were taken out of the file: says so in out, "" otherwise. */
 void fo_mostly_taken_out(const struct fo_rule_context *c, char *out, size_t size);
@@ -286,7 +286,7 @@ int fo_without_gpu_work(const struct fo_diagnosis *d, struct fo_finding out[2]);
 
 /* Below this share of the peak attention is slow: published kernels reach more (rules_compute.c). */
 #define FO_ATTENTION_LEAST 0.5
-/* A rate below this share of its ceiling is no rate: the work is too little for its time, and nothing is said of it. */
+/* Rules do not speak of a rate below this share of its ceiling: other costs took that time, not the work. */
 #define FO_RATE_LEAST 0.01
 
 /* rules_shape.c: hidden_ragged and tokens_ragged. */

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SHOWN = 4 }; /* of a kind in a sentence; JSON has all */
+enum { SHOWN = 4 }; /* of one kind; JSON has all */
 
-/* A launch in a hundred without its kernel is no accident of the recording's ends. */
+/* The begin and end of a recording cut off a few kernels; where a hundredth of the launches lack theirs, events were left out. */
 #define THIN 0.01
 
 struct lines {
@@ -48,7 +48,7 @@ static const char *list(struct fo_arena *a, const int *v, int n)
 	return text;
 }
 
-/* How many ranks the job has: as recorded, else as many as the highest number says; 0: nobody knows. */
+/* The job's number of ranks, as recorded, else by the highest number; 0: unknown. */
 static int world_of(const struct fo_diagnosis *d, bool *recorded)
 {
 	int world = 0, highest = -1;
@@ -129,7 +129,7 @@ bool fo_found_thin(const struct fo_trace *t)
 	return t->gpu_count > 0 && (double)t->defect.unanswered > THIN * (double)t->launch_count;
 }
 
-/* What is wrong with a rank's file alone. */
+/* Says which ranks' files are cut, thinned or empty. */
 static void say_faults(struct lines *l, const struct fo_diagnosis *d)
 {
 	int cut = 0, thin = 0, idle = 0;

@@ -17,7 +17,7 @@ void fo_gain_solve(const struct fo_gain *g, struct fo_finding *f)
 {
 	int64_t step = g->step_ns > 1 ? g->step_ns : 1;
 	int64_t all = bounded(g->removable_ns, 0, step);
-	int64_t removable = (int64_t)(g->most * (double)all); /* what no change removes is in no ceiling */
+	int64_t removable = (int64_t)(g->most * (double)all); /* the ceiling leaves out what no change removes */
 	f->loss_ns = removable;
 	f->nearly_all = false;
 	if ((double)step > FO_CEILING_MOST * (double)(step - removable)) {

@@ -170,9 +170,9 @@ static int64_t greatest(int64_t a, int64_t b) { return a > b ? a : b; }
 /* [from, to) between the begin of a call and that of the operation which it launched. */
 static void divide_launch(const struct fo_idle *h, const struct fo_launch *l, int64_t from, int64_t to, int64_t end, int64_t idle_ns[FO_IDLE_COUNT])
 {
-	/* The references' definition has one cause for all of it. */
+	/* The published values (h->recorded) count all of it as launch latency. */
 	bool lasts = !h->recorded && l->end_ns - l->begin_ns > FO_LAUNCH_LATENCY_NS;
-	int64_t left = lasts ? least(l->end_ns, end) : l->begin_ns; /* when the call was left, or might have been */
+	int64_t left = lasts ? least(l->end_ns, end) : l->begin_ns; /* when the call returned, or should have */
 	if (lasts && from < left)
 		idle_ns[l->blocking ? FO_IDLE_HOST_SYNC : FO_IDLE_LONG_CALL] += least(to, left) - from;
 	if (to > left)
@@ -188,7 +188,7 @@ void fo_idle_divide(const struct fo_idle *h, int16_t device, const struct fo_gpu
 		divide_host(h, last, from, to, idle_ns);
 	} else if (!l) {
 		idle_ns[FO_IDLE_UNKNOWN] += to - from;
-	} else if (l->begin_ns <= begin) { /* a whole graph's, too: the host was not late */
+	} else if (l->begin_ns <= begin) { /* the host was not late; this holds for a graph's launch too */
 		idle_ns[end - begin <= FO_KERNEL_GAP_NS ? FO_IDLE_KERNEL_GAP : FO_IDLE_DEPENDENCY] += to - from;
 	} else {
 		int64_t launched = least(l->begin_ns, end); /* clocks of host and device may disagree a little */

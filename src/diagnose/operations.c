@@ -346,7 +346,7 @@ fo_status fo_operations_chrome(const struct fo_trace_set *s, const struct fo_tra
 	fo_json_begin(&w.j, &w.out, false);
 	fo_json_object(&w.j, NULL);
 	fo_json_text(&w.j, "displayTimeUnit", "ns");
-	fo_json_object(&w.j, "otherData"); /* says to us that the file is ours to write anew (base/output.c) */
+	fo_json_object(&w.j, "otherData"); /* marks the file as ours, so that --force is not needed to replace it (base/output.c) */
 	fo_json_text(&w.j, "program", "flatout");
 	fo_json_close(&w.j);
 	fo_json_array(&w.j, "traceEvents");

@@ -53,7 +53,7 @@ void fo_own_run_of(struct fo_diagnosis *d)
 	struct fo_str dir = { 0 };
 	const char *path = d->rank[0].trace->path, *slash = strrchr(path, '/');
 	fo_str_append(&dir, slash ? path : ".", slash && slash > path ? (size_t)(slash - path) : 1);
-	/* Without a record beside it a timeline is a timeline. */
+	/* A timeline without a record beside it is diagnosed alone. */
 	if (fo_record_open(&r, dir.data, 0) == FO_OK) {
 		take(x, &r);
 		fo_record_fini(&r);
@@ -179,7 +179,7 @@ const struct fo_rule_row fo_rules_own[] = {
 	{ NULL, FO_FIND_VALIDITY, NULL },
 };
 
-/* Of the notes on a trace those that a profiler of GPUs alone can cause. */
+/* Notes that only a profiler of GPUs can cause do not apply to our timelines. */
 bool fo_own_validity(const char *id)
 {
 	static const char *const none[] = { "host-step", "unlinked", "profiler-overhead", "forward-only",
@@ -213,7 +213,7 @@ const char *fo_own_label(const struct fo_trace *t, const char *label)
 
 void fo_own_words(struct fo_str *s)
 {
-	/* The longer first. */
+	/* The longer of two that begin alike comes first. */
 	static const char *const word[][2] = {
 		{ "GPU operations", "operations" },
 		{ "GPU operation", "operation" },

@@ -13,7 +13,7 @@ enum {
 	ROUND = 64,    /* what a ragged dimension is padded to: a whole number of the smallest tiles */
 	LONG_K = 4096, /* a k that is worth dividing: 32 steps of the usual 128 */
 };
-/* What reaches more of its ceiling than this does as well as most: the mark of gemm-efficiency. */
+/* A product above this share of its ceiling runs well enough; gemm-efficiency has the same mark. */
 #define WELL 0.6
 
 /* NVIDIA's tensor cores and the loads of every library want rows of whole 16 bytes ("Matrix Multiplication Background
@@ -37,7 +37,7 @@ void fo_product_pad(struct fo_product *p, const struct fo_product_shape *s, cons
 	p->padded_flop_s = p->tiles = NAN;
 	if (!v || isnan(v->units) || isnan(p->attainable_flop_s) || p->tiny || !strcmp(p->dtype, "fp32") ||
 	    !strcmp(p->dtype, "fp64"))
-		return; /* in 32 bit without matrix units another precision comes first */
+		return; /* for 32 bit without matrix units `precision` is the cure */
 	p->tiles = fo_product_tiles(s, kernel);
 	/* Tensile's names do not tell whether k is divided. */
 	p->few_tiles = 2 * p->tiles <= v->units && s->k >= LONG_K && s->k >= 4 * s->m && s->k >= 4 * s->n &&
@@ -47,7 +47,7 @@ void fo_product_pad(struct fo_product *p, const struct fo_product_shape *s, cons
 	as.k = better(s->k, bytes, true);
 	if (p->few_tiles || (as.m == s->m && as.n == s->n && as.k == s->k))
 		return;
-	/* Cut to a multiple it does less; padded, more: either way what is useful is what it was, or nearly. */
+	/* A cut dimension does less work and a padded one more; the useful part stays nearly what it was. */
 	double flop = 2 * (double)as.batch * (double)as.m * (double)as.n * (double)as.k;
 	double rate = useful * fo_product_attainable(&as, "", v) / flop;
 	if (!(p->flop_s < WELL * rate))

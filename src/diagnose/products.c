@@ -48,7 +48,7 @@ static bool product_of(int which, const struct fo_shapes *s, struct fo_product_s
 	int a = operator[which].a, b = operator[which].b;
 	if (s->n <= b || s->rank[a] < 2 || s->rank[b] < 2)
 		return false;
-	bool grouped = strstr(operator[which].name, "grouped") != NULL; /* rows of a are dealt to the groups of b: each is used once */
+	bool grouped = strstr(operator[which].name, "grouped") != NULL; /* each group of b takes its own rows of a, so every row is used once */
 	bool batched = s->rank[a] >= 3 && s->rank[b] >= 3 && !grouped;
 	out->batch = batched ? leading(s, a, 2) : 1;
 	out->m = batched ? last(s, a, 2) : leading(s, a, 1);
@@ -189,7 +189,7 @@ bool fo_call_of_op(const struct fo_trace *t, int32_t op, int32_t *where, struct 
 
 /* ---- types ---- */
 
-/* Of the operator that launched g, or of the innermost product, convolution or attention around it. */
+/* The recorded type of the innermost product, convolution or attention around g's launch; "" without. */
 static const char *recorded_type(const struct fo_trace *t, const struct fo_gpu_op *g)
 {
 	int32_t op = g->flags & FO_GPU_GRAPH ? -1 : g->op;
@@ -203,7 +203,7 @@ static const char *recorded_type(const struct fo_trace *t, const struct fo_gpu_o
 	return "";
 }
 
-/* What was recorded of the operand decides. Single operands may run on TF32 or 16 bit units: then the kernel's name tells which. */
+/* The operand's recorded type decides. 32 bit operands may run on TF32 or 16 bit units, and the kernel's name tells which. */
 static const char *type_beside(const char *recorded, const char *kernel)
 {
 	const char *by_name = fo_dtype_of_kernel(kernel);

@@ -29,11 +29,11 @@ double fo_peak_of(const struct fo_device *v, const char *dtype, bool measured);
 double fo_product_fill(const struct fo_product_shape *s, const char *kernel, double units);
 /* FLOP/s of that shape at best: the peak by its tiles and waves, or the memory's; NaN. */
 double fo_product_attainable(const struct fo_product_shape *s, const char *kernel, const struct fo_device *v);
-/* How many tiles the result has: by the kernel's name. */
+/* The result's number of tiles, whose size the kernel's name tells. */
 double fo_product_tiles(const struct fo_product_shape *s, const char *kernel);
 /* padding.c: pad, padded_flop_s, tiles and few_tiles of *p, whose other fields are known. */
 void fo_product_pad(struct fo_product *p, const struct fo_product_shape *s, const char *kernel, const struct fo_device *v);
-/* Is its loss a finding of its own? Then it is in no other. */
+/* Does shape-padding or split-k speak of its loss? Then no other finding does. */
 static inline bool fo_product_claimed(const struct fo_product *p) { return p->padded_flop_s > 0 || p->few_tiles; }
 /* rates.c: d->moving of the subject; v may be NULL. */
 void fo_moving_of(struct fo_diagnosis *d, const struct fo_subject *s, const struct fo_device *v);

@@ -123,8 +123,7 @@ static const char *kind_words(const struct fo_rule_context *c)
 	return "communication";
 }
 
-/* Of a part of what is exposed, what is not said already of small all-reduces, or of a pipeline's bubble, in which stages wait to
- * receive. */
+/* The part of `ns` exposed communication that neither comm-small nor pipeline speaks of: in a pipeline's bubble stages wait to receive. */
 static int64_t besides(const struct fo_rule_context *c, int64_t ns)
 {
 	const struct fo_ledger *l = &c->s->l;
@@ -179,7 +178,7 @@ static bool comm_unknown(const struct fo_rule_context *c, struct fo_finding *f)
 	return true;
 }
 
-/* What of the exposed copies goes through pageable memory: of a tenth and less nothing is said, for nothing would change. */
+/* Says which share of the exposed copies uses pageable memory, from a tenth on: pinning less would change nothing. */
 static const char *pageable_text(char buf[160], double pageable)
 {
 	if (pageable < FO_SHARE_SERIOUS)
@@ -226,7 +225,7 @@ static bool backend(const struct fo_rule_context *c, struct fo_finding *f)
 	char shown[24];
 	fo_evidence_named(f, c->s, "gloo:");
 	fo_evidence_named(f, c->s, "mpi:");
-	fo_gain_none(f); /* what it costs the trace does not show */
+	fo_gain_none(f); /* the trace does not show what it costs */
 	snprintf(f->title, sizeof(f->title), "collectives go through the host: backend '%s'", fo_str_visible(shown, sizeof(shown), name));
 	snprintf(f->why, sizeof(f->why), "With GPUs that backend copies to host memory and back for each collective. %s moves data between "
 		 "GPUs.", c->facts->words->collectives);
@@ -237,7 +236,7 @@ static bool data_parallel(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	if (!c->facts->data_parallel || c->s->rank->devices < 2)
 		return false;
-	fo_gain_none(f); /* what it costs the trace does not show */
+	fo_gain_none(f); /* the trace does not show what it costs */
 	snprintf(f->title, sizeof(f->title), "torch.nn.DataParallel drives %lld GPUs from one process", (long long)c->s->rank->devices);
 	snprintf(f->why, sizeof(f->why), "One Python process launches for all devices, copies the model to each in every step and gathers on one. "
 		 "DistributedDataParallel has one process per GPU.");

@@ -46,7 +46,7 @@ static bool attention_unknown(const struct fo_rule_context *c, struct fo_finding
 	return true;
 }
 
-/* What products reach, over all with a known ceiling, but those that are findings of their own and those too short for a rate: FLOP/s. */
+/* FLOP/s over all products with a known ceiling, without those of shape-padding and split-k and those too short for a rate. */
 struct reached {
 	double flop_s, attainable_flop_s, fill;
 	double part; /* of all products' time */

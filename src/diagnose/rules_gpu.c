@@ -123,8 +123,8 @@ static void greatest_classes(const struct fo_ledger *l, uint64_t classes, char *
 	}
 }
 
-/* Chains of kernels that do one operator each can be merged. Others, and those of a library that fused them, cannot: of them only what
- * they cost is said. */
+/* A compiler can merge chains of kernels that do one operator each. Of other kernels, as those of a library that fused them, the finding
+ * says only what they cost. */
 static void memory_bound_gain(const struct fo_rule_context *c, struct fo_finding *f, int64_t merges)
 {
 	bool known = c->chain->operators_known;
@@ -139,7 +139,7 @@ static void memory_bound_gain(const struct fo_rule_context *c, struct fo_finding
 					 .most = FUSION_MOST, .floor_ns = c->floor_ns, .best_floor_ns = stays, .at_most = !known }, f);
 }
 
-/* What memory_bound speaks of. Each nanosecond is promised once: written-out attention and the optimizer's update have their own. */
+/* The classes that memory-bound speaks of. Each nanosecond is promised once: attention-eager and optimizer-unfused have theirs. */
 static uint64_t moving_classes(const struct fo_rule_context *c)
 {
 	uint64_t classes = FO_MOVING_CLASSES;
@@ -249,7 +249,7 @@ static double bridge_efficiency(const struct fo_diagnosis *d, const struct fo_le
 	return NAN;
 }
 
-/* What its products take longer than the other ranks' makes those wait, and is promised by comm-wait. */
+/* How much longer its products take than the other ranks': those wait for it, and comm-wait promises that time. */
 static int64_t excess_of_culprit(const struct fo_rule_context *c)
 {
 	const struct fo_diagnosis *d = c->s->d;
@@ -277,7 +277,7 @@ static bool gemm_efficiency(const struct fo_rule_context *c, struct fo_finding *
 		reached = bridge_efficiency(d, l);
 	if (isnan(reached))
 		return false;
-	/* A clock that fell is told by itself. */
+	/* unequal-calls speaks of a clock that fell. */
 	const struct fo_clocks *clocks = c->clocks;
 	reached = clocks->fell ? fmin(1, reached / (1 - clocks->lost)) : reached;
 	if (reached >= 0.6 || reached < FO_RATE_LEAST || fo_share(c, products) <= FO_SHARE_ADVICE)

@@ -98,7 +98,7 @@ static int32_t long_operator(const struct fo_rule_context *c, int64_t idle, int6
 	return best >= 0 && 4 * seen[best].ns > idle ? seen[best].op : -1;
 }
 
-/* Of the idling, what lies in gaps that one call of the driver fills, and the call that fills most. */
+/* The idling in gaps that one call of the driver fills; *name: the call of the longest such gap. */
 static int64_t in_driver(const struct fo_rule_context *c, const char **name)
 {
 	int64_t sum = 0, longest = 0;
@@ -135,8 +135,8 @@ static int64_t launch_idle(const struct fo_rule_context *c)
 	return fo_idle_of(c, FO_IDLE_HOST_LAUNCH_BOUND) + fo_idle_of(c, FO_IDLE_LAUNCH_LATENCY) + c->other_short_ns;
 }
 
-/* Of it, what lies inside one operator on the processor, where that is most of it and worth a line of its own: fewer launches would not
- * change it. 0: none does. */
+/* The part of launch_idle inside one operator on the processor, if that is most of it and enough for host-work: fewer launches would not
+ * change it. 0: there is no such operator. */
 static int64_t work_on_processor(const struct fo_rule_context *c, int32_t *op)
 {
 	int64_t idle = launch_idle(c), inside;

@@ -30,7 +30,7 @@ static void gather(const struct fo_subject *s, enum fo_mark mark, struct fo_inte
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Of every gap the part that lies in such a range, as far as its causes are the host's. What one mark took the next does not get. */
+/* Moves the host's part of every gap inside such ranges to c->marked_ns. A later mark does not get what an earlier one took. */
 static void of_gaps(struct fo_rule_context *c, struct fo_idle_gap *gap, enum fo_mark mark, const struct fo_intervals *where)
 {
 	static const enum fo_idle_cause cause[] = { FO_IDLE_HOST_OTHER, FO_IDLE_HOST_SYNC, FO_IDLE_HOST_LAUNCH_BOUND };
@@ -42,7 +42,7 @@ static void of_gaps(struct fo_rule_context *c, struct fo_idle_gap *gap, enum fo_
 			c->marked_ns[mark][cause[k]] += take;
 			left -= take;
 			if (mark == FO_MARK_ALLOCATION)
-				break; /* what else the host did around it is not the allocator's */
+				break; /* the allocator accounts for the waiting alone */
 		}
 	}
 }
@@ -65,7 +65,7 @@ void fo_marks_find(struct fo_rule_context *c, struct fo_idle_gap *gap)
 		fo_intervals_fini(&where);
 		for (int i = 0; i < FO_IDLE_COUNT; i++)
 			c->marked_ns[m][i] /= c->s->steps;
-		if (fo_share(c, marked_of(c, m)) <= FO_SHARE_ADVICE) /* not worth a line: it stays with the others */
+		if (fo_share(c, marked_of(c, m)) <= FO_SHARE_ADVICE) /* too little for a finding: it stays with the other idling */
 			memset(c->marked_ns[m], 0, sizeof(c->marked_ns[m]));
 	}
 }

@@ -70,14 +70,14 @@ static enum role role(const struct dimensions *d, const struct fo_product *p, in
 	if (p->batch > 1 && least <= HEAD_MOST)
 		return which > 0 && x == least && x < p->m ? HEAD : SEQUENCE;
 	bool token = among(d->token, d->tokens, x), model = among(d->model, d->models, x);
-	if (p->batch > 1) /* of experts: rows are theirs, the rest the model's */
+	if (p->batch > 1) /* batched by experts: rows are tokens, the rest is the model's */
 		return which == 0 ? TOKENS : HIDDEN;
 	return (token == model ? which == 0 : token) ? TOKENS : HIDDEN;
 }
 
 /* ---- evidence ---- */
 
-/* Is it a wanted one of the LOOKED_AT that took most time? Of more than those each of a million calls would pass thousands. */
+/* Is it a wanted one of the LOOKED_AT products that took most time? The limit bounds the search, which every call of a product makes. */
 enum { LOOKED_AT = 512 };
 static bool is_wanted(const struct fo_diagnosis *d, const struct fo_product_shape *s, bool (*wanted)(const struct fo_product *p))
 {
@@ -112,7 +112,7 @@ static void evidence_of(struct fo_finding *f, const struct fo_subject *s, bool (
 
 /* ---- products ---- */
 
-/* What products whose shape costs nothing reach of what is attainable; 1 where there are none to compare with. */
+/* The share of what is attainable that products without such a loss reach; 1 where there are none to compare with. */
 static double usual(const struct fo_diagnosis *d, bool *known)
 {
 	double took = 0, ideal = 0;

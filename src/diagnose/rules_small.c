@@ -12,7 +12,7 @@ enum { SMALL_REDUCES = 16 };
 #define SMALL_NS INT64_C(50000)
 #define BUCKET_BYTES INT64_C(25000000) /* DistributedDataParallel(bucket_cap_mb=25), the default */
 
-/* Of them what no compute hides and what is known not to be waiting; 0: there are none. */
+/* The part of them that no compute hides and that is not known to be waiting; 0: there are none. */
 int64_t fo_small_reduces(const struct fo_rule_context *c)
 {
 	const struct fo_comm_kinds *x = &c->facts->comm;
@@ -55,7 +55,7 @@ static bool conv_layout(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const struct fo_subject *s = c->s;
 	int64_t n, ns = fo_layout_ns(c, fo_turns_layout, f, &n);
-	/* Half the usual mark: beside what it saves itself, the convolutions between run in the layout that suits them. */
+	/* Half the usual mark, for the convolutions between them gain as well from the layout that suits them. */
 	if (fo_share(c, ns) <= FO_SHARE_ADVICE / 2)
 		return false;
 	f->serious = fo_share(c, ns) > FO_SHARE_SERIOUS;

@@ -237,7 +237,7 @@ static bool clipped(const struct fo_rule_context *c, struct fo_finding *f)
 	return true;
 }
 
-/* Of the window that is spoken of; where several of its threads work at once the time counts once. */
+/* The profiler's work inside the window. Where several of its threads work at once the time counts once. */
 static bool overhead(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const struct fo_trace *t = c->s->t;

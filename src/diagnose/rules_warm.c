@@ -37,7 +37,7 @@ static bool outermost(const struct fo_trace *t, const struct fo_host_op *o)
 	return o->kind == FO_HOST_OP && (o->parent < 0 || t->op[o->parent].kind != FO_HOST_OP);
 }
 
-/* The calls of one operator in their order: what the first takes beyond the median of the others; 0: nothing unusual. */
+/* How much longer the first of an operator's calls took than the median of the others; 0: nothing unusual. */
 static int64_t excess(struct call *c, int64_t n)
 {
 	if (n < CALLS_LEAST)
@@ -67,7 +67,7 @@ static bool first_calls(const struct fo_rule_context *c, struct fo_finding *f)
 		int64_t ns = excess(call + i, next - i),
 			from = first.begin_ns > s->begin_ns ? first.begin_ns : s->begin_ns;
 		int64_t inside = first.begin_ns + first.ns - from;
-		ns = ns < inside ? ns : inside; /* what came before the window weighs nothing in it */
+		ns = ns < inside ? ns : inside; /* only the part inside the window counts */
 		if (ns <= 0)
 			continue;
 		sum += ns;

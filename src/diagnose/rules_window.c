@@ -1,4 +1,4 @@
-/* Which window is spoken of where no steps, or one, are marked, and what of it is a start rather than work. */
+/* Notes on the window of a trace that marks no step or one: where it begins, and how much of it is a start rather than work. */
 #include "diagnose/findings_int.h"
 
 #include <stdio.h>
@@ -26,7 +26,7 @@ static const char *prepared(const struct fo_trace *t)
 	return captures(t) ? "graphs were captured, code was loaded or compiled" : "code was loaded or compiled";
 }
 
-/* Half: then it is what the window mainly shows. */
+/* Above half of the window a warm-up is what it mainly shows. */
 void fo_mostly_warm_up(const struct fo_rule_context *c, char *out, size_t size)
 {
 	int64_t ns = c->s->l.idle_ns[FO_IDLE_LONG_CALL];

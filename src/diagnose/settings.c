@@ -28,10 +28,10 @@ static void cut(const char *line, const char *field[COLUMNS], int len[COLUMNS])
 
 static bool is(const char *field, int len, const char *text) { return strlen(text) == (size_t)len && memcmp(field, text, (size_t)len) == 0; }
 
-/* A tenth of the communication's time: less is not what a setting should be changed for. */
+/* Below a tenth of the communication's time a setting is not worth changing. */
 static bool much(const struct fo_comm_kinds *x, enum fo_comm_kind kind) { return 10 * x->ns[kind] > x->all_ns; }
 
-/* Buckets are what several all-reduces of a step go by; of two there is nothing to be made fewer. */
+/* Does DDP reduce in buckets, and in more than two, so that larger ones would make fewer? */
 static bool buckets(const struct fo_facts *f) { return f->ddp && f->comm.reduces > 2 && 2 * f->comm.ns[FO_COMM_ALL_REDUCE] > f->comm.all_ns; }
 
 /* Compute capability 8.0 is the first of NVIDIA's with bf16 matrix units, 8.9 the first with fp8 (CUDA C++ programming guide, compute
@@ -109,7 +109,7 @@ static bool needs_pytorch_2(const char *key) { return strncmp(key, "torch.compil
 
 static const struct fo_vendor_words *words_of(const struct fo_facts *f) { return f->words ? f->words : fo_vendor_words(FO_VENDOR_NVIDIA); }
 
-/* Words of the table that are NVIDIA's, and what stands for them on another maker's device. */
+/* Replaces NVIDIA's words of the table by those of the device's maker. */
 static void in_words_of(const struct fo_vendor_words *to, char *text, size_t size)
 {
 	const struct fo_vendor_words *from = fo_vendor_words(FO_VENDOR_NVIDIA);
@@ -125,7 +125,7 @@ static void in_words_of(const struct fo_vendor_words *to, char *text, size_t siz
 	}
 }
 
-/* What is so now: of a program that is compiled in part, that. */
+/* The present value; for a program that is compiled in part it says which part. */
 static void fill_now(struct fo_setting *s, const char *now, int len, const struct fo_facts *facts)
 {
 	snprintf(s->now, sizeof(s->now), "%.*s", len, now);

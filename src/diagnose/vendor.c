@@ -1,4 +1,4 @@
-/* What things are called on the maker's devices: one table, so that no rule has words of its own. Names of PyTorch's interface stay as
+/* The makers' names for tools and libraries, in one table, so that no rule has its own. Names of PyTorch's interface stay as
  * they are: ROCm's builds call theirs torch.cuda, device_type="cuda", backend="nccl" too. */
 #include "diagnose/findings_int.h"
 
@@ -93,7 +93,7 @@ int fo_capability_of_name(const char *name)
 {
 	for (size_t i = 0; i < sizeof chips / sizeof *chips; i++) {
 		size_t n = strlen(chips[i].chip);
-		/* A word of its own, but for what says more of the same chip: "RTX 4090", "MI300X", "A100-SXM4". */
+		/* The chip is a whole word, but for what specifies it further: "RTX 4090", "MI300X", "A100-SXM4". */
 		for (const char *at = strstr(name, chips[i].chip); at; at = strstr(at + 1, chips[i].chip)) {
 			bool series = chips[i].chip[0] == 'M' || strchr(chips[i].chip, ' ');
 			if ((at == name || !alnum(at[-1])) && (series || !(at[n] >= '0' && at[n] <= '9')))

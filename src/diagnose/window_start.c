@@ -27,7 +27,7 @@ static int64_t recorded_work(const struct fo_idle *h, int32_t thread, int64_t fr
 	return ns;
 }
 
-/* Half of it: then work is what the time went to. */
+/* Is the part at least half of the whole? */
 static bool mostly(int64_t part, int64_t whole) { return part >= whole - part; }
 
 static void lead_in(struct fo_window *v, const struct fo_device_ops *d, const struct fo_idle *h, struct fo_device_ledger *out)

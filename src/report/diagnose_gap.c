@@ -140,7 +140,7 @@ static void what_thread_did(struct fo_gap *g, int32_t thread, int64_t from, int6
 	free(all.v);
 }
 
-/* That of the device's last launch; -1: none is recorded. */
+/* The thread of the device's last launch; -1: none is recorded. */
 static int32_t last_thread(const struct fo_trace *t, int16_t device)
 {
 	int32_t last = -1;

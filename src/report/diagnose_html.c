@@ -856,7 +856,7 @@ static void draw_unknowns(struct page *p)
 	fo_draw_table_end(&t);
 }
 
-/* What is missing stands where the answer does. */
+/* What is missing of the traces stands beside the answer. */
 static void draw_found(struct page *p)
 {
 	const char **line;

@@ -17,7 +17,7 @@ static const char *op_name(const struct fo_trace *t, int32_t op) { return fo_tra
 
 static bool is_product(uint8_t class) { return class == FO_K_GEMM || class == FO_K_GEMM_FP8; }
 
-/* May stand between a softmax and the products of its attention. */
+/* Can this kernel stand between a softmax and the products of its attention? */
 static bool passes(const struct fo_trace *t, const struct fo_gpu_op *g)
 {
 	return g->class == FO_K_ELEMENTWISE || g->class == FO_K_CAST || g->class == FO_K_COPY ||
@@ -58,7 +58,7 @@ enum fo_batched fo_trace_batched(const struct fo_trace *t, int32_t op)
 	return FO_BATCHED_UNKNOWN;
 }
 
-/* May it be a product of attention? Where no operator is recorded its place alone speaks for it. */
+/* Can it be a product of attention? Without a recorded operator its place alone speaks for it. */
 static bool is_batched(const struct fo_trace *t, int64_t gpu)
 {
 	return t->gpu[gpu].op < 0 || fo_trace_batched(t, t->gpu[gpu].op) == FO_BATCHED_YES;
@@ -66,7 +66,7 @@ static bool is_batched(const struct fo_trace *t, int64_t gpu)
 
 enum says { SAYS_NOTHING, SAYS_SOFTMAX, SAYS_LOSS, SAYS_ATTENTION };
 
-/* What the operators and modules around a softmax's launch say of it, the innermost that says anything. */
+/* What the operators and modules around a softmax's launch say of it; the innermost that says anything decides. */
 static enum says around(const struct fo_trace *t, int32_t op)
 {
 	static const char *const loss[] = { "log_softmax", "LogSoftmax", "cross_entropy", "CrossEntropy", "nll_loss",
@@ -87,7 +87,7 @@ static enum says around(const struct fo_trace *t, int32_t op)
 	return says;
 }
 
-/* Scores of all pairs: at least two dimensions in front or one, and as many keys as queries. */
+/* Are its scores of all pairs of tokens: three dimensions or more, the last two alike? */
 static bool is_square(const struct fo_trace *t, int32_t op)
 {
 	struct fo_shapes s;

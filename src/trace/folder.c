@@ -13,7 +13,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* How much of the path is its folder, without the slash. */
+/* The length of the path's folder, without the slash. */
 static size_t folder_length(const char *path)
 {
 	const char *name = fo_text_file_name(path);
@@ -30,7 +30,7 @@ static bool named_like_a_trace(const char *path)
 	return false;
 }
 
-/* A report whose export lies beside it is that export. */
+/* Does the report's SQLite export lie beside it? Then that is read. */
 static bool exported(char *const *v, size_t n, const char *report)
 {
 	size_t stem = strlen(report) - strlen(".nsys-rep");
@@ -60,7 +60,7 @@ void fo_trace_set_leave(struct fo_trace_set *s, enum fo_left_kind kind, const ch
 
 /* ---- several recordings ---- */
 
-/* Where a file's path says which recording it is of. */
+/* Which recording a file belongs to, as its path says. */
 struct numbered {
 	char *slot;     /* the path without the number: the same for one worker in all recordings */
 	int64_t number; /* of the iteration, or the time in the name; -1 none */
@@ -163,7 +163,7 @@ static int recording_for(struct fo_folder *f, const struct numbered *x, int64_t 
 	return f->recordings++;
 }
 
-/* Recordings in their order; recording_of[] follows. */
+/* Sorts the recordings and adapts recording_of[]. */
 static void sort_recordings(struct fo_folder *f, int slots)
 {
 	struct fo_recording *old = fo_xmalloc((size_t)f->recordings * sizeof *old);
@@ -180,7 +180,7 @@ static void sort_recordings(struct fo_folder *f, int slots)
 	free(old);
 }
 
-/* Where one worker has several files that differ in an iteration's number, or in the time alone, each number is a recording. */
+/* Finds recordings: where a worker has several files whose paths differ only in an iteration's number or a time, each number is one. */
 static void find_recordings(struct fo_folder *f)
 {
 	struct numbered *v = fo_xmalloc((f->files + 1) * sizeof *v);

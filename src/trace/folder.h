@@ -11,13 +11,13 @@ struct fo_recording {
 	char *label; /* "profile/iteration_20" */
 	int64_t number;
 	int files;
-	bool complete; /* with a file of everyone that any recording has one of */
+	bool complete; /* it has a file of every worker that any recording has */
 };
 
 struct fo_folder {
 	char *path;
 	char **file;
-	int *recording_of; /* in recording[]; -1: of none in particular */
+	int *recording_of; /* in recording[]; -1: the file belongs to none */
 	size_t files;
 	struct fo_recording
 		*recording; /* complete ones first, then the newest first; none: the job was recorded once */
@@ -28,7 +28,7 @@ struct fo_folder {
 FO_CHECKED fo_status fo_folder_list(struct fo_folder *f, const char *path, struct fo_trace_set *s);
 void fo_folder_fini(struct fo_folder *f);
 
-/* Adds to what was left out; one more file where an entry says the same of another file of that folder. */
+/* Adds a file to what was left out. An entry of the same folder with the same reason counts it instead. */
 void fo_trace_set_leave(struct fo_trace_set *s, enum fo_left_kind kind, const char *path, int files, const char *why);
 
 #endif

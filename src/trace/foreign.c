@@ -1,4 +1,4 @@
-/* Which known format a file is that no reader is for. One table: how it is recognised, what it is called, what to do instead. */
+/* Names known formats that have no reader here. One table says how each is recognised, what it is called and what to do instead. */
 #define _GNU_SOURCE /* memmem */
 #include "trace/foreign.h"
 
@@ -15,12 +15,12 @@
 #include <strings.h>
 
 enum {
-	HEAD_BYTES = 64 << 10, /* of the unpacked file: keys and names that tell formats apart stand in front */
+	HEAD_BYTES = 64 << 10, /* of the unpacked file; the keys and names that tell formats apart stand in front */
 	MOST_SIGNS = 8,
 	MOST_NAMES = 5,
 };
 
-/* What stands in a file, told before its rows are asked. */
+/* The kind of a file's content; each row of the table names the kinds it can be. */
 enum { JSON = 1, TEXT = 2, BINARY = 4 };
 
 struct head {
@@ -71,7 +71,7 @@ static bool field(const unsigned char *p, size_t n, int *number, size_t *content
 	return true;
 }
 
-/* Packets one behind the other, all of field 1, as far as the head shows them. */
+/* Is the head a sequence of packets, all of field 1? */
 static bool is_packets(const struct head *h)
 {
 	size_t at = 0, content, length;
@@ -129,7 +129,7 @@ static bool is_toml(const struct head *h)
 	return assigned;
 }
 
-/* How often in the line a word of a training loop has a figure behind it: "step 5", "lm loss: 10.5", "iter=3". */
+/* Counts the words of a training loop in the line that have a figure behind them: "step 5", "lm loss: 10.5", "iter=3". */
 static int figures_in(const char *line)
 {
 	static const char *const word[] = { "loss", "step", "iter", "iteration", "epoch", "tokens", "lr", "samples" };
@@ -145,7 +145,7 @@ static int figures_in(const char *line)
 	return n;
 }
 
-/* A line with two such figures. Prose has one now and then. */
+/* Has some line two such figures? Prose has one now and then. */
 static bool has_log_line(const struct head *h)
 {
 	const char *p = (const char *)h->p, *end = p + h->n;
@@ -227,7 +227,7 @@ static bool is_nsys_report(const struct head *h)
 
 static const char mtia[] = "\"mtia_";
 
-/* The first row that fits is it, so that what is special stands in front of what is general. docs/commands/diagnose.md has the same list. */
+/* The first row that fits names the file, so special rows stand in front of general ones. docs/commands/diagnose.md has the same list. */
 static const struct row rows[] = {
 	{ { "a report of Nsight Systems, whose format is closed", NULL },
 	  BINARY,

@@ -14,13 +14,13 @@ struct fo_foreign {
 /* What the file is: told by what stands in it (unpacked, where it is packed), then by its name. NULL: none of the known ones. Never fails:
  * what cannot be read is unknown. */
 const struct fo_foreign *fo_foreign_of(const char *path);
-/* By the name alone: what a folder's listing can say without opening anything. */
+/* By the file's name alone, for a folder's listing, which opens nothing. */
 const struct fo_foreign *fo_foreign_by_name(const char *path);
 /* The error of a reader that could make nothing of the file, or found nothing of its own in it, made better: "'r.pickle' is a memory
  * snapshot of PyTorch, no trace of GPU work". Without a known format the error stays as it is. Returns FO_EFORMAT then, st else. */
 fo_status fo_foreign_refuse(const char *path, fo_status st);
 
-/* Does the file begin as a trace that is read here? Looks, and reads nothing. */
+/* Does the file begin as a trace that is read here? Only its first bytes are looked at. */
 bool fo_foreign_is_trace(const char *path);
 /* fo_foreign_refuse for a reader that met events of that accelerator, which may stand far behind the first bytes. */
 fo_status fo_foreign_refuse_mtia(const char *path);

@@ -98,7 +98,7 @@ static void compile(void)
 	}
 }
 
-/* A library's own name is no word of what its kernels do: FBGEMM's are lookups, mostly. */
+/* Hides the library's own name, which does not tell what a kernel does: most of FBGEMM's are lookups, no products. */
 static void blank_library(char *text)
 {
 	static const char library[] = "fbgemm";

@@ -28,7 +28,7 @@ struct reader {
 	uint64_t offset; /* of window[0] in the unpacked file */
 	bool last;       /* nothing follows the window */
 	bool events_seen;
-	bool profiler;   /* something stood there that only a profiler of PyTorch writes: a category of its, a member of its header */
+	bool profiler;   /* the file has a category or a header member that only PyTorch's profiler writes */
 	bool mtia;       /* categories of Meta's accelerator */
 	char *scratch;   /* unescaped texts */
 	size_t scratch_cap;
@@ -149,7 +149,7 @@ static int32_t to_int32(int64_t x)
 	return x < -1 || x > INT32_MAX ? -1 : (int32_t)x;
 }
 
-/* The number of the operator that an event belongs to; "external id" until 2022. Zero is nobody's. */
+/* The number of the operator that an event belongs to ("external id" until 2022); -1: none. Zero belongs to no operator. */
 static int32_t arg_external(const struct reader *r)
 {
 	int32_t id = to_int32(arg_int(r, "External id", 0));
@@ -316,7 +316,7 @@ static void read_gpu(struct reader *r, const struct fo_scan_event *e, enum fo_gp
 	}
 }
 
-/* Shapes say how much an operator calculates or moves. Those over lists of tensors have thousands, which nothing here adds up. */
+/* Shapes say how much an operator computes or moves. Operators over lists of tensors have thousands, which no rule uses. */
 static bool wants_shapes(const struct fo_scan_text *name) { return !contains(name, "_foreach") && !contains(name, "Optimizer"); }
 
 static uint8_t name_is(struct reader *r, int32_t id, const struct fo_scan_text *name)
@@ -653,7 +653,7 @@ static fo_status not_a_trace(struct reader *r, const char *what)
 		       "a trace is what prof.export_chrome_trace(FILE) writes: JSON with a list \"traceEvents\"");
 }
 
-/* JSON, even trace events, but of somebody else. open.c looks whether it is a format that has a name. */
+/* Refuses JSON, even trace events, that another program wrote. open.c then looks for a format with a name. */
 static fo_status not_of_the_profiler(struct reader *r)
 {
 	char shown[300];
@@ -792,7 +792,7 @@ static fo_status read_json(struct reader *r)
 	return c == '{' ? read_object(r) : not_a_trace(r, c ? "neither '{' nor '['" : "nothing");
 }
 
-/* Some ROCm captures number nothing and draw arrows. They are read a second time, which no other trace has to pay for. */
+/* Some ROCm captures tie launches to operations by arrows alone. Only those are read a second time. */
 static fo_status read_arrows(struct reader *r)
 {
 	struct fo_trace *t = r->b->t;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Numbers for ties that no profiler gave: above all that one does. */
+/* Correlations that we make begin here, above all that a profiler gives. */
 #define MADE_CORRELATION ((int64_t)1 << 61)
 
 static int less_int64(int64_t a, int64_t b) { return (a > b) - (a < b); }
@@ -60,7 +60,7 @@ static int by_int32(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* The numbers of these pieces, ascending: a trace has millions of operators, of which the few that are asked for are looked up. */
+/* The numbers of these pieces, ascending, for a search: of millions of operators only these few are kept. */
 static int32_t *numbers_of(const struct pieces *p)
 {
 	int32_t *v = fo_xmalloc(p->n * sizeof *v);
@@ -122,7 +122,7 @@ static void launch_from(struct fo_trace_build *b, int64_t gpu, int64_t op, int64
 	const struct fo_host_op *o = &b->t->op[op];
 	int64_t at = g->begin_ns < o->end_ns - 1 ? g->begin_ns : o->end_ns - 1; /* inside the operator */
 	if (g->begin_ns < o->begin_ns)
-		return; /* before the operator began: not its */
+		return; /* it began before the operator, which so did not launch it */
 	at = at > o->begin_ns ? at : o->begin_ns;
 	int32_t thread = o->thread, name = fo_trace_intern(b, text, sizeof text - 1);
 	struct fo_launch *l = fo_trace_add_launch(b);
@@ -155,7 +155,7 @@ bool fo_trace_link_by_operator(struct fo_trace_build *b)
 	struct pieces p = { 0 };
 	int64_t made = 0, launches = b->t->launch_count;
 	bool any = false;
-	b->launch_cap = (size_t)launches; /* sorting may have left room for no more */
+	b->launch_cap = (size_t)launches; /* sorting may have allocated exactly that much */
 	if (gather(b->t, &p))
 		for (size_t i = 0, to; i < p.n; i = to) {
 			for (to = i;
@@ -233,7 +233,7 @@ void fo_trace_link_by_arrow(struct fo_trace_build *b, struct fo_trace_arrow *v, 
 		qsort(v, n, sizeof *v, by_arrow);
 	for (size_t i = 0; i + 1 < n; i++) {
 		const struct fo_trace_arrow *from = &v[i];
-		/* Two arrows of one number: which of them ends here is unknown. */
+		/* Two arrows begin with one number: which of them ends here is unknown. */
 		if (i > 0 && v[i - 1].id == from->id && v[i - 1].thread >= 0)
 			continue;
 		for (size_t k = i + 1; from->thread >= 0 && k < n && v[k].id == from->id && v[k].thread < 0; k++) {

@@ -155,7 +155,7 @@ static void free_texts(char **v, size_t n)
 	free(v);
 }
 
-/* Among traces a log is what lies beside them. */
+/* Does the folder hold traces? Then a log in it only lies beside them. */
 static bool has_traces(const char *folder)
 {
 	struct fo_arena a = { 0 };

@@ -169,7 +169,7 @@ static void forget(struct file *file)
 
 /* ---- several recordings ---- */
 
-/* What is wrong with a file, as what goes on behind its path; NULL: nothing. */
+/* What is wrong with a file, as the rest of a sentence that begins with its path; NULL: nothing. */
 static const char *fault(const struct file *file)
 {
 	if (file->err.st != FO_OK)
@@ -182,7 +182,7 @@ static bool is_of(const struct file *file, size_t folder, int recording)
 	return file->folder == (int)folder && file->recording == recording;
 }
 
-/* Reads one recording. The first file that is not whole; NULL: all are. */
+/* Reads one recording. Returns the first file that is not whole; NULL: all are. */
 static const struct file *try_recording(struct files *f, size_t folder, int recording)
 {
 	const struct file *bad = NULL;
@@ -252,7 +252,7 @@ static void skip(struct fo_trace_set *s, struct file *file, enum fo_left_kind ki
 {
 	char shown[300], subject[sizeof shown + 4];
 	struct stat st;
-	/* Errors begin with the path, which the list has already. */
+	/* An error begins with the path, which the list shows itself. */
 	size_t n = (size_t)snprintf(subject, sizeof subject, "'%s' ", fo_str_visible(shown, sizeof shown, file->path));
 	if (strncmp(why, subject, n) == 0)
 		why += n;

@@ -15,7 +15,7 @@ struct fo_shapes {
 bool fo_shapes_parse(struct fo_shapes *s, const char *text);
 /* The i-th dimension from behind, 1 the last; 0 where the argument has fewer. */
 int64_t fo_shapes_last(const struct fo_shapes *s, int arg, int i);
-/* How many elements: as a double, because shapes come from a file and may overflow. 0 for what is no tensor. */
+/* The number of elements, as a double because shapes come from a file and may overflow; 0 for what is no tensor. */
 double fo_shapes_elements(const struct fo_shapes *s, int arg);
 
 #endif

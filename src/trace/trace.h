@@ -237,7 +237,7 @@ extern const char *const fo_left_name[FO_LEFT_COUNT]; /* "foreign", "nothing", "
 struct fo_left_out {
 	enum fo_left_kind kind;
 	char *path; /* the first file, or the recording's folder */
-	char *why;  /* goes on behind the path: "is a memory snapshot of PyTorch" */
+	char *why;  /* the rest of a sentence that begins with the path: "is a memory snapshot of PyTorch" */
 	int files;
 };
 
