@@ -92,7 +92,8 @@ void fo_cli_diagnose_answer(FILE *f, const struct fo_diagnosis *d)
 			   gain(&a, second));
 	const char *rule = strcmp(d->bridge.rule, "shapes") ? "rule mfu" : "FLOP counted from recorded shapes";
 	if (d->bridge.known)
-		fo_cli_put(f, "MFU:         ", "             ", "%s (%s%s%s%s%s)%s", percent(&a, d->bridge.mfu), rule, *d->bridge.dtype ? ", " : "",
+		fo_cli_put(f, "MFU:         ", "             ", "%.*f %% (%s%s%s%s%s)%s", fo_mfu_decimals(d->bridge.mfu),
+			   100 * d->bridge.mfu, rule, *d->bridge.dtype ? ", " : "",
 			   d->bridge.dtype, *d->bridge.note ? "; " : "", seen(text, d->bridge.note), losses(&a, &d->bridge));
 	else if (d->own.known)
 		fo_cli_put(f, "MFU:         ", "             ", "%s", seen(text, fo_own_mfu_text(&d->own, own)));

@@ -324,8 +324,8 @@ static void fill_utilisation(struct fo_diagnosis *d, const struct fo_subject *s)
 		return;
 	if (d->bridge.known)
 		snprintf(u->sentence + n, sizeof(u->sentence) - (size_t)n,
-			 "; compute kernels ran %.0f %% of the step. MFU is %.1f %%: the part of the step that its arithmetic would need at peak.",
-			 100 * u->computing, 100 * d->bridge.mfu);
+			 "; compute kernels ran %.0f %% of the step. MFU is %.*f %%: the part of the step that its arithmetic would need at peak.",
+			 100 * u->computing, fo_mfu_decimals(d->bridge.mfu), 100 * d->bridge.mfu);
 	else
 		snprintf(u->sentence + n, sizeof(u->sentence) - (size_t)n, "; how fast those kernels were it does not say.");
 }

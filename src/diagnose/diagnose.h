@@ -382,6 +382,15 @@ struct fo_diagnosis {
 FO_CHECKED fo_status fo_diagnose(struct fo_diagnosis *d, struct fo_trace_set *s, const struct fo_diagnose_options *o);
 void fo_diagnosis_fini(struct fo_diagnosis *d);
 
+/* Decimals of an MFU in per cent: 33.0, 0.02, 0.0004. What is known is not shown as nothing. */
+static inline int fo_mfu_decimals(double mfu)
+{
+	int n = 1;
+	for (double v = 1000 * mfu; v > 0 && v < 0.5 && n < 6; v *= 10)
+		n++;
+	return n;
+}
+
 /* Does this note make the figures doubtful (lost events, impossible durations, a start)? Then it stands in front of the findings. */
 bool fo_finding_doubtful(const struct fo_finding *f);
 /* Can a bottleneck be named? Otherwise d->cannot says why not. */

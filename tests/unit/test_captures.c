@@ -235,6 +235,35 @@ static void test_endless(void **state)
 	diagnose();
 	assert_int_equal(v.d.products, 1);
 	assert_true(v.d.product[0].time_ns == INT64_MAX);
+	struct fo_kernels k;
+	fo_kernels_of(&v.d, &k);
+	assert_true(k.n == 1 && k.v[0].ns > 0);
+	fo_kernels_fini(&k);
+	made_close(&v);
+}
+
+/* A share that is known is not shown as none. */
+static void test_small_mfu(void **state)
+{
+	(void)state;
+	assert_int_equal(fo_mfu_decimals(0.33), 1);
+	assert_int_equal(fo_mfu_decimals(0), 1);
+	assert_int_equal(fo_mfu_decimals(0.0005), 1);
+	assert_int_equal(fo_mfu_decimals(0.0002), 2);
+	assert_int_equal(fo_mfu_decimals(0.000004), 4);
+	assert_int_equal(fo_mfu_decimals(1e-30), 6);
+	made_begin(&m);
+	made_device(&m, "NVIDIA H100 80GB HBM3", 132, 9, 0, 80);
+	double at = 1000;
+	for (int i = 0; i < 200; i++, at += 1000) { /* 8 GFLOP of 200 ms at 989 TFLOP/s */
+		made_shapes(&m, "[[272, 272], [272, 272]]", "[\"c10::BFloat16\", \"c10::BFloat16\"]");
+		made_op(&m, "aten::mm", at, at + 15);
+		made_kernel(&m, product, at + 5, at + 20, at + 500);
+	}
+	diagnose();
+	assert_true(v.d.bridge.known);
+	assert_null(strstr(v.d.utilisation.sentence, "MFU is 0.0 %"));
+	assert_non_null(strstr(v.d.utilisation.sentence, "MFU is 0.00"));
 	made_close(&v);
 }
 
@@ -261,6 +290,7 @@ int main(void)
 		cmocka_unit_test(test_nothing_to_merge),
 		cmocka_unit_test(test_sampled),
 		cmocka_unit_test(test_endless),
+		cmocka_unit_test(test_small_mfu),
 		cmocka_unit_test(test_nameless),
 	};
 	int fd = mkstemp(path);
