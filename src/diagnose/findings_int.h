@@ -218,6 +218,8 @@ struct fo_rule_context {
 	int64_t optimizer_idle_ns[FO_IDLE_COUNT];        /* idling of a step that a kernel of an unfused update ended */
 	int64_t other_short_ns; /* idle[HOST_OTHER] in gaps that are not longer than FO_GAP_SHORT_NS: Python between operators */
 };
+/* The usual gain: between `least` (a share) and all of `ns` goes, and the floor holds. */
+void fo_gain_usual(const struct fo_rule_context *c, struct fo_finding *f, int64_t ns, double least);
 /* Exposed communication of a step that is small all-reduces, where they are worth a line (rules_small.c). */
 int64_t fo_small_reduces(const struct fo_rule_context *c);
 /* Does the kernel rearrange an operand of a matrix product? Does it turn a layout around anywhere else, as for a convolution? */

@@ -36,4 +36,14 @@ void fo_gain_solve(const struct fo_gain *g, struct fo_finding *f)
 	f->gain = 2 * (double)step / ((double)best + (double)worst);
 }
 
+void fo_gain_usual(const struct fo_rule_context *c, struct fo_finding *f, int64_t ns, double least)
+{
+	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns,
+					 .removable_ns = ns,
+					 .least = least,
+					 .most = 1,
+					 .floor_ns = c->floor_ns },
+		      f);
+}
+
 bool fo_finding_worth(const struct fo_finding *f) { return f->nearly_all || !isnan(f->gain); }

@@ -166,7 +166,7 @@ static bool comm_unknown(const struct fo_rule_context *c, struct fo_finding *f)
 	if (fo_share(c, ns) <= FO_SHARE_ADVICE)
 		return false;
 	f->serious = fo_share(c, ns) > FO_SHARE_SERIOUS;
-	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = ns, .least = 0, .most = 1, .floor_ns = c->floor_ns }, f);
+	fo_gain_usual(c, f, ns, 0);
 	snprintf(f->title, sizeof(f->title), "%s that nothing hides: %.1f %% of the step", kind_words(c), 100 * fo_share(c, ns));
 	bool all = c->s->d->ranks > 1 && c->s->d->ranks >= c->s->t->world_size && c->s->t->rank_from != FO_RANK_ORDER;
 	snprintf(f->why, sizeof(f->why), "Communication takes %s of a step, and %s of it lie under no compute. %s Waiting calls for an even load, "

@@ -18,7 +18,7 @@ static bool attention_efficiency(const struct fo_rule_context *c, struct fo_find
 	if (!(a->efficiency < FO_ATTENTION_LEAST) || a->efficiency < FO_RATE_LEAST || fo_share(c, a->time_ns) <= FO_SHARE_ADVICE)
 		return false;
 	int64_t above = (int64_t)((1 - a->efficiency / FO_ATTENTION_BEST) * (double)a->time_ns);
-	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns, .removable_ns = above, .least = 0, .most = 1, .floor_ns = c->floor_ns }, f);
+	fo_gain_usual(c, f, above, 0);
 	snprintf(f->title, sizeof(f->title), "attention reaches %.0f %% of the peak and takes %.1f %% of the step", 100 * a->efficiency,
 		 100 * fo_share(c, a->time_ns));
 	snprintf(f->why, sizeof(f->why), "%.0f of %.0f TFLOP/s, every pair of tokens counted; under a causal mask half of that is computed, and it "

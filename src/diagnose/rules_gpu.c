@@ -351,8 +351,7 @@ static bool throttled(const struct fo_rule_context *c, struct fo_finding *f)
 	if (fo_share(c, ns) <= FO_SHARE_ADVICE)
 		return false;
 	f->serious = clocks->fell && fo_share(c, ns) > FO_SHARE_SERIOUS;
-	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns, .removable_ns = ns, .least = clocks->fell ? FO_GAIN_HALF : 0, .most = 1,
-					 .floor_ns = c->floor_ns }, f);
+	fo_gain_usual(c, f, ns, clocks->fell ? FO_GAIN_HALF : 0);
 	if (clocks->fell)
 		snprintf(f->title, sizeof(f->title), "the clock falls: products of every shape are %.2f times slower for %.0f %% of the trace", clocks->ratio,
 			 100 * clocks->share);
@@ -372,8 +371,7 @@ static bool recompute(const struct fo_rule_context *c, struct fo_finding *f)
 	if (fo_share(c, l->recompute_ns) <= FO_SHARE_ADVICE)
 		return false;
 	/* Selective recomputation keeps the products and repeats the rest, which is the cheap part; half is a guess within it. */
-	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = l->recompute_ns, .least = FO_GAIN_HALF, .most = 1,
-					 .floor_ns = c->floor_ns }, f);
+	fo_gain_usual(c, f, l->recompute_ns, FO_GAIN_HALF);
 	snprintf(f->title, sizeof(f->title), "the forward pass runs twice: recomputation takes %.1f %% of the step", 100 * fo_share(c, l->recompute_ns));
 	snprintf(f->why, sizeof(f->why), "It buys memory. Where memory is left over, recompute less: keep products and attention, and repeat what is "
 		 "cheap. MFU does not count it.");

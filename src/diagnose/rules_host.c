@@ -264,8 +264,7 @@ static bool synchronised(const struct fo_rule_context *c, struct fo_finding *f)
 	if (!worth_it(c, idle))
 		return false;
 	f->serious = serious(c, idle);
-	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns, .removable_ns = idle, .least = FO_GAIN_HALF, .most = 1, .floor_ns = c->floor_ns },
-		      f);
+	fo_gain_usual(c, f, idle, FO_GAIN_HALF);
 	int32_t op = waiting_operator(c->s);
 	if (op >= 0)
 		snprintf(in, sizeof(in), ", in %s", fo_str_visible(name, sizeof(name), fo_trace_text(c->s->t, op)));
@@ -325,7 +324,7 @@ static bool dependency(const struct fo_rule_context *c, struct fo_finding *f)
 	if (!worth_it(c, idle))
 		return false;
 	f->serious = serious(c, idle);
-	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = idle, .least = 0, .most = 1, .floor_ns = c->floor_ns }, f);
+	fo_gain_usual(c, f, idle, 0);
 	snprintf(f->title, sizeof(f->title), "launched work waits for something else: %.1f %% of the step", 100 * fo_share(c, idle));
 	snprintf(f->why, sizeof(f->why), "The next operation was in the queue before the gap began, and the gap is longer than the hardware needs. It "
 		 "waited for an event, another stream or device, or for memory of the host.%s",

@@ -160,12 +160,7 @@ static void gain_of(const struct fo_rule_context *c, struct fo_finding *f, bool 
 	int64_t ns = above(c, wanted, usual(c->s->d, &known));
 	f->serious = fo_share(c, ns) > FO_SHARE_SERIOUS;
 	if (ns > 0)
-		fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns,
-						 .removable_ns = ns,
-						 .least = known ? least : 0,
-						 .most = 1,
-						 .floor_ns = c->floor_ns },
-			      f);
+		fo_gain_usual(c, f, ns, known ? least : 0);
 	else
 		fo_gain_none(f);
 }
@@ -310,12 +305,7 @@ static bool attention_padding(const struct fo_rule_context *c, struct fo_finding
 	if (c->s->d->attention.efficiency < FO_ATTENTION_LEAST) /* promised by attention-efficiency */
 		fo_gain_none(f);
 	else
-		fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns,
-						 .removable_ns = ns,
-						 .least = FO_GAIN_HALF,
-						 .most = 1,
-						 .floor_ns = c->floor_ns },
-			      f);
+		fo_gain_usual(c, f, ns, FO_GAIN_HALF);
 	snprintf(f->title, sizeof(f->title), "attention pads a %s of %lld: %.1f %% of the step is for nothing", what,
 		 (long long)from, 100 * fo_share(c, ns));
 	snprintf(f->why, sizeof(f->why),
@@ -392,12 +382,7 @@ static bool product_layout(const struct fo_rule_context *c, struct fo_finding *f
 	if (fo_share(c, ns) <= FO_SHARE_ADVICE)
 		return false;
 	f->serious = fo_share(c, ns) > FO_SHARE_SERIOUS;
-	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns,
-					 .removable_ns = ns,
-					 .least = 0,
-					 .most = 1,
-					 .floor_ns = c->floor_ns },
-		      f);
+	fo_gain_usual(c, f, ns, 0);
 	snprintf(f->title, sizeof(f->title), "operands are rearranged inside matrix products: %.1f %% of the step",
 		 100 * fo_share(c, ns));
 	snprintf(f->why, sizeof(f->why),
@@ -418,12 +403,7 @@ static bool expert_gather(const struct fo_rule_context *c, struct fo_finding *f)
 	if (fo_share(c, ns) <= FO_SHARE_ADVICE)
 		return false;
 	f->serious = fo_share(c, ns) > FO_SHARE_SERIOUS;
-	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns,
-					 .removable_ns = ns,
-					 .least = FO_GAIN_HALF,
-					 .most = 1,
-					 .floor_ns = c->floor_ns },
-		      f);
+	fo_gain_usual(c, f, ns, FO_GAIN_HALF);
 	snprintf(f->title, sizeof(f->title), "experts' weights are copied for every token: %.1f %% of the step",
 		 100 * fo_share(c, ns));
 	snprintf(f->why, sizeof(f->why),

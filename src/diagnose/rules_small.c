@@ -53,13 +53,12 @@ static bool small_reduces(const struct fo_rule_context *c, struct fo_finding *f)
 
 static bool conv_layout(const struct fo_rule_context *c, struct fo_finding *f)
 {
-	const struct fo_subject *s = c->s;
 	int64_t n, ns = fo_layout_ns(c, fo_turns_layout, f, &n);
 	/* Half the usual mark, for the convolutions between them gain as well from the layout that suits them. */
 	if (fo_share(c, ns) <= FO_SHARE_ADVICE / 2)
 		return false;
 	f->serious = fo_share(c, ns) > FO_SHARE_SERIOUS;
-	fo_gain_solve(&(struct fo_gain){ .step_ns = s->l.span_ns, .removable_ns = ns, .least = FO_GAIN_HALF, .most = 1, .floor_ns = c->floor_ns }, f);
+	fo_gain_usual(c, f, ns, FO_GAIN_HALF);
 	snprintf(f->title, sizeof(f->title), "convolutions turn their layout around: %.1f %% of the step in %lld kernels", 100 * fo_share(c, ns),
 		 (long long)n);
 	snprintf(f->why, sizeof(f->why), "The matrix units take images with their channels last (NHWC); tensors are stored as NCHW and are converted "

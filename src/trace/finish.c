@@ -447,7 +447,7 @@ static void count_taken_out(struct fo_trace *t)
 	}
 	for (int64_t i = 0; i < t->gpu_count; i++) {
 		int64_t number = t->gpu[i].correlation;
-		if (number < 0)
+		if (number < 0 || number >= FO_MADE_CORRELATION) /* none of the profiler's */
 			continue;
 		gpu_first = number < gpu_first ? number : gpu_first;
 		gpu_last = number > gpu_last ? number : gpu_last;

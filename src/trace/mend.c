@@ -6,9 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Correlations that we make begin here, above all that a profiler gives. */
-#define MADE_CORRELATION ((int64_t)1 << 61)
-
 static int less_int64(int64_t a, int64_t b) { return (a > b) - (a < b); }
 
 /* ---- launches by the operator's number ---- */
@@ -110,7 +107,7 @@ static void tie(struct fo_trace *t, int64_t gpu, int64_t call, int64_t *made)
 {
 	struct fo_launch *l = &t->launch[call];
 	if (l->correlation < 0)
-		l->correlation = MADE_CORRELATION + (*made)++;
+		l->correlation = FO_MADE_CORRELATION + (*made)++;
 	t->gpu[gpu].correlation = l->correlation;
 }
 
@@ -130,7 +127,7 @@ static void launch_from(struct fo_trace_build *b, int64_t gpu, int64_t op, int64
 	l->name = name;
 	l->thread = thread;
 	l->external = g->external;
-	l->correlation = g->correlation = MADE_CORRELATION + (*made)++;
+	l->correlation = g->correlation = FO_MADE_CORRELATION + (*made)++;
 }
 
 /* One operator's kernels, or its copies: v[0..n) are GPU operations, then calls, then the operator. As many calls as operations: each its
@@ -212,7 +209,7 @@ static void follow(struct fo_trace_build *b, const struct fo_trace_arrow *from, 
 	l->begin_ns = l->end_ns = from->at_ns;
 	l->name = name;
 	l->thread = from->thread;
-	l->correlation = g->correlation = MADE_CORRELATION + (*made)++;
+	l->correlation = g->correlation = FO_MADE_CORRELATION + (*made)++;
 }
 
 void fo_trace_link_by_arrow(struct fo_trace_build *b, struct fo_trace_arrow *v, size_t n)

@@ -52,6 +52,8 @@ bool fo_trace_step_number(const char *name, size_t n, int64_t *number);
 FO_CHECKED fo_status fo_trace_build_finish(struct fo_trace_build *b, struct fo_trace **out);
 void fo_trace_build_drop(struct fo_trace_build *b);
 
+/* Correlations that mend.c makes begin here, above all that a profiler gives. */
+#define FO_MADE_CORRELATION ((int64_t)1 << 61)
 /* mend.c: what some profilers leave out. Launches that no correlation ties to their GPU operations are tied by the number of the operator
  * around both; where no call was recorded the operator itself launched. GPU operations without a launch (launch < 0) alone are touched,
  * and calls that launched nothing else. True: correlations changed or launches came, and the links are to be made anew. */

@@ -201,6 +201,28 @@ static void sampled(int operators, int calls)
 	diagnose();
 }
 
+/* Operators filtered by length; the profiler numbered half of the launches, the other half is tied by the operator's number. */
+static void half_numbered(void)
+{
+	char args[96];
+	made_begin(&m);
+	made_device(&m, "AMD Instinct MI300X", 304, 9, 4, 192);
+	for (int i = 0; i < 300; i++) {
+		double at = 1000 + 2000 * i;
+		snprintf(args, sizeof(args), "\"External id\": %d", 1 + 70 * i);
+		m.args = args;
+		made_op(&m, "aten::mm", at, at + 15);
+		if (i % 2) {
+			made_kernel(&m, product, at + 5, at + 20, at + 900);
+			continue;
+		}
+		snprintf(args, sizeof(args), "\"device\": 0, \"stream\": 7, \"External id\": %d", 1 + 70 * i);
+		m.args = args;
+		made_event(&m, "kernel", product, 0, 7, at + 20, 880);
+	}
+	diagnose();
+}
+
 static void test_sampled(void **state)
 {
 	(void)state;
@@ -214,6 +236,10 @@ static void test_sampled(void **state)
 	made_close(&v);
 	sampled(8, 200); /* a graph's few launches among many calls */
 	assert_int_equal(v.d.judged, FO_JUDGED_SERIOUS);
+	made_close(&v);
+	half_numbered(); /* the correlations that we make ourselves say nothing of a file that was thinned */
+	assert_int_equal(v.set.rank[0]->defect.unlinked, 0);
+	assert_int_equal(v.set.rank[0]->defect.numbers_of, 0);
 	made_close(&v);
 	sampled(70, 30); /* operators filtered by length */
 	assert_int_equal(v.d.judged, FO_JUDGED_SERIOUS);

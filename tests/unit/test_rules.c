@@ -237,24 +237,6 @@ static void serial(struct hand *h, double at)
 	hand_kernel(h, adding, at + 90, at + 95, at + 135);
 }
 
-static void fused_alone(struct hand *h, double at)
-{
-	hand_op(h, FO_HOST_OP, "_C::fused_add_rms_norm", at + 1, at + 9);
-	hand_kernel(h, "void vllm::fused_add_rms_norm_kernel<c10::BFloat16, 8>(c10::BFloat16*)", at + 2, at + 10, at + 510);
-	hand_kernel(h, product, at + 5, at + 510, at + 1010);
-}
-
-/* Where nothing can be merged no compiler is proposed. */
-static void test_nothing_to_merge(void **state)
-{
-	(void)state;
-	run(fused_alone, 1000);
-	const struct fo_finding *f = there("memory-bound");
-	assert_true(isnan(f->gain) && strstr(f->why, "nothing to merge"));
-	assert_null(setting(f, "torch.compile"));
-	done();
-}
-
 static void apart(struct hand *h, double at)
 {
 	for (int i = 0; i < 40; i++)
@@ -424,7 +406,7 @@ int main(void)
 		cmocka_unit_test(test_fused),	 cmocka_unit_test(test_buckets),   cmocka_unit_test(test_small_reduces),
 		cmocka_unit_test(test_pageable), cmocka_unit_test(test_compiled),  cmocka_unit_test(test_attention),
 		cmocka_unit_test(test_device),	 cmocka_unit_test(test_layout),	   cmocka_unit_test(test_vllm),
-		cmocka_unit_test(test_evidence), cmocka_unit_test(test_nothing_to_merge), cmocka_unit_test(test_words_of_window),
+		cmocka_unit_test(test_evidence), cmocka_unit_test(test_words_of_window),
 		cmocka_unit_test(test_much_between),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
