@@ -167,7 +167,7 @@ says "^hint: .*ulimit -f"
 
 # Too few descriptors, too.
 code=0
-(ulimit -n 8; exec "$bin" train $tiny --run.dir=few >out 2>err </dev/null) || code=$?
+sh -c 'ulimit -n 8; exec "$@"' sh "$bin" train $tiny --run.dir=few >out 2>err </dev/null || code=$?
 judge "train with eight descriptors"
 sentence
 says "too many open files" "^hint: .*ulimit -n"
