@@ -31,6 +31,8 @@ struct fo_new_file {
 	char *path;
 };
 FO_CHECKED fo_status fo_fs_new_begin(struct fo_new_file *f, const char *path);
+/* The same, but a pipe that nobody reads, or that is full, is an error: for who must not wait. */
+FO_CHECKED fo_status fo_fs_new_begin_now(struct fo_new_file *f, const char *path);
 FO_CHECKED fo_status fo_fs_new_write(struct fo_new_file *f, const void *bytes, size_t len);
 /* With st FO_OK renames it over path; else removes it and returns st. durable: fsync of file and folder. Closes fd. */
 FO_CHECKED fo_status fo_fs_new_end(struct fo_new_file *f, fo_status st, bool durable);

@@ -16,26 +16,12 @@
 #include <time.h>
 #include <unistd.h>
 
-static int write_all(int fd, const char *p, size_t len)
-{
-	while (len) {
-		ssize_t n = write(fd, p, len);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return errno;
-		p += n;
-		len -= (size_t)n;
-	}
-	return 0;
-}
-
 fo_status fo_fs_write_new(const char *path, const void *bytes, size_t len)
 {
 	int fd = fo_open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
 	if (fd < 0)
 		return fo_fs_refuse("write", path, errno);
-	int error = write_all(fd, bytes, len);
+	int error = fo_write_all(fd, bytes, len, NULL);
 	if (!error && fo_fsync(fd))
 		error = errno;
 	if (fo_close(fd) && !error)
@@ -134,12 +120,13 @@ static int open_beside(struct fo_new_file *f, const char *dir, const char *begin
 	return EEXIST;
 }
 
-fo_status fo_fs_new_begin(struct fo_new_file *f, const char *path)
+/* now: O_NONBLOCK, or 0 to wait for the reader of a pipe. */
+static fo_status begin(struct fo_new_file *f, const char *path, int now)
 {
 	*f = (struct fo_new_file){ .fd = -1, .path = fo_xstrdup(path) };
 	int error;
 	if (fo_fs_is_special(path)) {
-		f->fd = fo_open(path, O_WRONLY | O_CLOEXEC, 0);
+		f->fd = fo_open(path, O_WRONLY | O_CLOEXEC | now, 0);
 		error = f->fd < 0 ? errno : 0;
 	} else if (fo_fs_is_dir(path)) {
 		error = EISDIR;
@@ -152,16 +139,21 @@ fo_status fo_fs_new_begin(struct fo_new_file *f, const char *path)
 	}
 	if (!error)
 		return FO_OK;
-	fo_status st = fo_fs_refuse("write", path, error);
+	fo_status st = now && error == ENXIO ? fo_fail(FO_EIO, "cannot write '%s': nobody reads this pipe", path)
+					      : fo_fs_refuse("write", path, error);
 	free(f->beside);
 	free(f->path);
 	*f = (struct fo_new_file){ .fd = -1 };
 	return st;
 }
 
+fo_status fo_fs_new_begin(struct fo_new_file *f, const char *path) { return begin(f, path, 0); }
+
+fo_status fo_fs_new_begin_now(struct fo_new_file *f, const char *path) { return begin(f, path, O_NONBLOCK); }
+
 fo_status fo_fs_new_write(struct fo_new_file *f, const void *bytes, size_t len)
 {
-	int error = write_all(f->fd, bytes, len);
+	int error = fo_write_all(f->fd, bytes, len, NULL);
 	return error ? fo_fs_refuse("write", f->path, error) : FO_OK;
 }
 

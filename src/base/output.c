@@ -3,10 +3,12 @@
 #include "base/fs.h"
 #include "base/mem.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <zlib.h>
 
 #define JSON_HEAD "{\n  \"schema\": "
@@ -67,23 +69,33 @@ const char *fo_output_name(enum fo_output kind) { return kinds[kind].name; }
 
 enum { LOOKED_AT = 512 }; /* longer than every signature */
 
-/* The first bytes, unpacked where that is the kind's custom; a NUL behind them. */
+/* The first bytes, unpacked where that is the kind's custom; a NUL behind them. None of what is no regular file: a pipe would wait. */
 static void first_bytes(const char *path, bool packed, char out[LOOKED_AT + 1])
 {
+	int fd;
 	memset(out, 0, LOOKED_AT + 1);
+	if (fo_fs_open_regular(path, &fd) != FO_OK) {
+		fo_err_clear();
+		return;
+	}
 	if (packed) {
-		gzFile f = gzopen(path, "rbe");
+		gzFile f = gzdopen(fd, "rb");
 		if (f && gzread(f, out, LOOKED_AT) < 0)
 			out[0] = 0;
 		if (f)
 			gzclose(f);
+		else
+			close(fd);
 		return;
 	}
-	FILE *f = fopen(path, "rbe");
-	size_t n = f ? fread(out, 1, LOOKED_AT, f) : 0;
-	out[n] = 0;
-	if (f)
-		fclose(f);
+	ssize_t n;
+	for (size_t at = 0; at < LOOKED_AT; at += (size_t)n) {
+		while ((n = read(fd, out + at, LOOKED_AT - at)) < 0 && errno == EINTR)
+			;
+		if (n <= 0)
+			break;
+	}
+	close(fd);
 }
 
 /* Where what is behind the first part of the signature begins; NULL: it does not begin so. */

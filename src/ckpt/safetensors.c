@@ -43,16 +43,8 @@ struct sink {
 static fo_status put(struct sink *s, const void *bytes, size_t n)
 {
 	XXH3_64bits_update(s->hash, bytes, n);
-	for (const char *p = bytes; n;) {
-		ssize_t w = write(s->fd, p, n);
-		if (w < 0 && errno == EINTR)
-			continue;
-		if (w <= 0)
-			return fo_fs_refuse("write", s->path, w < 0 ? errno : ENOSPC);
-		p += w;
-		n -= (size_t)w;
-	}
-	return FO_OK;
+	int error = fo_write_all(s->fd, bytes, n, NULL);
+	return error ? fo_fs_refuse("write", s->path, error) : FO_OK;
 }
 
 static void header(struct fo_str *out, const struct fo_st_tensor *t, size_t n, const char *metadata_json)

@@ -273,7 +273,7 @@ static fo_status export_run(const struct export *in, const struct fo_record *r, 
 	if (*in->prometheus) {
 		struct fo_prometheus p;
 		fo_prometheus_of(r, &p);
-		FO_TRY(fo_prometheus_write(&p, in->prometheus));
+		FO_TRY(fo_prometheus_write(&p, in->prometheus, true));
 		say(in, j, "prometheus", in->prometheus, "as of step %lld", (long long)p.step);
 	}
 	if (*in->trace) {

@@ -113,7 +113,10 @@ fo_status fo_cli_output_end(void)
 {
 	if (captured.standard < 0)
 		return FO_OK;
-	int error = fflush(stdout) ? errno : 0;
+	/* A write that failed before the last one leaves its mark and no reason; what is behind it may have gone through. */
+	errno = 0;
+	int error = fflush(stdout) || ferror(stdout) ? (errno ? errno : EIO) : 0;
+	clearerr(stdout);
 	off_t bytes = lseek(STDOUT_FILENO, 0, SEEK_CUR);
 	dup2(captured.standard, STDOUT_FILENO);
 	close(captured.standard);

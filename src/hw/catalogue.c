@@ -229,11 +229,14 @@ done:
 
 /* ---- where rows come from ---- */
 
-static fo_status add_file(struct fo_catalogue *c, const char *path)
+/* "~/" is HOME here too: no shell expands what stands in quotes where a variable is set. */
+static fo_status add_file(struct fo_catalogue *c, const char *name)
 {
 	struct fo_arena a = { 0 };
-	char *text;
+	char *text, *path = fo_fs_home_path(&a, name);
 	size_t len;
+	if (!path)
+		path = fo_arena_strdup(&a, name);
 	fo_status st = fo_fs_read(&a, path, FO_CSV_MAX_BYTES, &text, &len);
 	if (st == FO_OK)
 		st = fo_catalogue_add(c, text, len, path);

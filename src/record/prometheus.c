@@ -158,12 +158,12 @@ void fo_prometheus_text(const struct fo_prometheus *p, struct fo_str *out)
 	one(out, p, "step_timestamp_seconds", "gauge", "Unix time of the last step's end.", last_of(p, FO_STEP_TIME));
 }
 
-fo_status fo_prometheus_write(const struct fo_prometheus *p, const char *path)
+fo_status fo_prometheus_write(const struct fo_prometheus *p, const char *path, bool wait)
 {
 	struct fo_str text = { 0 };
 	struct fo_new_file f; /* its name does not end in .prom: the collector does not take it for a file of its own */
 	fo_prometheus_text(p, &text);
-	fo_status st = fo_fs_new_begin(&f, path);
+	fo_status st = wait ? fo_fs_new_begin(&f, path) : fo_fs_new_begin_now(&f, path);
 	if (st == FO_OK)
 		st = fo_fs_new_end(&f, fo_fs_new_write(&f, text.data, text.len), false);
 	fo_str_fini(&text);

@@ -32,7 +32,7 @@ void fo_prometheus_init(struct fo_prometheus *p); /* everything unknown */
 void fo_prometheus_step(struct fo_prometheus *p, int64_t step, const double value[FO_STEP_FIELD_COUNT]);
 /* The file's text. Figures that are not known are left out. */
 void fo_prometheus_text(const struct fo_prometheus *p, struct fo_str *out);
-FO_CHECKED fo_status fo_prometheus_write(const struct fo_prometheus *p, const char *path);
+FO_CHECKED fo_status fo_prometheus_write(const struct fo_prometheus *p, const char *path, bool wait);
 
 /* Fills *p from a run that was read; texts are borrowed from it. */
 void fo_prometheus_of(const struct fo_record *r, struct fo_prometheus *p);

@@ -88,14 +88,7 @@ static fo_status end_event(struct fo_tensorboard *t)
 	fo_str_append(&framed, t->record.data, t->record.len);
 	put_crc(&framed, t->record.data, t->record.len);
 	off_t at = lseek(t->fd, 0, SEEK_CUR);
-	int error = 0;
-	for (size_t done = 0; done < framed.len && !error;) {
-		ssize_t n = write(t->fd, framed.data + done, framed.len - done);
-		if (n > 0)
-			done += (size_t)n;
-		else if (n == 0 || errno != EINTR)
-			error = n < 0 ? errno : ENOSPC;
-	}
+	int error = fo_write_all(t->fd, framed.data, framed.len, NULL);
 	fo_str_fini(&framed);
 	if (!error)
 		return FO_OK;

@@ -91,15 +91,8 @@ static size_t whole_piece(const unsigned char *data, size_t len, struct piece *p
 
 static fo_status write_all(int fd, const char *path, const void *data, size_t n)
 {
-	for (const char *at = data; n;) {
-		ssize_t k = write(fd, at, n);
-		if (k < 0 && errno == EINTR)
-			continue;
-		if (k <= 0)
-			return fo_fs_refuse("write", path, k < 0 ? errno : ENOSPC);
-		at += k, n -= (size_t)k;
-	}
-	return FO_OK;
+	int error = fo_write_all(fd, data, n, NULL);
+	return error ? fo_fs_refuse("write", path, error) : FO_OK;
 }
 
 /* Bytes of the file that can be gone on with: 0 when it is new, or of something else. */

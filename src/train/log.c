@@ -61,15 +61,8 @@ void fo_session_log_begin(struct fo_session *s, struct fo_json *j, const char *e
 /* Writes what waits; what could not be written goes on waiting, from the byte where it stopped. Returns an errno value. */
 static int flush_lines(struct fo_session *s)
 {
-	size_t done = 0;
-	int error = 0;
-	while (done < s->line.len && !error) {
-		ssize_t n = write(s->log, s->line.data + done, s->line.len - done);
-		if (n > 0)
-			done += (size_t)n;
-		else if (n == 0 || errno != EINTR)
-			error = n < 0 ? errno : ENOSPC;
-	}
+	size_t done;
+	int error = fo_write_all(s->log, s->line.data, s->line.len, &done);
 	if (done)
 		memmove(s->line.data, s->line.data + done, s->line.len - done);
 	s->line.len -= done;

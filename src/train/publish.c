@@ -34,7 +34,7 @@ static void write_prometheus(struct fo_session *s, bool last)
 	p->figures.skipped = (double)s->meta.skipped;
 	p->figures.rewinds = (double)s->meta.rewinds;
 	p->figures.measured_bytes = (double)(s->cuda ? s->device_used : s->rss_peak - s->rss_before);
-	judge(s, fo_prometheus_write(&p->figures, s->r->prometheus), &p->prometheus_failed);
+	judge(s, fo_prometheus_write(&p->figures, s->r->prometheus, false), &p->prometheus_failed);
 }
 
 void fo_session_publish_open(struct fo_session *s, const struct fo_train_plan *plan)

@@ -198,9 +198,13 @@ void fo_resume_compare(const struct fo_resume_side *was, const struct fo_resume_
 			continue;
 		}
 		fo_str_printf(&out->refused, "%s%s is %s there and %s here", out->refused.len ? "; " : "", row.name, there, here);
+		/* Only the fields that are options are called as those. */
+		bool is_model = row.kind <= FO_RESUME_ROPE_TYPE;
 		if (row.data)
 			out->data = true;
-		else if (row.kind != FO_RESUME_MODEL_TYPE) /* follows from others */
+		else if (is_model && strncmp(row.name, "model.", 6))
+			out->model = true;
+		else
 			fo_str_printf(&out->set, "%s%s=%s", out->set.len ? ", " : "", row.name, there);
 	}
 }

@@ -50,10 +50,10 @@ extern const char *const fo_resume_free[];
 bool fo_resume_value(const struct fo_resume_row *row, const struct fo_resume_side *side, char *buf, size_t size);
 
 /* Every difference, in the table's order: "NAME is A there and B here; ..." of those that are refused, "NAME=A, ..." to set them right,
- * whether files have to be restored, the same of those that are warned of (a line each), names of what `was` does not record. */
+ * whether the model itself has to be another, whether files have to be restored, the same of those that are warned of (a line each), names of what `was` does not record. */
 struct fo_resume_differences {
 	struct fo_str refused, set, warned, unknown;
-	bool data;
+	bool model, data;
 };
 void fo_resume_compare(const struct fo_resume_side *was, const struct fo_resume_side *is, struct fo_resume_differences *out);
 void fo_resume_differences_fini(struct fo_resume_differences *d);

@@ -54,6 +54,19 @@ static void read_record(struct fo_session *s, const char *path, struct record *r
 	json_decref(root);
 }
 
+static void hint_what_to_do(struct fo_session *s, fo_status st, const struct fo_resume_differences *d)
+{
+	struct fo_str todo = { 0 };
+	if (d->set.len)
+		fo_str_printf(&todo, "set %s, ", d->set.data);
+	if (d->model)
+		fo_str_puts(&todo, "let model.name be a copy of that checkpoint's config.json, ");
+	if (d->data)
+		fo_str_printf(&todo, "restore the files in '%s', ", s->corpus.dir);
+	fo_hint(st, "%.*s or choose another run.dir; docs/safety.md lists what may change", (int)todo.len - 2, todo.data);
+	fo_str_fini(&todo);
+}
+
 /* Warns of what changes, refuses what must not, in one sentence that names all of it. */
 static fo_status compare_record(struct fo_session *s, const char *path)
 {
@@ -72,9 +85,7 @@ static fo_status compare_record(struct fo_session *s, const char *path)
 	fo_resume_compare(&was.side, &is, &d);
 	if (d.refused.len) {
 		st = fo_fail(FO_EARG, "this run is not the one of checkpoint '%s': %s", path, d.refused.data);
-		fo_hint(st, "%s%s%s%s%s%s%s or choose another run.dir; docs/safety.md lists what may change", d.set.len ? "set " : "",
-			d.set.len ? d.set.data : "", d.set.len && d.data ? ", " : "", d.data ? "restore the files in '" : "",
-			d.data ? s->corpus.dir : "", d.data ? "'" : "", d.set.len || d.data ? "" : "keep it as it was");
+		hint_what_to_do(s, st, &d);
 	} else {
 		for (char *line = d.warned.data, *next; line && *line; line = next) {
 			next = line + strcspn(line, "\n");

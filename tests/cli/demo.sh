@@ -13,12 +13,12 @@ done
 mkdir d
 : >d/flatout-demo
 : >d/stale
-run 0 demo --text=text --dir=d --minutes=0.05 --json
+run 0 demo --text=text --dir=d --minutes=0.05 --json=demo.json
 [ ! -e d/stale ] || wrong "an earlier demo's folder was not replaced"
 # A warning is one line however long, as errors are, and depends on the load (a loss spike of a short run, another kernel set that
 # is faster just now): it is no part of the screen.
 grep -v '^warning: ' err >screen
-cp out demo.json
+[ -s demo.json ] || wrong "--json=FILE wrote nothing before the ladder took the place of the process"
 valid demo.json
 keys demo.json schema first_loss mean_loss val_loss bigram_loss tokens_per_second mfu mfu_causal mfu_6n peak_source profile unattributed planned_bytes \
 	measured_bytes sample checkpoint

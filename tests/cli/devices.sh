@@ -25,6 +25,15 @@ FLATOUT_DEVICES=$tmp/own.csv
 export FLATOUT_DEVICES
 expect 0 "my-chip" devices
 expect 0 "123 TFLOP/s" mfu --params 7e9 --device my-chip --devices 1 --tokens-per-second 1
+# What no shell expands, because it stood in quotes.
+home=${HOME-}
+HOME=$tmp
+# shellcheck disable=SC2088
+FLATOUT_DEVICES="~/own.csv"
+export HOME
+expect 0 "123 TFLOP/s" mfu --params 7e9 --device my-chip --devices 1 --tokens-per-second 1
+HOME=$home
+FLATOUT_DEVICES=$tmp/own.csv
 printf 'name,bf16_dense_tflops,source\nmy-chip,fast,me\n' >"$tmp/own.csv"
 expect 2 "own.csv:2: bf16_dense_tflops is 'fast'" devices
 unset FLATOUT_DEVICES

@@ -190,6 +190,20 @@ cp list.json before
 run 2 flops --model=nosuch --seq=1 --json=list.json
 same before list.json
 
+# A file that cannot be written whole does not take the place of the old one, and the error names it. The first write fails here, and
+# what is behind it is lost.
+run 0 program $tiny --json=step.json
+cp step.json before
+[ "$(wc -c <before)" -gt 10000 ] || wrong "step.json is too short for what follows"
+code=0
+(ulimit -f 8; exec "$bin" program $tiny --json=step.json >out 2>err </dev/null) || code=$?
+want=3
+judge "program --json=FILE with files of at most 4 KiB"
+sentence
+says "^flatout: cannot write 'step.json': "
+same before step.json
+find . -name '*flatout-tmp*' | grep . && wrong "a file that could not be written whole was left"
+
 # ---- at once ----
 
 for i in 1 2 3 4; do
@@ -235,6 +249,29 @@ if [ -n "${FLATOUT_HAS_ENGINE:-}" ]; then
 		refused 2 "home.dir/$file' is there" train $tiny --run.dir=home.dir
 		kept "home.dir/$file" "train --run.dir"
 	done
+	# A pipe under the name of a file is not read: nobody may ever write into it.
+	for file in run.json data/source.txt; do
+		rm -rf home.dir && mkdir -p home.dir/data && mkfifo "home.dir/$file"
+		code=0
+		timeout 60 "$bin" train $tiny --run.dir=home.dir >out 2>err </dev/null || code=$?
+		want=2
+		judge "train in a folder with a pipe '$file'"
+		says "home.dir/$file' is there"
+	done
+	rm -rf home.dir && mkdir -p home.dir && mkfifo home.dir/prepare.journal
+	code=0
+	timeout 60 "$bin" data prepare text --vocab=300 --out=home.dir >out 2>err </dev/null || code=$?
+	want=2
+	judge "data prepare in a folder with a pipe 'prepare.journal'"
+	# Figures that a run publishes do not wait for the reader of a pipe.
+	mkfifo figures
+	rm -rf home.dir
+	code=0
+	timeout 60 "$bin" train $tiny --run.dir=home.dir --report.prometheus=figures >out 2>err </dev/null || code=$?
+	want=0
+	judge "train --report.prometheus=PIPE"
+	says "^warning: cannot write 'figures': nobody reads this pipe; training goes on"
+	rm figures
 	rm -rf home.dir && mkdir -p home.dir/data && mine home.dir/data/tokenizer.json && mine home.dir/notes.txt
 	refused 2 "data/tokenizer.json' is there" train $tiny --run.dir=home.dir
 	kept home.dir/data/tokenizer.json "train --run.dir"

@@ -61,5 +61,14 @@ if [ -n "${FLATOUT_HAS_ENGINE:-}" ]; then
 	whole out
 	run 0 generate "$long/run" --prompt the --tokens 2 --json
 	whole out
+	# What upsets a terminal is made visible wherever a name is shown.
+	bad=$(printf 'line\n\033[31mred')
+	for command in "train $tiny --checkpoint.every=2 --log.every=1 --run.dir" "report" "generate --prompt=a --tokens=1" "eval" "export --trace=t.json --force"; do
+		case $command in
+		train*) run 0 $command="$bad" ;;
+		*) run 0 $command "$bad" ;;
+		esac
+		! cat out err | LC_ALL=C grep -q "$(printf '\033')" || wrong "'${command%% *}' prints an escape of a folder's name: $(cat -v out | grep -m 1 '\^\[')"
+	done
 fi
 finish

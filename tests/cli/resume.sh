@@ -139,6 +139,7 @@ for change in 's/"rope_theta": [0-9.e+]*/"rope_theta": 777.0/|rope_theta is [0-9
 	sed "${change%%|*}" $config >other.json
 	differ $config other.json
 	refused 2 "${change#*|}" $again --model.name=other.json
+	says "^hint: let model.name be a copy of that checkpoint's config.json or choose another run.dir"
 done
 # Rows in a step may change: the text goes on behind what was seen, and that is said.
 rm -rf more && cp -r base more

@@ -165,6 +165,13 @@ sentence
 says "[Ff]ile too large"
 says "^hint: .*ulimit -f"
 
+# Too few descriptors, too.
+code=0
+sh -c 'ulimit -n 8; exec "$@"' sh "$bin" train $tiny --run.dir=few >out 2>err </dev/null || code=$?
+judge "train with eight descriptors"
+sentence
+says "too many open files" "^hint: .*ulimit -n"
+
 # ---- small stacks ----
 
 # Sanitizers want more of a stack than anybody's limit; what they check is checked without one.

@@ -261,11 +261,11 @@ static void test_atomic(void **state)
 	large.run = name;
 	fo_prometheus_text(&small, &text[0]);
 	fo_prometheus_text(&large, &text[1]);
-	must(fo_prometheus_write(&small, path));
+	must(fo_prometheus_write(&small, path, true));
 	pid_t child = fork();
 	if (!child) {
 		for (int i = 0; i < 2000; i++)
-			if (fo_prometheus_write(i % 2 ? &small : &large, path) != FO_OK)
+			if (fo_prometheus_write(i % 2 ? &small : &large, path, true) != FO_OK)
 				_exit(1);
 		_exit(0);
 	}
@@ -285,7 +285,7 @@ static void test_atomic(void **state)
 	assert_true(seen[0] > 0 && seen[1] > 0);
 	fo_str_fini(&text[0]);
 	fo_str_fini(&text[1]);
-	assert_int_equal(fo_prometheus_write(&small, at("missing/x.prom")), FO_EIO);
+	assert_int_equal(fo_prometheus_write(&small, at("missing/x.prom"), true), FO_EIO);
 }
 
 /* ---- trace events ---- */

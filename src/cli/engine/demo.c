@@ -311,7 +311,7 @@ static fo_status train_sized(const struct demo *in, struct fo_opt_set *s, struct
 	struct fo_run probed = *r;
 	double tokens = 0;
 	fo_screen_init(&screen, r, in->json);
-	fprintf(screen.out, "text     %s\n", r->data);
+	fprintf(screen.out, "text     %s\n", fo_cli_seen(r->data));
 	FO_TRY(probe(&probed, in->minutes * 60, screen.out, &tokens));
 	FO_TRY(size_run(s, &probed, tokens, a));
 	screen.log_every = r->log_every;
@@ -380,6 +380,8 @@ static fo_status begin_ladder(const struct demo *in, char **argv)
 	fflush(NULL);
 	if (ferror(stdout))
 		return FO_OK; /* main says that output was lost */
+	/* What --json=FILE printed becomes the file now: main does not come to it. */
+	FO_TRY(fo_cli_output_end());
 	if (in->json)
 		dup2(STDERR_FILENO, STDOUT_FILENO);
 	execv("/proc/self/exe", argv);

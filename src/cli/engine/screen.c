@@ -359,9 +359,9 @@ static void on_checkpoint(void *ctx, int64_t step, const char *path, double seco
 		return;
 	fo_screen_end_line(s);
 	if (blocked != seconds) /* written while training went on */
-		fprintf(s->out, "checkpoint %s (%.1f s; training waited %.3f s)\n", path, seconds, blocked);
+		fprintf(s->out, "checkpoint %s (%.1f s; training waited %.3f s)\n", fo_cli_seen(path), seconds, blocked);
 	else
-		fprintf(s->out, "checkpoint %s (%.1f s)\n", path, seconds);
+		fprintf(s->out, "checkpoint %s (%.1f s)\n", fo_cli_seen(path), seconds);
 	fflush(s->out);
 }
 
@@ -577,7 +577,7 @@ static void print_figures(FILE *f, const struct fo_train_result *r)
 			fo_cli_plural(r->skipped, "step", "steps"), (long long)r->rewinds,
 			fo_cli_plural(r->rewinds, "time", "times"));
 	if (*r->checkpoint)
-		fprintf(f, "saved    %s\n", r->checkpoint);
+		fprintf(f, "saved    %s\n", fo_cli_seen(r->checkpoint));
 }
 
 /* What to do with it. */
@@ -587,7 +587,8 @@ static void print_next(struct fo_screen *s)
 	if (!s->dir)
 		return;
 	fo_str_shell(&dir, s->dir);
-	fo_cli_put(s->out, "next     ", LEAD, "flatout report %s, flatout generate %s", dir.data, dir.data);
+	const char *seen = fo_cli_seen(dir.data);
+	fo_cli_put(s->out, "next     ", LEAD, "flatout report %s, flatout generate %s", seen, seen);
 	fo_str_fini(&dir);
 }
 

@@ -3,6 +3,7 @@
 #include "ladder/plan_int.h"
 
 #include "base/fs.h"
+#include "base/retry.h"
 #include "ckpt/ckpt.h"
 
 #include <errno.h>
@@ -24,11 +25,6 @@ struct ladder {
 	bool failed[FO_LADDER_MAX_RUNGS];
 };
 /* What a child says before it ends. */
-struct verdict {
-	fo_status st;
-	char text[1024], hint[512];
-};
-
 /* ---- in the child ---- */
 
 struct child {
@@ -132,7 +128,7 @@ static fo_status prepare_text(struct child *c)
 static void child_main(struct ladder *l, const struct fo_ladder_turn *t, int fd, pid_t parent)
 {
 	struct child c = { .l = l, .t = t };
-	struct verdict v = { 0 };
+	struct fo_err v;
 	prctl(PR_SET_PDEATHSIG, SIGKILL); /* whoever kills the ladder does not want its turn to go on */
 	if (getppid() != parent)
 		_exit(1);
@@ -141,25 +137,15 @@ static void child_main(struct ladder *l, const struct fo_ladder_turn *t, int fd,
 	signal(SIGTERM, SIG_DFL);
 	if (l->h->child)
 		l->h->child(l->h->ctx, t, &c.theirs);
-	v.st = t->rung < 0 ? prepare_text(&c) : train_turn(&c);
-	if (v.st != FO_OK) {
-		snprintf(v.text, sizeof v.text, "%s", fo_err_text());
-		snprintf(v.hint, sizeof v.hint, "%s", fo_err_hint());
-	}
+	fo_err_save(&v, t->rung < 0 ? prepare_text(&c) : train_turn(&c));
 	fflush(NULL);
-	for (size_t done = 0; done < sizeof v;) {
-		ssize_t n = write(fd, (const char *)&v + done, sizeof v - done);
-		if (n < 0 && errno != EINTR)
-			_exit(1);
-		done += n > 0 ? (size_t)n : 0;
-	}
-	_exit(0);
+	_exit(fo_write_all(fd, &v, sizeof v, NULL) ? 1 : 0);
 }
 
 /* ---- in the parent ---- */
 
 /* Until the child's end of the pipe closes; the user's wish to stop is passed on. */
-static bool read_verdict(struct ladder *l, int fd, struct verdict *v)
+static bool read_verdict(struct ladder *l, int fd, struct fo_err *v)
 {
 	size_t have = 0;
 	for (;;) {
@@ -192,7 +178,7 @@ static void describe_death(int status, char *out, size_t size)
 }
 
 /* One child. *failed: what it said or how it died. */
-static fo_status run_child(struct ladder *l, const struct fo_ladder_turn *t, struct verdict *v)
+static fo_status run_child(struct ladder *l, const struct fo_ladder_turn *t, struct fo_err *v)
 {
 	int fd[2], status = 0;
 	if (pipe2(fd, O_CLOEXEC))
@@ -209,7 +195,7 @@ static fo_status run_child(struct ladder *l, const struct fo_ladder_turn *t, str
 		close(fd[0]);
 		return fo_fail(FO_EIO, "cannot start a process: %s", strerror(errno));
 	}
-	*v = (struct verdict){ 0 };
+	*v = (struct fo_err){ 0 };
 	bool said = read_verdict(l, fd[0], v);
 	close(fd[0]);
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
@@ -223,16 +209,14 @@ static fo_status run_child(struct ladder *l, const struct fo_ladder_turn *t, str
 
 static fo_status prepare(struct ladder *l, struct fo_arena *a)
 {
-	struct verdict v;
+	struct fo_err v;
 	struct fo_ladder_turn t = { .plan = l->p, .rung = -1 };
 	if (fo_ladder_plan_prepares(l->p))
 		l->data = fo_arena_printf(a, "%s/data", l->p->dir);
 	else if (fo_fs_exists(fo_arena_printf(a, "%s/" FO_LADDER_TEXT_FILE, l->p->dir)))
 		return FO_OK; /* read where it is, and counted already */
 	FO_TRY(run_child(l, &t, &v));
-	if (v.st != FO_OK)
-		return fo_hint(fo_fail(v.st, "%s", v.text), "%s", v.hint);
-	return FO_OK;
+	return v.st == FO_OK ? FO_OK : fo_err_raise(&v);
 }
 
 /* Steps that the rung's newest whole checkpoint has. */
@@ -272,7 +256,7 @@ static void note_failure(const struct fo_ladder_rung *g, const char *text)
 static fo_status one_turn(struct ladder *l, int rung, int round, int *turn)
 {
 	const struct fo_ladder_rung *g = &l->p->rung[rung];
-	struct verdict v;
+	struct fo_err v;
 	struct fo_ladder_turn t = { .plan = l->p, .rung = rung, .round = round, .first = steps_saved(g),
 				    .end = fo_ladder_round_end(l->p->steps, l->p->rounds, round) };
 	if (l->failed[rung] || t.first >= t.end)
