@@ -151,17 +151,17 @@ void fo_cli_diagnose_bridge(FILE *f, const struct fo_diagnosis *d)
 	fo_arena_fini(&a);
 }
 
-/* At most 80 bytes of a name, the last character whole: kernels' names have hundreds. */
+/* At most 80 bytes of a name, the last character whole, the cut shown: kernels' names have hundreds. */
 static char *beginning(struct fo_arena *a, const char *name)
 {
 	enum { WHOLE = 80 };
 	size_t n = strlen(name);
 	if (n <= WHOLE)
 		return fo_arena_strdup(a, name);
-	n = WHOLE;
-	while (((unsigned char)name[n] & 0xC0) == 0x80)
-		n++;
-	return fo_arena_printf(a, "%.*s", (int)n, name);
+	n = WHOLE - strlen("...");
+	while (n && ((unsigned char)name[n] & 0xC0) == 0x80)
+		n--;
+	return fo_arena_printf(a, "%.*s...", (int)n, name);
 }
 
 /* "idle before void ns::kernel<4>(int)" without what no line has room for. */

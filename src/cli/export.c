@@ -267,7 +267,8 @@ static fo_status export_run(const struct export *in, const struct fo_record *r, 
 	FO_TRY(want_all(in, r));
 	if (*in->tensorboard) {
 		FO_TRY(fo_tensorboard_export(r, in->tensorboard, &path));
-		say(in, j, "tensorboard", path, "%lld steps, %lld evaluations", (long long)r->step.n, (long long)r->evals);
+		say(in, j, "tensorboard", path, "%lld step%s, %lld evaluation%s", (long long)r->step.n, r->step.n == 1 ? "" : "s", (long long)r->evals,
+		    r->evals == 1 ? "" : "s");
 		free(path);
 	}
 	if (*in->prometheus) {

@@ -395,6 +395,10 @@ static fo_status find_need(struct fo_diagnosis *d, const struct fo_subject *s, s
 	if (d->with.model) {
 		FO_TRY(need_of_model(d, need));
 		double n = no_step ? steps_given(d, s) : 1;
+		if (n > 0 && n < 1) { /* refused: then no finding may speak of what that step computes either */
+			need->product_flop = need->attention_flop = need->causal_flop = 0;
+			return FO_OK;
+		}
 		if (n > 0) {
 			b->steps = n;
 			need->product_flop *= n;

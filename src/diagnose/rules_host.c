@@ -57,14 +57,17 @@ static bool data_loading(const struct fo_rule_context *c, struct fo_finding *f)
 	return true;
 }
 
-static int64_t median_kernel(const struct fo_ledger *l)
+/* "180 compute kernels of 4.4 us on average": neither communication nor copies are launches that could be fewer. */
+static const char *kernels_text(const struct fo_ledger *l, char buf[80])
 {
 	int64_t ops = 0, ns = 0;
+	char a[24];
 	for (int i = 0; i < FO_K_COMPUTE_COUNT; i++) {
 		ops += l->class_ops[i];
 		ns += l->class_sum_ns[i];
 	}
-	return ops ? ns / ops : 0;
+	snprintf(buf, 80, "%lld compute kernel%s of %s on average", (long long)ops, ops == 1 ? "" : "s", fo_ns_text(a, ops ? ns / ops : 0));
+	return buf;
 }
 
 /* The operator on the processor inside which long gaps lie, if it holds a quarter of the idling: then launches are not what takes time. */
@@ -189,7 +192,7 @@ static bool launch_bound(const struct fo_rule_context *c, struct fo_finding *f)
 	const struct fo_ledger *l = &c->s->l;
 	int32_t op;
 	int64_t idle = launch_idle(c) - work_on_processor(c, &op), inside;
-	char a[24], b[24], name[80];
+	char a[24], b[80], name[80];
 	if (!worth_it(c, idle))
 		return false;
 	f->serious = serious(c, idle);
@@ -204,20 +207,18 @@ static bool launch_bound(const struct fo_rule_context *c, struct fo_finding *f)
 	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = idle, .least = op >= 0 || driven ? 0 : fo_fusable(c) / 2, .most = 1 }, f);
 	snprintf(f->title, sizeof(f->title), "the host launches too slowly: the GPU idles %.1f %% of the step for it", 100 * fo_share(c, idle));
 	if (op >= 0)
-		snprintf(f->why, sizeof(f->why), "%s of it lie inside '%s'%s The rest lies between %lld operations of %s on average.",
+		snprintf(f->why, sizeof(f->why), "%s of it lie inside '%s'%s The rest lies between %s.",
 			 fo_ns_text(a, inside), fo_str_visible(name, sizeof(name), fo_trace_text(c->s->t, c->s->t->op[op].name)),
 			 launches_itself(c->s->t, op) ? ", before it launches work." : ", which runs on the processor. Move that work to the GPU, to another "
 										       "thread, or out of the step.",
-			 (long long)l->ops, fo_ns_text(b, median_kernel(l)));
+			 kernels_text(l, b));
 	else if (driven)
 		snprintf(f->why, sizeof(f->why), "%s of it lie inside '%s', calls of the driver that took long to return. The driver was busy: it "
 			 "loaded kernels for the first time, its queue was full, or another thread or process held it. The rest lies between "
-			 "%lld operations of %s on average.", fo_ns_text(a, driver), fo_str_visible(name, sizeof(name), call),
-			 (long long)l->ops, fo_ns_text(b, median_kernel(l)));
+			 "%s.", fo_ns_text(a, driver), fo_str_visible(name, sizeof(name), call), kernels_text(l, b));
 	else
-		snprintf(f->why, sizeof(f->why), "%s The step has %lld operations in %s of GPU work; its kernels take %s on average. Fewer or larger "
-			 "launches help: compiled kernels, %s, more work per step.", launching_text(c), (long long)l->ops,
-			 fo_ns_text(a, l->busy_ns), fo_ns_text(b, median_kernel(l)), c->facts->words->graphs);
+		snprintf(f->why, sizeof(f->why), "%s The step has %s. Fewer or larger launches help: compiled kernels, %s, more work per step.",
+			 launching_text(c), kernels_text(l, b), c->facts->words->graphs);
 	fo_evidence_gaps(f, c->s, c->gap, c->gaps,
 			 1u << FO_IDLE_HOST_LAUNCH_BOUND | 1u << FO_IDLE_LAUNCH_LATENCY | 1u << FO_IDLE_HOST_OTHER, 0, INT64_MAX);
 	return true;
@@ -303,16 +304,15 @@ static bool kernel_gaps(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const struct fo_ledger *l = &c->s->l;
 	int64_t idle = fo_idle_of(c, FO_IDLE_KERNEL_GAP);
-	char a[24];
+	char a[80];
 	if (!worth_it(c, idle))
 		return false;
 	f->serious = serious(c, idle);
 	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = idle, .least = fo_fusable(c) / 2, .most = fo_fusable(c),
 					 .floor_ns = c->floor_ns }, f);
 	snprintf(f->title, sizeof(f->title), "many small kernels: %.1f %% of the step lies between them", 100 * fo_share(c, idle));
-	snprintf(f->why, sizeof(f->why), "%lld operations of %s on average were all launched in time. Between two of them the hardware needs a few "
-		 "microseconds. Fewer kernels leave fewer gaps.", (long long)l->ops,
-		 fo_ns_text(a, median_kernel(l)));
+	snprintf(f->why, sizeof(f->why), "%s were all launched in time. Between two of them the hardware needs a few "
+		 "microseconds. Fewer kernels leave fewer gaps.", kernels_text(l, a));
 	fo_evidence_gaps(f, c->s, c->gap, c->gaps, 1u << FO_IDLE_KERNEL_GAP, 0, INT64_MAX);
 	return true;
 }

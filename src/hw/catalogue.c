@@ -278,9 +278,11 @@ void fo_catalogue_fini(struct fo_catalogue *c)
 
 /* ---- queries ---- */
 
-/* Smallest edit distance between `word` and the name or an alias of d. */
+/* Smallest edit distance between `word` and the name or an alias of d; 0 where the name begins with it, as "gb" does of GB200-NVL72. */
 static int nearness(const struct fo_device *d, const char *word)
 {
+	if (*word && !strncasecmp(d->name, word, strlen(word)))
+		return 0;
 	int best = fo_str_distance(word, d->name);
 	char alias[64];
 	for (const char *a = d->aliases; *a;) {

@@ -124,7 +124,7 @@ static fo_status open_all(struct fo_arena *a, struct fo_corpus *c, const struct 
 	c->dir = fo_xstrdup(dir);
 	if (!*r->data && !fo_fs_exists(train))
 		return fo_hint(fo_fail(FO_EARG, "data.path is empty and '%s' holds no shards", dir),
-			       "say what to train on: --data.path=FILE_OR_FOLDER, or name a run file: flatout train run.yaml");
+			       "say what to train on: --data.path=FILE_OR_FOLDER, or name a run file (flatout init writes one)");
 	if (!strcmp(r->data, "-"))
 		return fo_hint(fo_fail(FO_EARG, "a run cannot read its text from standard input: it reads it more than once"),
 			       "flatout data prepare - --out=DIR makes a folder of it that data.path can name");

@@ -16,6 +16,7 @@ for d in v100 a100 h100-pcie h200 h800 h20 b300 gb200 gb300 mi250x mi325x mi355x
 	narrow
 done
 expect 2 "nearest names" devices b20
+expect 2 "nearest names: 'GB200-NVL72', 'GB300-NVL72'" devices gb
 expect 2 "unexpected argument" devices b200 h100
 
 printf 'name,bf16_dense_tflops,memory_gb,memory_tb_s,source,date\nmy-chip,123,9,1,own datasheet,2026-11-21\n' >"$tmp/own.csv"

@@ -66,6 +66,10 @@ expect 1 '"judgement": "serious"' diagnose "$tmp/trace.json" --json -
 head -c 2000 "$tmp/trace.json" >"$tmp/cut.json"
 expect 1 "Note: the file ends inside an event: 12 events read" diagnose "$tmp/cut.json"
 
+# What is cut of a name is shown as cut.
+sed 's/DataLoaderIter\.__next__/DataLoaderIter.__next__ of a data set whose name is longer than a line can be/g' "$tmp/trace.json" >"$tmp/long.json"
+expect 1 "of a data set who..." diagnose "$tmp/long.json"
+
 # It waits for its data 30 % of the time: serious, so the exit status is 1.
 expect 1 "rank 0 of 2" diagnose "$tmp/trace.json"
 narrow

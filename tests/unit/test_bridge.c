@@ -339,6 +339,7 @@ static void check_steps_given(struct fo_diagnosis *d, double mfu, double causal)
 	d->with.step_s = 1.5; /* part of a step is no step */
 	assert_int_equal(fo_diagnose_bridge(d), FO_OK);
 	assert_true(!d->bridge.known && strstr(d->bridge.why_not, "is longer than"));
+	assert_true(isnan(d->attention.efficiency)); /* nor is attention judged by it */
 	d->with.step_s = 0.01;
 	assert_int_equal(fo_diagnose_bridge(d), FO_EARG);
 	assert_non_null(strstr(fo_err_text(), "--step-seconds"));

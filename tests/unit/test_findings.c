@@ -155,6 +155,11 @@ static void launches_slowly(struct hand *h, double at)
 		hand_kernel(h, adding, at + 100 * i + 90, at + 100 * i + 95, at + 100 * i + 103);
 	}
 }
+static void launches_and_waits(struct hand *h, double at) /* and a collective in between, which is no kernel that could be larger */
+{
+	launches_slowly(h, at);
+	hand_kernel(h, reducing, at + 195, at + 204, at + 290);
+}
 static void computes_on_the_host(struct hand *h, double at)
 {
 	hand_op(h, FO_HOST_OP, "aten::sort", at + 10, at + 6000);
@@ -174,6 +179,10 @@ static void test_launches(void **state)
 	assert_true(f->is_bottleneck && f->kind == FO_FIND_HOST);
 	assert_true(has_setting(f, "torch.compile(model, mode=)", "not compiled"));
 	assert_non_null(strstr(f->evidence[0].name, "idle"));
+	done();
+	run(launches_and_waits, 1000, &plain);
+	f = there("host-launch", true);
+	assert_non_null(strstr(f->why, "The step has 10 compute kernels of 8.0 us on average."));
 	done();
 	run(computes_on_the_host, 10000, &plain);
 	f = there("host-work", true);

@@ -266,7 +266,7 @@ static void test_words_of_window(void **state)
 	hand_finish(&hand);
 	hand_diagnose(&hand, &diag, &set, &plain);
 	const struct fo_finding *f = there("host-launch");
-	assert_true(strstr(f->title, "of the trace") && strstr(f->why, "The trace has 400 operations"));
+	assert_true(strstr(f->title, "of the trace") && strstr(f->why, "The trace has 400 compute kernels"));
 	assert_null(strstr(f->title, "of the step"));
 	assert_null(strstr(f->why, "The step"));
 	done();
