@@ -53,6 +53,13 @@ static const char *losses(struct fo_arena *a, const struct fo_bridge *b)
 	return all;
 }
 
+static void print_setting(FILE *f, const char *first, const char *lead, const struct fo_setting *s)
+{
+	char key[SHOWN], now[SHOWN], to[SHOWN];
+	fo_cli_put(f, first, lead, "%s: %s%s%s%s -> %s", s->framework, seen(key, s->key), *s->now ? " (now " : "", seen(now, s->now),
+		   *s->now ? ")" : "", seen(to, s->proposed));
+}
+
 /* The note that holds the reason; it stands in the answer and not a second time behind the findings. */
 static bool is_reason(const struct fo_diagnosis *d, const struct fo_finding *x)
 {
@@ -87,6 +94,8 @@ void fo_cli_diagnose_answer(FILE *f, const struct fo_diagnosis *d)
 			   gain(&a, first));
 	else
 		fo_cli_put(f, "Bottleneck:  ", "             ", "none that these traces show");
+	if (first && first->settings && fo_finding_worth(first)) /* what gains nothing is nothing to begin with */
+		print_setting(f, "Try first:   ", "             ", &first->setting[0]);
 	if (second)
 		fo_cli_put(f, "Runner-up:   ", "             ", "%s%s%s", seen(text, second->title), fo_finding_worth(second) ? ". Worth " : "",
 			   gain(&a, second));
@@ -231,12 +240,8 @@ static char *savings(struct fo_arena *a, const struct fo_diagnosis *d, double do
 
 static void print_settings(FILE *f, const struct fo_finding *x)
 {
-	char key[SHOWN], now[SHOWN], to[SHOWN];
-	for (int k = 0; k < x->settings && k < FO_SETTINGS_MAX; k++) {
-		const struct fo_setting *s = &x->setting[k];
-		fo_cli_put(f, "     * ", "       ", "%s: %s%s%s%s -> %s", s->framework, seen(key, s->key), *s->now ? " (now " : "",
-			   seen(now, s->now), *s->now ? ")" : "", seen(to, s->proposed));
-	}
+	for (int k = 0; k < x->settings && k < FO_SETTINGS_MAX; k++)
+		print_setting(f, "     * ", "       ", &x->setting[k]);
 }
 
 /* What has to be known of the trace; `doubt`: what makes its figures doubtful, else the rest. */
