@@ -28,7 +28,8 @@ fo_status fo_fs_refuse(const char *verb, const char *path, int error)
 	reason[0] = (char)tolower((unsigned char)reason[0]);
 	fo_status st = fo_fail(error == ENOMEM ? FO_ENOMEM : FO_EIO, "cannot %s '%s': %s", verb, path, reason);
 	if (error == EFBIG)
-		return fo_hint(st, "files may not become larger here: 'ulimit -f' shows the shell's limit, else it is the file system's");
+		return fo_hint(st, "files may not become larger here: 'ulimit -f' shows the shell's limit, "
+				   "else it is the file system's");
 	if (error == EMFILE)
 		return fo_hint(st, "a process may not open more files here: 'ulimit -n' shows and sets the limit");
 	return st;

@@ -9,7 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { FO_PATH_BYTES = 4096 + 64 }; /* for a path with its NUL: Linux opens none over 4,096 bytes; and for what is put behind one */
+/* A path with its NUL (Linux opens none of more than 4,096 bytes), and what is put behind one. */
+enum { FO_PATH_BYTES = 4096 + 64 };
 
 /* "cannot VERB 'PATH': the system's reason"; error is an errno value. */
 fo_status fo_fs_refuse(const char *verb, const char *path, int error);

@@ -89,7 +89,8 @@ static void sweep(const char *dir, const char *begin)
 		int fd = openat(dirfd(d), e->d_name, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
 		if (fd < 0)
 			continue;
-		if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_uid == geteuid() && st.st_nlink == 1 && !flock(fd, LOCK_EX | LOCK_NB))
+		bool ours = !fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_uid == geteuid() && st.st_nlink == 1;
+		if (ours && !flock(fd, LOCK_EX | LOCK_NB))
 			unlinkat(dirfd(d), e->d_name, 0);
 		close(fd);
 	}

@@ -126,7 +126,9 @@ static bool is_duration(const struct fo_opt *row)
 
 static const struct suffix *suffixes_of(const struct fo_opt *row)
 {
-	return row->type == FO_OPT_T_BYTES ? size_suffixes : is_duration(row) ? time_suffixes : row->binary ? length_suffixes : count_suffixes;
+	if (row->type == FO_OPT_T_BYTES)
+		return size_suffixes;
+	return is_duration(row) ? time_suffixes : row->binary ? length_suffixes : count_suffixes;
 }
 
 bool fo_opt_is_taken(const struct fo_opt *row, const char *text)

@@ -77,7 +77,6 @@ FO_CHECKED fo_status fo_hf_index_parse(struct fo_arena *a, const char *json, siz
 
 /* ---- checkpoints ---- */
 
-
 enum { FO_CKPT_LOSSES = 256 }; /* the longest window of guard.spike-window */
 struct fo_ckpt_meta {
 	int64_t step;   /* optimizer steps done */

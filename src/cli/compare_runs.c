@@ -286,7 +286,8 @@ static void print_head(const struct fo_versus *v)
 	for (int i = 0; i < 2; i++) {
 		const struct fo_record *r = v->side[i].record;
 		const char *model = fo_record_model(r);
-		fo_cli_put(stdout, i ? "B  " : "A  ", "   ", "%s: %s, begun %s", fo_cli_seen(r->dir), fo_cli_seen(*model ? model : "model not known"), *r->started ? r->started : "at a time that is not known");
+		fo_cli_put(stdout, i ? "B  " : "A  ", "   ", "%s: %s, begun %s", fo_cli_seen(r->dir),
+			   fo_cli_seen(*model ? model : "model not known"), *r->started ? r->started : "at a time that is not known");
 	}
 	printf("\n");
 	bool damaged = false;
