@@ -73,7 +73,7 @@ expect 1 "of a data set who..." diagnose "$tmp/long.json"
 # It waits for its data 30 % of the time: serious, so the exit status is 1.
 expect 1 "rank 0 of 2" diagnose "$tmp/trace.json"
 narrow
-expect 1 "^Try first:   PyTorch: DataLoader(num_workers=) (now 0) -> 4" diagnose "$tmp/trace.json" --brief
+expect 1 "Try first:   PyTorch: DataLoader(num_workers=) (now 0) -> 4" diagnose "$tmp/trace.json" --brief
 expect 1 "device 0: NVIDIA H100 80GB HBM3" diagnose "$tmp/trace.json"
 expect 1 "2 steps (3 to 4): what was launched in each of the host's steps." diagnose "$tmp/trace.json"
 expect 1 "1 GPU operations at the front have no launch record" diagnose "$tmp/trace.json"
