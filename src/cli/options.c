@@ -116,6 +116,9 @@ fo_status fo_cli_output_end(void)
 	/* A write that failed before the last one leaves its mark and no reason; what is behind it may have gone through. */
 	errno = 0;
 	int error = fflush(stdout) || ferror(stdout) ? (errno ? errno : EIO) : 0;
+	/* One more byte tells why, of a file that is thrown away. */
+	if (error == EIO && captured.file.beside && write(STDOUT_FILENO, "\n", 1) < 0)
+		error = errno;
 	clearerr(stdout);
 	off_t bytes = lseek(STDOUT_FILENO, 0, SEEK_CUR);
 	dup2(captured.standard, STDOUT_FILENO);

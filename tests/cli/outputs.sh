@@ -200,7 +200,7 @@ code=0
 want=3
 judge "program --json=FILE with files of at most 4 KiB"
 sentence
-says "^flatout: cannot write 'step.json': "
+says "^flatout: cannot write 'step.json': file too large" "^hint: .*ulimit -f"
 same before step.json
 find . -name '*flatout-tmp*' | grep . && wrong "a file that could not be written whole was left"
 
