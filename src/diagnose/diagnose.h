@@ -136,6 +136,8 @@ struct fo_device_ledger {
 	int64_t lead_ns;            /* in front of the first operation: the host's recorded work */
 	int64_t start_ns;           /* left out at the front: a gap in which the profiler or the job started */
 	int64_t start_ops;          /* operations that lie before that gap */
+	int32_t start_call;         /* text: the longest operator or call in start_ns */
+	int64_t start_call_ns;      /* how much of it lies there; 0: none is recorded */
 };
 
 struct fo_rank_ledger {

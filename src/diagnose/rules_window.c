@@ -1,6 +1,8 @@
 /* Notes on the window of a trace that marks no step or one: where it begins, and how much of it is a start rather than work. */
 #include "diagnose/findings_int.h"
 
+#include "base/str.h"
+
 #include <stdio.h>
 
 static void window_event(const struct fo_rule_context *c, struct fo_finding *f, int64_t begin, int64_t length, const char *name)
@@ -77,17 +79,33 @@ static bool taken_out(const struct fo_rule_context *c, struct fo_finding *f)
 	return true;
 }
 
+/* Below a tenth of it a call does not tell what that time was. */
+static void host_at_start(const struct fo_rule_context *c, char *out, size_t size)
+{
+	enum { TENTH = 10 };
+	const struct fo_device_ledger *v = c->s->device;
+	char a[24], b[24], name[100] = "";
+	if (v->start_call_ns > 0)
+		fo_str_visible(name, sizeof(name), fo_trace_text(c->s->t, v->start_call));
+	if (TENTH * v->start_call_ns < v->start_ns)
+		snprintf(out, size, "no operator or call of the host is recorded that takes a tenth of that time");
+	else
+		snprintf(out, size, "for %s of these %s the host was in %s", fo_ns_text(a, v->start_call_ns), fo_ns_text(b, v->start_ns),
+			 name);
+}
+
 static bool start(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const struct fo_device_ledger *v = c->s->device;
-	char a[24], b[24];
+	char a[24], b[24], did[200];
 	if (v->start_ns <= 0)
 		return false;
-	snprintf(f->title, sizeof(f->title), "the first %s are left out: a start, not the job's work", fo_ns_text(a, v->start_ns));
-	snprintf(f->why, sizeof(f->why), "No steps are marked. At the front lie %lld GPU operation%s and a long gap, and nothing is recorded of what the "
-		 "host did for the job in it: the profiler, the driver or the job was starting up. If every step has such a gap, it is the "
-		 "bottleneck, and %s lose to it: record several steps with profiler.step() to tell.", (long long)v->start_ops,
-		 v->start_ops == 1 ? "" : "s", fo_ns_text(b, v->start_ns));
+	host_at_start(c, did, sizeof(did));
+	snprintf(f->title, sizeof(f->title), "the first %s are left out: they look like a start, not like the job's work", fo_ns_text(a, v->start_ns));
+	snprintf(f->why, sizeof(f->why), "No steps are marked. At the front lie %lld GPU operation%s and a long gap, and %s. So the profiler, the "
+		 "driver or the job may have been starting up. If every step has such a gap, it is the bottleneck, and %s lose to it: record "
+		 "several steps with profiler.step() to tell.", (long long)v->start_ops, v->start_ops == 1 ? "" : "s", did,
+		 fo_ns_text(b, v->start_ns));
 	window_event(c, f, c->s->begin_ns - v->start_ns, v->start_ns, "left out at the front");
 	return true;
 }

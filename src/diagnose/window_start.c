@@ -48,8 +48,33 @@ static void lead_in(struct fo_window *v, const struct fo_device_ops *d, const st
 	}
 }
 
-/* A gap is the start of something where next to nothing ran before it, it would be named as a bottleneck, and nothing is recorded of what
- * the host did for the job meanwhile. */
+static void keep_longest(struct fo_device_ledger *out, int32_t name, int64_t begin, int64_t end, int64_t from, int64_t to)
+{
+	int64_t ns = (end < to ? end : to) - (begin > from ? begin : from);
+	if (ns <= out->start_call_ns)
+		return;
+	out->start_call_ns = ns;
+	out->start_call = name;
+}
+
+/* The one operator or call that takes most of [from, to) on a thread (-1: on any): what waits there is no work for the job, and is
+ * recorded all the same. Annotations are no such thing: they may lie around anything. */
+static void longest_call(const struct fo_trace *t, int32_t thread, int64_t from, int64_t to, struct fo_device_ledger *out)
+{
+	out->start_call_ns = 0;
+	for (int64_t i = 0; i < t->launch_count; i++)
+		if (thread < 0 || t->launch[i].thread == thread)
+			keep_longest(out, t->launch[i].name, t->launch[i].begin_ns, t->launch[i].end_ns, from, to);
+	for (int64_t i = 0; i < t->op_count; i++) {
+		const struct fo_host_op *o = &t->op[i];
+		bool call = o->kind == FO_HOST_OP || o->kind == FO_HOST_DATA || o->kind == FO_HOST_CALL || o->kind == FO_HOST_SYNC;
+		if (call && (thread < 0 || o->thread == thread))
+			keep_longest(out, o->name, o->begin_ns, o->end_ns, from, to);
+	}
+}
+
+/* A gap is the start of something where next to nothing ran before it, it would be named as a bottleneck, and for most of it nothing is
+ * recorded of what the host did for the job. */
 static void skip_start(struct fo_window *v, const struct fo_device_ops *d, const struct fo_idle *h, struct fo_device_ledger *out)
 {
 	enum { HUNDREDTH = 100, TENTH = 10 };
@@ -71,6 +96,7 @@ static void skip_start(struct fo_window *v, const struct fo_device_ops *d, const
 		    !(late && mostly(recorded_work(h, l->thread, until, to, &first), gap))) {
 			out->start_ns = g->begin_ns - v->begin;
 			out->start_ops = ops;
+			longest_call(t, l ? l->thread : -1, v->begin, g->begin_ns, out);
 		}
 		until = g->end_ns > until ? g->end_ns : until;
 		before += (double)(g->end_ns - g->begin_ns);

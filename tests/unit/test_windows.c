@@ -171,6 +171,14 @@ static void kernel_of(const char *name, int correlation, double begin, double en
 	made_event(&m, "kernel", name, 0, 7, begin, end - begin);
 }
 
+static void copy_of(int correlation, double begin, double duration)
+{
+	static char args[80];
+	snprintf(args, sizeof args, "\"device\": 0, \"stream\": 7, \"bytes\": 4096, \"correlation\": %d", correlation);
+	m.args = args;
+	made_event(&m, "gpu_memcpy", "Memcpy HtoD (Pageable -> Device)", 0, 7, begin, duration);
+}
+
 static void test_start(void **state)
 {
 	(void)state;
@@ -186,6 +194,25 @@ static void test_start(void **state)
 	assert_true(v.d.judged == FO_JUDGED_SERIOUS || v.d.judged == FO_JUDGED_HEALTHY);
 	assert_null(finding("host-other"));
 	assert_null(finding("idle-unknown"));
+	assert_non_null(strstr(finding("start-left-out")->why, "no operator or call of the host is recorded"));
+	made_close(&v);
+	/* A blocking call fills half of it, which is no work for the job; it is recorded, so it is named. */
+	made_begin(&m);
+	made_kernel(&m, softmax, 43, 100, 110);
+	launch_of("hipMemcpyWithStream", 900, 1000, 249000);
+	copy_of(900, 250010, 10);
+	kernels(500000, 900, 50);
+	diagnose();
+	assert_non_null(finding("start-left-out"));
+	assert_non_null(strstr(finding("start-left-out")->why, "for 249 ms of these 500 ms the host was in hipMemcpyWithStream"));
+	assert_null(strstr(finding("start-left-out")->why, "no operator or call"));
+	made_close(&v);
+	made_begin(&m);
+	made_kernel(&m, softmax, 43, 100, 110);
+	made_call(&m, "cudaDeviceSynchronize", 1000, 400000);
+	kernels(500000, 900, 50);
+	diagnose();
+	assert_non_null(strstr(finding("start-left-out")->why, "for 399 ms of these 500 ms the host was in cudaDeviceSynchronize"));
 	made_close(&v);
 	/* The same gap full of operators is work of the job: it stays. */
 	made_begin(&m);
