@@ -17,6 +17,7 @@
 #include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 enum {
 	MAX_THREADS = 64,
@@ -27,7 +28,7 @@ static const int64_t APART_NS = 3600LL * 1000000000;
 
 const char *const fo_left_name[FO_LEFT_COUNT] = {
 	[FO_LEFT_FOREIGN] = "foreign", [FO_LEFT_NOTHING] = "nothing",   [FO_LEFT_EARLIER] = "earlier",
-	[FO_LEFT_RUN] = "run",         [FO_LEFT_SCHEDULE] = "schedule",
+	[FO_LEFT_RUN] = "run",         [FO_LEFT_SCHEDULE] = "schedule", [FO_LEFT_COPY] = "copy",
 };
 
 struct file {
@@ -260,6 +261,90 @@ static void skip(struct fo_trace_set *s, struct file *file, enum fo_left_kind ki
 	forget(file);
 }
 
+struct content {
+	struct file *file;
+	size_t place; /* as given */
+	off_t size;
+	uint64_t hash;
+};
+
+static int by_content(const void *a, const void *b)
+{
+	const struct content *x = a, *y = b;
+	if (x->size != y->size)
+		return x->size < y->size ? -1 : 1;
+	if (x->hash != y->hash)
+		return x->hash < y->hash ? -1 : 1;
+	if (x->file->listed != y->file->listed)
+		return x->file->listed ? 1 : -1;
+	return x->place < y->place ? -1 : x->place > y->place;
+}
+
+/* false: it cannot be read any more. */
+static bool hash_file(const char *path, uint64_t *hash)
+{
+	enum { PIECE = 1 << 20 };
+	FILE *f = fopen(path, "rbe");
+	if (!f)
+		return false;
+	char *piece = fo_xrealloc(NULL, PIECE);
+	XXH3_state_t *state = XXH3_createState();
+	size_t n;
+	XXH3_64bits_reset(state);
+	while ((n = fread(piece, 1, PIECE, f)) > 0)
+		XXH3_64bits_update(state, piece, n);
+	bool good = !ferror(f);
+	*hash = XXH3_64bits_digest(state);
+	XXH3_freeState(state);
+	free(piece);
+	fclose(f);
+	return good;
+}
+
+/* The files that were read and have their size in common with another; only those are worth reading again. Returns how many. */
+static size_t same_sizes(struct files *f, struct content *v)
+{
+	size_t n = 0, kept = 0;
+	struct stat st;
+	for (size_t i = 0; i < f->n; i++)
+		if (f->v[i].read && f->v[i].trace && stat(f->v[i].path, &st) == 0 && S_ISREG(st.st_mode)) /* a pipe is read once */
+			v[n++] = (struct content){ &f->v[i], i, st.st_size, 0 };
+	qsort(v, n, sizeof *v, by_content);
+	for (size_t i = 0, end; i < n; i = end) {
+		for (end = i + 1; end < n && v[end].size == v[i].size; end++)
+			;
+		for (size_t k = i; end - i > 1 && k < end; k++)
+			if (hash_file(v[k].file->path, &v[k].hash))
+				v[kept++] = v[k];
+	}
+	qsort(v, kept, sizeof *v, by_content);
+	return kept;
+}
+
+/* Two ranks never record the same bytes: a copy under another name is no rank. In a folder it is left out, given by name it is refused. */
+static fo_status leave_copies(struct fo_trace_set *s, struct files *f)
+{
+	struct content *v = fo_xmalloc((f->n + 1) * sizeof *v);
+	size_t n = same_sizes(f, v), first = 0;
+	fo_status st = FO_OK;
+	for (size_t i = 1; st == FO_OK && i < n; i++) {
+		char shown[300];
+		struct fo_str why = { 0 };
+		if (v[i].size != v[first].size || v[i].hash != v[first].hash) {
+			first = i;
+			continue;
+		}
+		fo_str_printf(&why, "is a copy of '%s'", fo_str_visible(shown, sizeof shown, v[first].file->path));
+		if (v[i].file->listed)
+			skip(s, v[i].file, FO_LEFT_COPY, why.data);
+		else
+			st = fo_hint(fo_fail(FO_EARG, "'%s' %s", v[i].file->path, why.data), "give one recording of each rank");
+		fo_str_fini(&why);
+	}
+	free(v);
+	return st;
+}
+
 /* Keeps what was read; what lies in a folder without being a trace is told and left out, unless nothing else is there. */
 static fo_status keep(struct fo_trace_set *s, struct files *f)
 {
@@ -278,6 +363,7 @@ static fo_status keep(struct fo_trace_set *s, struct files *f)
 		else if (file->listed && good && holds_nothing(file->trace))
 			skip(s, file, FO_LEFT_NOTHING, "holds nothing of a GPU or a host");
 	}
+	FO_TRY(leave_copies(s, f));
 	size_t count = 0;
 	for (size_t i = 0; i < f->n; i++)
 		for (const struct fo_trace *t = f->v[i].trace; t; t = t->next)

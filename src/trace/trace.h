@@ -231,9 +231,10 @@ enum fo_left_kind {
 	FO_LEFT_EARLIER,    /* another recording of the same ranks */
 	FO_LEFT_RUN,        /* another run of ours */
 	FO_LEFT_SCHEDULE,   /* the log of a pipeline schedule */
+	FO_LEFT_COPY,       /* the same bytes as another file */
 	FO_LEFT_COUNT
 };
-extern const char *const fo_left_name[FO_LEFT_COUNT]; /* "foreign", "nothing", "earlier", "run", "schedule" */
+extern const char *const fo_left_name[FO_LEFT_COUNT]; /* "foreign", "nothing", "earlier", "run", "schedule", "copy" */
 struct fo_left_out {
 	enum fo_left_kind kind;
 	char *path; /* the first file, or the recording's folder */

@@ -40,6 +40,10 @@ expect 1 '"wait_ns": null' diagnose "$tmp/part" --json -
 # One rank alone does not know.
 expect 1 '"unknown_ns": 300000' diagnose "$tmp/job/rank0.json" --json -
 cp "$tmp/job/rank0.json" "$tmp/job/again.json"
+expect 1 "is a copy of" diagnose "$tmp/job"
+expect 1 '"kind": "copy"' diagnose "$tmp/job" --json -
+expect 2 "is a copy of" diagnose "$tmp/job/rank0.json" "$tmp/job/again.json"
+echo >>"$tmp/job/again.json" # no copy any more
 expect 2 "two traces of rank 0" diagnose "$tmp/job"
 expect 2 "rank0.json' is given twice" diagnose "$tmp/job/rank0.json" "$tmp/job/rank0.json"
 ln "$tmp/job/rank0.json" "$tmp/job/linked.json"

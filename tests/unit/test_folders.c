@@ -40,7 +40,8 @@ static void put(const char *name, const char *text)
 static void trace(const char *name, int rank, int world, bool cut, int lost)
 {
 	struct fo_str s = { 0 };
-	fo_str_puts(&s, "{\"schemaVersion\": 1, ");
+	/* The name makes the files differ: two ranks never record the same bytes. */
+	fo_str_printf(&s, "{\"schemaVersion\": 1, \"traceName\": \"%s\", ", name);
 	if (rank >= 0)
 		fo_str_printf(&s, "\"distributedInfo\": {\"rank\": %d, \"world_size\": %d}, ", rank, world);
 	fo_str_puts(&s, "\"traceEvents\": [");
@@ -294,6 +295,33 @@ static void runs(void **state)
 	assert_non_null(strstr(fo_err_hint(), "run/ladder/a, "));
 }
 
+/* Files of the same bytes are one rank's, whatever their names say. */
+static void copies(void **state)
+{
+	(void)state;
+	struct fo_trace_set s;
+	char *text, name[64];
+	size_t n;
+	struct fo_arena a = { 0 };
+	trace("copies/rank0.json", -1, 0, false, 0);
+	trace("copies/rank8.json", -1, 0, false, 0); /* of the same size, and no copy */
+	assert_int_equal(fo_fs_read(&a, in("copies/rank0.json"), 1 << 20, &text, &n), FO_OK);
+	for (int r = 1; r < 8; r++) {
+		snprintf(name, sizeof name, "copies/rank%d.json", r);
+		put(name, text);
+	}
+	fo_arena_fini(&a);
+	opened(&s, "copies");
+	assert_int_equal(s.count, 2);
+	assert_non_null(strstr(s.rank[0]->path, "rank0.json"));
+	assert_non_null(strstr(s.rank[1]->path, "rank8.json"));
+	left(&s, FO_LEFT_COPY, "rank1.json", 7, "is a copy of '");
+	says(&s, "rank0.json'");
+	fo_trace_set_fini(&s);
+	assert_int_equal(fo_trace_set_open(&s, (const char *[]){ in("copies/rank0.json"), in("copies/rank1.json") }, 2), FO_EARG);
+	assert_non_null(strstr(fo_err_text(), "rank1.json' is a copy of '"));
+}
+
 static int set_up(void **state)
 {
 	(void)state;
@@ -310,7 +338,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(iterations), cmocka_unit_test(repeats), cmocka_unit_test(lost_and_cut),
-		cmocka_unit_test(others),     cmocka_unit_test(runs),
+		cmocka_unit_test(others),     cmocka_unit_test(runs),	  cmocka_unit_test(copies),
 	};
 	return cmocka_run_group_tests(tests, set_up, tear_down);
 }
