@@ -40,6 +40,7 @@ int64_t fo_idle_gaps(const struct fo_subject *s, struct fo_idle_gap **out);
 
 /* Each fills f->evidence with at most FO_EVIDENCE_MAX events, the longest first, those of different kernels or operators preferred. */
 void fo_evidence_kernels(struct fo_finding *f, const struct fo_subject *s, uint64_t classes); /* bits 1 << fo_kernel_class */
+void fo_evidence_kernel(struct fo_finding *f, const struct fo_subject *s, const struct fo_gpu_op *o); /* behind those there are, in any order */
 void fo_evidence_copies(struct fo_finding *f, const struct fo_subject *s);
 void fo_evidence_recomputed(struct fo_finding *f, const struct fo_subject *s);
 void fo_evidence_host(struct fo_finding *f, const struct fo_subject *s, enum fo_host_kind kind);

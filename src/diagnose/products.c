@@ -327,6 +327,21 @@ static int64_t collect(const struct fo_subject *s, struct call **out)
 	return kept + 1;
 }
 
+int fo_product_of_gpu(const struct fo_diagnosis *d, const struct fo_trace *t, const struct fo_gpu_op *g, int32_t *where)
+{
+	struct fo_product_shape s;
+	double flop;
+	if ((g->class != FO_K_GEMM && g->class != FO_K_GEMM_FP8) || !fo_call_of_op(t, g->op, where, &s, &flop) || s.m == 0)
+		return -1;
+	const char *dtype = type_beside(s.dtype, fo_trace_text(t, g->name));
+	for (int i = 0; i < d->products && i < FO_PRODUCTS_LOOKED_AT; i++) {
+		const struct fo_product *p = &d->product[i];
+		if (p->m == s.m && p->n == s.n && p->k == s.k && p->batch == s.batch && strcmp(p->dtype, dtype) == 0)
+			return i;
+	}
+	return -1;
+}
+
 /* ---- what is attainable ---- */
 
 /* Two numbers joined by x in a kernel's name are its tile ("nvjet_tst_192x192_64x4", "sm80_xmma_gemm_..._tilesize128x128x32",
