@@ -125,6 +125,7 @@ struct fo_facts {
 	enum fo_culprit_cause culprit;
 	int capability;             /* 10 x major + minor; 0 unknown */
 	double fp32_product_share;  /* of the products' and convolutions' time: kernels of 32 bit without matrix units */
+	bool fp32_by_name;          /* not without those of which only a type in the kernel's name says so */
 	int64_t product_ns;         /* their time, durations added up */
 };
 /* PyTorch has a fused update of this optimizer for GPUs, or the trace does not name it. */

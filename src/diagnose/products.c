@@ -211,6 +211,8 @@ static const char *type_beside(const char *recorded, const char *kernel)
 	return !recorded[0] || (strcmp(recorded, "fp32") == 0 && units) ? by_name : recorded;
 }
 
+bool fo_dtype_recorded(const struct fo_trace *t, const struct fo_gpu_op *g) { return recorded_type(t, g)[0] != '\0'; }
+
 const char *fo_dtype_of_gpu(const struct fo_trace *t, const struct fo_gpu_op *g)
 {
 	return type_beside(recorded_type(t, g), fo_trace_text(t, g->name));

@@ -21,6 +21,7 @@ bool fo_attention_of_op(const struct fo_trace *t, int32_t op, struct fo_attentio
 /* The type that a product's, convolution's or attention's kernel computes in: what was recorded of the operand, else what the kernel's
  * name says; "" unknown. */
 const char *fo_dtype_of_gpu(const struct fo_trace *t, const struct fo_gpu_op *g);
+bool fo_dtype_recorded(const struct fo_trace *t, const struct fo_gpu_op *g);
 /* "bf16", ... as a kernel's name says it; "". */
 const char *fo_dtype_of_kernel(const char *name);
 /* FLOP/s: the published dense peak, or the best product that anyone measured where the catalogue has one; NaN. */

@@ -211,14 +211,24 @@ static bool precision(const struct fo_rule_context *c, struct fo_finding *f)
 	int64_t products = fo_class_time(l, 1u << FO_K_GEMM | 1u << FO_K_CONV), ns = single_precision(c);
 	if (ns == 0)
 		return false;
-	f->serious = fo_share(c, ns) > FO_SHARE_SERIOUS;
+	bool by_name = c->facts->fp32_by_name; /* of a kernel that may be TF32 or mixed */
+	f->serious = !by_name && fo_share(c, ns) > FO_SHARE_SERIOUS;
 	/* Half the bytes at least; at most the ratio of the peaks, which is 8 or more on all data centre parts of the catalogue. */
-	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = ns, .least = FO_GAIN_HALF, .most = 1 - 1.0 / 8,
-					 .floor_ns = c->floor_ns }, f);
-	snprintf(f->title, sizeof(f->title), "products run in fp32 without matrix units: %.0f %% of their time",
-		 100 * c->facts->fp32_product_share);
-	snprintf(f->why, sizeof(f->why), "Products and convolutions take %.1f %% of the step in kernels of 32 bit, on a device whose matrix units do "
-		 "16 bit at least eight times as fast.", 100 * fo_share(c, products));
+	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = ns, .least = by_name ? 0 : FO_GAIN_HALF, .most = 1 - 1.0 / 8,
+					 .floor_ns = c->floor_ns, .at_most = by_name }, f);
+	if (by_name)
+		snprintf(f->title, sizeof(f->title), "by the kernels' names products may run in fp32 without matrix units: up to %.0f %% of their time",
+			 100 * c->facts->fp32_product_share);
+	else
+		snprintf(f->title, sizeof(f->title), "products run in fp32 without matrix units: %.0f %% of their time",
+			 100 * c->facts->fp32_product_share);
+	if (by_name)
+		snprintf(f->why, sizeof(f->why), "Products and convolutions take %.1f %% of the step. Their operands' types are not recorded, and the "
+			 "kernels' names only hold the type float, as kernels on TF32 and mixed ones may, too. Record shapes to tell.",
+			 100 * fo_share(c, products));
+	else
+		snprintf(f->why, sizeof(f->why), "Products and convolutions take %.1f %% of the step in kernels of 32 bit, on a device whose matrix units "
+			 "do 16 bit at least eight times as fast.", 100 * fo_share(c, products));
 	fo_evidence_kernels(f, c->s, 1u << FO_K_GEMM | 1u << FO_K_CONV);
 	return true;
 }

@@ -551,6 +551,31 @@ static void test_capability_by_name(void **state)
 	made_close(&v);
 }
 
+/* A float among a name's template arguments may be that of the sum, or of operands that run as TF32: it is no sure fp32. */
+static void test_float_in_name(void **state)
+{
+	(void)state;
+	static const char named[] = "void gemmSN_NN_kernel<float, 256, 4, 2, 8, 4, 4, false>(int)";
+	static const struct {
+		const char *kernel, *types;
+		bool sure;
+	} known[] = { { named, NULL, false }, { named, FLOATS, true }, { "ampere_sgemm_128x128_nn", NULL, true } };
+	for (size_t k = 0; k < sizeof(known) / sizeof(*known); k++) {
+		struct made m;
+		struct made_diagnosis v;
+		begin(&m);
+		for (int i = 0; i < 8; i++)
+			run(&m, "aten::mm", known[k].kernel, 1000, known[k].types ? "[[4096, 4096], [4096, 4096]]" : NULL, known[k].types);
+		diagnose(&m, &v);
+		const struct fo_finding *f = hand_finding(&v.d, "precision");
+		assert_non_null(f);
+		if (f->serious != known[k].sure || (strstr(f->title, "names") == NULL) != known[k].sure)
+			fail_msg("%s: %s", known[k].kernel, f->title);
+		assert_true(known[k].sure || (!f->is_bottleneck && (f->up_to || isnan(f->gain))));
+		made_close(&v);
+	}
+}
+
 /* Copies say how fast they were, and what the link can do. */
 static void test_copies(void **state)
 {
@@ -611,6 +636,7 @@ int main(void)
 		cmocka_unit_test(test_elementwise),
 		cmocka_unit_test(test_warm_up),
 		cmocka_unit_test(test_silly_rates),
+		cmocka_unit_test(test_float_in_name),
 		cmocka_unit_test(test_copies),
 		cmocka_unit_test(test_healthy),
 	};
