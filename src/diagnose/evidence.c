@@ -162,6 +162,17 @@ void fo_evidence_kernels(struct fo_finding *f, const struct fo_subject *s, uint6
 			add_gpu(f, s, &s->t->gpu[i]);
 }
 
+void fo_evidence_kernel(struct fo_finding *f, const struct fo_subject *s, const struct fo_gpu_op *o)
+{
+	if (f->evidences == FO_EVIDENCE_MAX)
+		return;
+	struct fo_evidence *e = &f->evidence[f->evidences++];
+	char of[FO_EVIDENCE_OF];
+	*e = (struct fo_evidence){ .rank = s->rank->rank, .device = s->id, .begin_ns = o->begin_ns, .duration_ns = o->end_ns - o->begin_ns };
+	fo_str_visible(e->name, sizeof(e->name), fo_trace_text(s->t, o->name));
+	fo_str_visible(e->of, sizeof(e->of), around(of, sizeof(of), s, o));
+}
+
 void fo_evidence_copies(struct fo_finding *f, const struct fo_subject *s)
 {
 	fo_evidence_kernels(f, s, (uint64_t)1 << FO_K_MEMORY);

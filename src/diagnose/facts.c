@@ -23,7 +23,9 @@ static bool has_any(const char *text, const char *const *part)
  * Blackwell's generated products. The PyTorch profiler's old plug-in went by a list like it. */
 static const char *const matrix_units[] = { "884", "1688", "16816", "hmma", "imma", "gmma", "tensorop", "nvjet", "xmma_gemm",
 					    "xmma_implicit_gemm", "tcgen05", "mfma", "bf16", "fp16", "f16", "float16", "half", "e4m3", NULL };
-static const char *const single[] = { "sgemm", "scudnn", "simt", "<float", "_f32f32_f32f32", "sgemv", NULL };
+static const char *const single[] = { "sgemm", "scudnn", "simt", "_f32f32_f32f32", "sgemv", NULL };
+/* The C++ type of an operand or of the sum: a kernel that works on TF32 or a mixed one may have it just so. */
+static const char *const perhaps_single[] = { "<float", NULL };
 
 /* Tensile's names (AMD): "Cijk_Ailk_Bjlk_SB_MT64x64...": behind the two operands' layouts stand the types, S for single. */
 static bool tensile_single(const char *name)
@@ -41,6 +43,11 @@ static bool is_single(const char *name)
 	if (has(name, "Cijk_"))
 		return tensile_single(name);
 	return has_any(name, single) && !has_any(name, matrix_units);
+}
+
+static bool is_perhaps_single(const char *name)
+{
+	return !has(name, "Cijk_") && has_any(name, perhaps_single) && !has_any(name, single) && !has_any(name, matrix_units);
 }
 
 /* ---- names, each once ---- */
@@ -177,14 +184,16 @@ static bool in_norm_operator(const struct fo_trace *t, const struct fo_gpu_op *g
 
 static bool is_product(uint8_t class) { return class == FO_K_GEMM || class == FO_K_CONV; }
 
-/* The recorded type of the operand decides, then the kernel's name. Where neither tells, the product does not count as 32 bit. */
-static bool computes_single(const struct fo_trace *t, const struct fo_gpu_op *o, bool by_name)
+enum { NAME_SINGLE = 1 << 0, NAME_COMPILED = 1 << 1, NAME_OPERATOR = 1 << 2, NAME_PRODUCT = 1 << 3, NAME_PERHAPS = 1 << 4 };
+
+/* The recorded type of the operand decides, then the kernel's name. Where neither tells, the product does not count as 32 bit. *perhaps:
+ * no type is recorded, and the name does not settle it. */
+static bool computes_single(const struct fo_trace *t, const struct fo_gpu_op *o, uint8_t name, bool *perhaps)
 {
 	const char *dtype = fo_dtype_of_gpu(t, o);
-	return dtype[0] ? strcmp(dtype, "fp32") == 0 : by_name;
+	*perhaps = (name & NAME_PERHAPS) && !fo_dtype_recorded(t, o);
+	return dtype[0] ? strcmp(dtype, "fp32") == 0 : (name & NAME_SINGLE) != 0;
 }
-
-enum { NAME_SINGLE = 1 << 0, NAME_COMPILED = 1 << 1, NAME_OPERATOR = 1 << 2, NAME_PRODUCT = 1 << 3 };
 
 /* Of a kernel's name, once: is it a product in 32 bit, a compiler's, or one elementwise operator of PyTorch's? */
 static uint8_t kernel_name(struct fo_facts *f, const struct fo_gpu_op *o, const char *name)
@@ -193,14 +202,14 @@ static uint8_t kernel_name(struct fo_facts *f, const struct fo_gpu_op *o, const 
 	framework_by_name(f, name);
 	f->nccl |= o->class == FO_K_COMMUNICATION && (has(name, "nccl") || has(name, "rccl"));
 	f->optimizer_fused |= has(name, "FusedAdam") || has(name, "FusedOptimizer") || has(name, "FusedSgd");
-	unsigned product = is_product(o->class_by_name) ? NAME_PRODUCT | (is_single(name) ? NAME_SINGLE : 0) : 0;
+	unsigned product = is_product(o->class_by_name) ? NAME_PRODUCT | (is_single(name) ? NAME_SINGLE : 0) | (is_perhaps_single(name) ? NAME_PERHAPS : 0) : 0;
 	return (uint8_t)(product | (strncmp(name, "triton_", 7) == 0 ? NAME_COMPILED : 0) |
 	       ((merged >> o->class_by_name & 1) && has(name, "at::native") && !has(name, "multi_tensor") ? NAME_OPERATOR : 0));
 }
 
 static void scan_gpu(struct fo_facts *f, const struct fo_trace *t, int16_t device, struct names *n, uint8_t *kernel)
 {
-	int64_t single_ns = 0, scores_ns = 0, attention_ns = 0, written_norm_ns = 0, norm_ns = 0, pageable_ns = 0, upload_ns = 0;
+	int64_t single_ns = 0, perhaps_ns = 0, scores_ns = 0, attention_ns = 0, written_norm_ns = 0, norm_ns = 0, pageable_ns = 0, upload_ns = 0;
 	int64_t compiled_ns = 0, operator_ns = 0, download_ns = 0, copied_ns = 0;
 	for (int64_t i = 0; i < t->gpu_count; i++) {
 		const struct fo_gpu_op *o = &t->gpu[i];
@@ -229,7 +238,9 @@ static void scan_gpu(struct fo_facts *f, const struct fo_trace *t, int16_t devic
 		}
 		if (name & NAME_PRODUCT) {
 			f->product_ns = fo_plus(f->product_ns, dur);
-			single_ns = fo_plus(single_ns, computes_single(t, o, name & NAME_SINGLE) ? dur : 0);
+			bool perhaps, is = computes_single(t, o, name, &perhaps);
+			single_ns = fo_plus(single_ns, is && !perhaps ? dur : 0);
+			perhaps_ns = fo_plus(perhaps_ns, perhaps ? dur : 0);
 		}
 	}
 	f->norm_written_share = norm_ns ? (double)written_norm_ns / (double)norm_ns : 0;
@@ -240,7 +251,9 @@ static void scan_gpu(struct fo_facts *f, const struct fo_trace *t, int16_t devic
 	f->attention_written_out = scores_ns > attention_ns;
 	f->uploads = 2 * upload_ns > copied_ns;
 	f->offloads = 10 * upload_ns > copied_ns && 10 * download_ns > copied_ns;
-	f->fp32_product_share = f->product_ns ? (double)single_ns / (double)f->product_ns : 0;
+	f->fp32_by_name = f->product_ns && 2 * (double)single_ns <= (double)f->product_ns && perhaps_ns > 0;
+	double fp32_ns = (double)single_ns + (f->fp32_by_name ? (double)perhaps_ns : 0);
+	f->fp32_product_share = f->product_ns ? fp32_ns / (double)f->product_ns : 0;
 	/* One compiled function among a thousand operators does not make a compiled program; a compiled region with nothing left to merge does. */
 	double merged = (double)(compiled_ns + operator_ns);
 	f->compiled_share = merged > 0 ? (double)compiled_ns / merged : f->compiled ? 1 : 0;

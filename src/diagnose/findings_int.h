@@ -40,6 +40,7 @@ int64_t fo_idle_gaps(const struct fo_subject *s, struct fo_idle_gap **out);
 
 /* Each fills f->evidence with at most FO_EVIDENCE_MAX events, the longest first, those of different kernels or operators preferred. */
 void fo_evidence_kernels(struct fo_finding *f, const struct fo_subject *s, uint64_t classes); /* bits 1 << fo_kernel_class */
+void fo_evidence_kernel(struct fo_finding *f, const struct fo_subject *s, const struct fo_gpu_op *o); /* behind those there are, in any order */
 void fo_evidence_copies(struct fo_finding *f, const struct fo_subject *s);
 void fo_evidence_recomputed(struct fo_finding *f, const struct fo_subject *s);
 void fo_evidence_host(struct fo_finding *f, const struct fo_subject *s, enum fo_host_kind kind);
@@ -124,6 +125,7 @@ struct fo_facts {
 	enum fo_culprit_cause culprit;
 	int capability;             /* 10 x major + minor; 0 unknown */
 	double fp32_product_share;  /* of the products' and convolutions' time: kernels of 32 bit without matrix units */
+	bool fp32_by_name;          /* not without those of which only a type in the kernel's name says so */
 	int64_t product_ns;         /* their time, durations added up */
 };
 /* PyTorch has a fused update of this optimizer for GPUs, or the trace does not name it. */

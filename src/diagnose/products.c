@@ -211,6 +211,8 @@ static const char *type_beside(const char *recorded, const char *kernel)
 	return !recorded[0] || (strcmp(recorded, "fp32") == 0 && units) ? by_name : recorded;
 }
 
+bool fo_dtype_recorded(const struct fo_trace *t, const struct fo_gpu_op *g) { return recorded_type(t, g)[0] != '\0'; }
+
 const char *fo_dtype_of_gpu(const struct fo_trace *t, const struct fo_gpu_op *g)
 {
 	return type_beside(recorded_type(t, g), fo_trace_text(t, g->name));
@@ -325,6 +327,21 @@ static int64_t collect(const struct fo_subject *s, struct call **out)
 	for (int64_t i = 0; i <= kept; i++)
 		type_of_call(t, &(*out)[i]);
 	return kept + 1;
+}
+
+int fo_product_of_gpu(const struct fo_diagnosis *d, const struct fo_trace *t, const struct fo_gpu_op *g, int32_t *where)
+{
+	struct fo_product_shape s;
+	double flop;
+	if ((g->class != FO_K_GEMM && g->class != FO_K_GEMM_FP8) || !fo_call_of_op(t, g->op, where, &s, &flop) || s.m == 0)
+		return -1;
+	const char *dtype = type_beside(s.dtype, fo_trace_text(t, g->name));
+	for (int i = 0; i < d->products && i < FO_PRODUCTS_LOOKED_AT; i++) {
+		const struct fo_product *p = &d->product[i];
+		if (p->m == s.m && p->n == s.n && p->k == s.k && p->batch == s.batch && strcmp(p->dtype, dtype) == 0)
+			return i;
+	}
+	return -1;
 }
 
 /* ---- what is attainable ---- */

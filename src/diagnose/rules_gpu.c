@@ -211,14 +211,24 @@ static bool precision(const struct fo_rule_context *c, struct fo_finding *f)
 	int64_t products = fo_class_time(l, 1u << FO_K_GEMM | 1u << FO_K_CONV), ns = single_precision(c);
 	if (ns == 0)
 		return false;
-	f->serious = fo_share(c, ns) > FO_SHARE_SERIOUS;
+	bool by_name = c->facts->fp32_by_name; /* of a kernel that may be TF32 or mixed */
+	f->serious = !by_name && fo_share(c, ns) > FO_SHARE_SERIOUS;
 	/* Half the bytes at least; at most the ratio of the peaks, which is 8 or more on all data centre parts of the catalogue. */
-	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = ns, .least = FO_GAIN_HALF, .most = 1 - 1.0 / 8,
-					 .floor_ns = c->floor_ns }, f);
-	snprintf(f->title, sizeof(f->title), "products run in fp32 without matrix units: %.0f %% of their time",
-		 100 * c->facts->fp32_product_share);
-	snprintf(f->why, sizeof(f->why), "Products and convolutions take %.1f %% of the step in kernels of 32 bit, on a device whose matrix units do "
-		 "16 bit at least eight times as fast.", 100 * fo_share(c, products));
+	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = ns, .least = by_name ? 0 : FO_GAIN_HALF, .most = 1 - 1.0 / 8,
+					 .floor_ns = c->floor_ns, .at_most = by_name }, f);
+	if (by_name)
+		snprintf(f->title, sizeof(f->title), "by the kernels' names products may run in fp32 without matrix units: up to %.0f %% of their time",
+			 100 * c->facts->fp32_product_share);
+	else
+		snprintf(f->title, sizeof(f->title), "products run in fp32 without matrix units: %.0f %% of their time",
+			 100 * c->facts->fp32_product_share);
+	if (by_name)
+		snprintf(f->why, sizeof(f->why), "Products and convolutions take %.1f %% of the step. Their operands' types are not recorded, and the "
+			 "kernels' names only hold the type float, as kernels on TF32 and mixed ones may, too. Record shapes to tell.",
+			 100 * fo_share(c, products));
+	else
+		snprintf(f->why, sizeof(f->why), "Products and convolutions take %.1f %% of the step in kernels of 32 bit, on a device whose matrix units "
+			 "do 16 bit at least eight times as fast.", 100 * fo_share(c, products));
 	fo_evidence_kernels(f, c->s, 1u << FO_K_GEMM | 1u << FO_K_CONV);
 	return true;
 }
@@ -266,6 +276,52 @@ static const char *tera(char out[24], double flop_s)
 	return out;
 }
 
+/* What a product takes above what is attainable for its shape, as far as this finding judges it. */
+static double product_loss(const struct fo_product *p)
+{
+	if (p->tiny || fo_product_claimed(p) || !(p->attainable_flop_s > p->flop_s))
+		return 0;
+	return (double)p->time_ns * (1 - p->flop_s / p->attainable_flop_s);
+}
+
+static const struct fo_product *most_lost(const struct fo_diagnosis *d)
+{
+	const struct fo_product *most = NULL;
+	for (int64_t i = 0; i < d->products; i++)
+		if (product_loss(&d->product[i]) > (most ? product_loss(most) : 0))
+			most = &d->product[i];
+	return most;
+}
+
+/* One kernel of each product that is judged, its longest; the product that loses most first. */
+static void evidence_of_loss(struct fo_finding *f, const struct fo_subject *s)
+{
+	const struct fo_trace *t = s->t;
+	const struct fo_gpu_op *longest[FO_PRODUCTS_LOOKED_AT] = { NULL };
+	int64_t first, last;
+	fo_subject_ops(t, s->id, s->begin_ns, s->end_ns, &first, &last);
+	for (int64_t i = first; i < last; i++) {
+		const struct fo_gpu_op *g = &t->gpu[i];
+		int32_t where;
+		int at = fo_product_of_gpu(s->d, t, g, &where);
+		if (at >= 0 && (!longest[at] || g->end_ns - g->begin_ns > longest[at]->end_ns - longest[at]->begin_ns))
+			longest[at] = g;
+	}
+	while (f->evidences < FO_EVIDENCE_MAX) {
+		int most = -1;
+		double loss = 0;
+		for (int i = 0; i < FO_PRODUCTS_LOOKED_AT; i++)
+			if (longest[i] && product_loss(&s->d->product[i]) > loss) {
+				loss = product_loss(&s->d->product[i]);
+				most = i;
+			}
+		if (most < 0)
+			return;
+		fo_evidence_kernel(f, s, longest[most]);
+		longest[most] = NULL;
+	}
+}
+
 static bool gemm_efficiency(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const struct fo_diagnosis *d = c->s->d;
@@ -291,19 +347,20 @@ static bool gemm_efficiency(const struct fo_rule_context *c, struct fo_finding *
 					 .most = 1, .floor_ns = c->floor_ns }, f);
 	snprintf(f->title, sizeof(f->title), "matrix products reach %.0f %% of what is attainable%s", 100 * reached,
 		 by_shape ? " for their shapes" : "");
-	const struct fo_product *p = NULL;
+	const struct fo_product *p = by_shape ? most_lost(d) : NULL;
 	char reached_at[24], may_reach[24];
-	for (int64_t i = 0; by_shape && i < d->products && !p; i++)
-		p = fo_product_claimed(&d->product[i]) || d->product[i].tiny || isnan(d->product[i].attainable_flop_s) ? NULL : &d->product[i];
 	if (p)
-		snprintf(f->why, sizeof(f->why), "Most time goes to %lld x %lld x %lld in %s: %s of %s TFLOP/s attainable (%s by its intensity%s). "
+		snprintf(f->why, sizeof(f->why), "Most is lost in %lld x %lld x %lld in %s: %s of %s TFLOP/s attainable (%s by its intensity%s). "
 			 "Try shapes that fill tiles and waves, another layout, or another library's kernel.", (long long)p->m, (long long)p->n,
 			 (long long)p->k, p->dtype, tera(reached_at, p->flop_s), tera(may_reach, p->attainable_flop_s),
 			 p->memory_bound ? "memory-bound" : "compute-bound", p->fill < 0.8 ? "; much of its tiles or waves is empty" : "");
 	else
 		snprintf(f->why, sizeof(f->why), "Their time is compared with the model's FLOP at 0.8 of the dense peak, which the best measured "
 			 "products reach. Record shapes to see which are slow.");
-	fo_evidence_kernels(f, c->s, 1u << FO_K_GEMM | 1u << FO_K_GEMM_FP8);
+	if (by_shape)
+		evidence_of_loss(f, c->s);
+	else
+		fo_evidence_kernels(f, c->s, 1u << FO_K_GEMM | 1u << FO_K_GEMM_FP8);
 	return true;
 }
 

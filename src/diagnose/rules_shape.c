@@ -77,18 +77,6 @@ static enum role role(const struct dimensions *d, const struct fo_product *p, in
 
 /* ---- evidence ---- */
 
-/* Is it a wanted one of the LOOKED_AT products that took most time? The limit bounds the search, which every call of a product makes. */
-enum { LOOKED_AT = 512 };
-static bool is_wanted(const struct fo_diagnosis *d, const struct fo_product_shape *s, bool (*wanted)(const struct fo_product *p))
-{
-	for (int64_t i = 0; i < d->products && i < LOOKED_AT; i++) {
-		const struct fo_product *p = &d->product[i];
-		if (p->m == s->m && p->n == s->n && p->k == s->k && p->batch == s->batch)
-			return wanted(p);
-	}
-	return false;
-}
-
 static bool is_padded(const struct fo_product *p) { return p->padded_flop_s > 0; }
 static bool has_few_tiles(const struct fo_product *p) { return p->few_tiles; }
 
@@ -99,12 +87,9 @@ static void evidence_of(struct fo_finding *f, const struct fo_subject *s, bool (
 	fo_subject_ops(t, s->id, s->begin_ns, s->end_ns, &first, &last);
 	for (int64_t i = first; i < last; i++) {
 		const struct fo_gpu_op *g = &t->gpu[i];
-		struct fo_product_shape shape;
-		double flop;
 		int32_t where;
-		if (!(PRODUCTS >> g->class & 1) || !fo_call_of_op(t, g->op, &where, &shape, &flop) || shape.m == 0)
-			continue;
-		if (is_wanted(s->d, &shape, wanted))
+		int at = fo_product_of_gpu(s->d, t, g, &where);
+		if (at >= 0 && wanted(&s->d->product[at]))
 			fo_evidence_add(f, s->rank->rank, s->id, g->begin_ns, g->end_ns - g->begin_ns,
 					fo_trace_text(t, g->name), fo_trace_text(t, t->op[where].name));
 	}
@@ -424,7 +409,7 @@ static bool expert_loop(const struct fo_rule_context *c, struct fo_finding *f)
 	const struct fo_diagnosis *d = c->s->d;
 	const struct fo_product *most = NULL;
 	int64_t all = 0, ns = 0, best = 0, calls = 0, rows = 0;
-	const int64_t n = d->products < LOOKED_AT ? d->products : LOOKED_AT;
+	const int64_t n = d->products < FO_PRODUCTS_LOOKED_AT ? d->products : FO_PRODUCTS_LOOKED_AT;
 	for (int64_t i = 0; c->facts->moe && i < n; i++) {
 		int64_t sizes = 0, took = 0, of = 0;
 		all += d->product[i].time_ns;

@@ -112,6 +112,21 @@ static bool lost(const struct fo_rule_context *c, struct fo_finding *f)
 
 /* ---- nothing to diagnose ---- */
 
+/* Where more GPU operations have no usable times than have some, or most events could not be read, that is why so little is left. Says so,
+ * with the words that go on; "" otherwise. */
+static const char *unusable(const struct fo_trace *t, char *out, size_t size)
+{
+	const struct fo_trace_defects *x = &t->defect;
+	int64_t sound = t->gpu_count - x->negative_duration, bad = x->malformed_gpu + x->negative_duration;
+	out[0] = '\0';
+	if (bad > sound)
+		snprintf(out, size, "%lld of %lld GPU operations have negative or unreadable times, which leaves ", (long long)bad,
+			 (long long)(t->gpu_count + x->malformed_gpu));
+	else if (2 * x->malformed > x->events)
+		snprintf(out, size, "%lld of %lld events could not be read, which leaves ", (long long)x->malformed, (long long)x->events);
+	return out;
+}
+
 /* Fewer operations than fingers on a hand, and less work than one operator's way through Python (100 us), is a test of the profiler. Under a hundredth of the host's
  * step what the GPU did says nothing of that step, unless its own step is as long and so shows why it idled. */
 enum { OPS_ENOUGH = 5 };
@@ -124,15 +139,15 @@ void fo_too_little_work(const struct fo_rule_context *c, char *out, size_t size)
 	const struct fo_trace *t = c->s->t;
 	bool whole = c->s->device->from == FO_WINDOW_WHOLE; /* else the trace is many steps, and theirs of the host are not marked */
 	double around = c->host_step_ns > 0 ? c->host_step_ns : whole ? (double)(t->end_ns - t->begin_ns) : 0;
-	char a[24], b[24];
+	char a[24], b[24], why[120];
 	out[0] = '\0';
 	if (all->ops < OPS_ENOUGH && all->busy_ns < WORK_ENOUGH_NS)
-		snprintf(out, size, "too little GPU work to diagnose: %lld operation%s, %s", (long long)all->ops, all->ops == 1 ? "" : "s",
-			 fo_ns_text(a, all->busy_ns));
+		snprintf(out, size, "%stoo little GPU work to diagnose: %lld operation%s, %s", unusable(t, why, sizeof(why)), (long long)all->ops,
+			 all->ops == 1 ? "" : "s", fo_ns_text(a, all->busy_ns));
 	else if ((double)c->s->l.busy_ns < WORK_SHARE_ENOUGH * around &&
 		 (2 * (double)c->s->l.span_ns < around || c->s->l.busy_ns < WORK_ENOUGH_NS))
-		snprintf(out, size, "too little GPU work to diagnose: %s in %s of the host's", fo_ns_text(a, c->s->l.busy_ns),
-			 fo_ns_text(b, (int64_t)around));
+		snprintf(out, size, "%stoo little GPU work to diagnose: %s in %s of the host's", unusable(t, why, sizeof(why)),
+			 fo_ns_text(a, c->s->l.busy_ns), fo_ns_text(b, (int64_t)around));
 }
 
 /* Of the host's own steps; "" where none are marked or nothing was loaded. */
@@ -188,14 +203,14 @@ int fo_without_gpu_work(const struct fo_diagnosis *d, struct fo_finding out[2])
 {
 	const struct fo_rank_ledger *r = &d->rank[0];
 	const struct fo_trace *t = r->trace;
-	char loads[160];
+	char loads[160], why[120];
 	int n = 0;
 	out[0] = (struct fo_finding){ .id = "lost-events", .kind = FO_FIND_VALIDITY, .dollars = NAN };
 	n += lost_of(t, r->rank, -1, &out[0]);
 	out[n] = (struct fo_finding){ .id = "no-gpu-work", .kind = FO_FIND_VALIDITY, .dollars = NAN };
 	struct fo_finding *f = &out[n++];
 	loader_text(r, loads, sizeof(loads));
-	snprintf(f->title, sizeof(f->title), "no GPU work in this trace");
+	snprintf(f->title, sizeof(f->title), "%sno GPU work in this trace", unusable(t, why, sizeof(why)));
 	snprintf(f->why, sizeof(f->why), "There is nothing to say what a GPU did. Record with %s.%s",
 		 t->format == FO_TRACE_NSYS ? "nsys profile --trace=cuda,nvtx"
 					    : "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])", loads);

@@ -293,6 +293,7 @@ static void read_gpu(struct reader *r, const struct fo_scan_event *e, enum fo_gp
 	int16_t where = fo_trace_device(r->b, id_of(device ? device : &e->pid));
 	if (where < 0) {
 		r->b->t->defect.malformed++;
+		r->b->t->defect.malformed_gpu++;
 		return;
 	}
 	int32_t collective = kind == FO_GPU_KERNEL ? collective_of(r) : -1;
@@ -445,6 +446,7 @@ static void read_event(struct reader *r, const struct fo_scan_event *e)
 		r->mtia = true;
 	if (!times(e, &begin, &end)) {
 		d->malformed++;
+		d->malformed_gpu += category == CAT_KERNEL || category == CAT_MEMCPY || category == CAT_MEMSET;
 		return;
 	}
 	switch (category) {

@@ -25,6 +25,7 @@ static struct fo_gpu_op *common(struct nsys *x, const struct fo_nsys_rows *r, st
 	(*g)->b.t->defect.events++;
 	if (start == NSYS_NO_TIME || end == NSYS_NO_TIME) {
 		(*g)->b.t->defect.malformed++;
+		(*g)->b.t->defect.malformed_gpu++;
 		return NULL;
 	}
 	struct fo_gpu_op *o = fo_trace_add_gpu(&(*g)->b);

@@ -168,6 +168,7 @@ struct fo_trace_defects {
 	int64_t shared_correlations; /* GPU operations that share one */
 	int64_t zero_duration, negative_duration, clipped, out_of_order;
 	int64_t malformed;           /* events that could not be read and were left out */
+	int64_t malformed_gpu;       /* of them: operations of a GPU, as far as that could be told */
 	int64_t duplicates;          /* steps annotated twice */
 	int64_t dropped_by_profiler; /* that the profiler itself says it lost; -1 unknown */
 	bool truncated;              /* the file ends inside the events */

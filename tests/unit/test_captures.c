@@ -247,6 +247,38 @@ static void test_sampled(void **state)
 	made_close(&v);
 }
 
+/* Times that nobody can use are why a trace holds no GPU work, or too little: the headline says so first. */
+static void test_unusable_times(void **state)
+{
+	(void)state;
+	made_begin(&m);
+	made_device(&m, "NVIDIA H100 80GB HBM3", 132, 9, 0, 80);
+	for (int i = 0; i < 8; i++)
+		made_kernel(&m, product, 100 * i, 100 * i + 20, 100 * i - 30); /* ends before it begins */
+	diagnose();
+	assert_false(fo_diagnosed(&v.d));
+	assert_int_equal(strncmp(v.d.cannot, "8 of 8 GPU operations have negative or unreadable times, which leaves ", 70), 0);
+	made_close(&v);
+	made_begin(&m);
+	for (int i = 0; i < 8; i++)
+		made_kernel(&m, product, 100 * i, 1e16 + 100 * i, 1e16 + 100 * i + 5); /* no time of this world */
+	made_op(&m, "aten::mm", 0, 900);
+	made_kernel(&m, product, 900, 910, 940);
+	diagnose();
+	assert_int_equal(v.set.rank[0]->defect.malformed_gpu, 8);
+	assert_string_equal(v.d.cannot, "8 of 9 GPU operations have negative or unreadable times, which leaves too little GPU work to diagnose: "
+					"1 operation, 30 us");
+	made_close(&v);
+	/* One host event among many that cannot be read is not the reason. */
+	made_begin(&m);
+	for (int i = 0; i < 8; i++)
+		made_op(&m, "aten::mm", 100 * i, 100 * i + 50);
+	made_op(&m, "aten::mm", 1e16, 1e16 + 5);
+	diagnose();
+	assert_string_equal(v.d.cannot, "no GPU work in this trace");
+	made_close(&v);
+}
+
 /* Durations that add up beyond 64 bits stop there, and do not turn negative. */
 static void test_endless(void **state)
 {
@@ -315,6 +347,7 @@ int main(void)
 		cmocka_unit_test(test_frames),
 		cmocka_unit_test(test_nothing_to_merge),
 		cmocka_unit_test(test_sampled),
+		cmocka_unit_test(test_unusable_times),
 		cmocka_unit_test(test_endless),
 		cmocka_unit_test(test_small_mfu),
 		cmocka_unit_test(test_nameless),

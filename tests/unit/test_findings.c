@@ -34,7 +34,8 @@ static void check_all(const struct fo_diagnosis *d)
 		assert_false(f->is_bottleneck && f->is_runner_up);
 		for (int k = 0; k < f->evidences; k++) {
 			assert_true(f->evidence[k].name[0] && f->evidence[k].duration_ns >= 0);
-			assert_true(k == 0 || f->evidence[k].duration_ns <= f->evidence[k - 1].duration_ns);
+			assert_true(k == 0 || strcmp(f->id, "gemm-efficiency") == 0 || /* by the loss of its product */
+				    f->evidence[k].duration_ns <= f->evidence[k - 1].duration_ns);
 		}
 		for (int k = 0; k < f->settings; k++)
 			assert_true(f->setting[k].key[0] && f->setting[k].proposed[0]);

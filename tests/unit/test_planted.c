@@ -261,6 +261,30 @@ static void expect_none(const struct made_diagnosis *v, const char *id)
 		fail_msg("'%s' not expected: %s. %s", id, f->title, f->why);
 }
 
+/* What is shown is what is judged: neither kernels without shapes, nor those at their limit, nor those of another type. The product that
+ * loses most comes first, however long the others' kernels are. */
+static void test_judged_products(void **state)
+{
+	(void)state;
+	static const char slow[] = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_slow";
+	struct made m;
+	struct made_diagnosis v;
+	begin(&m);
+	run(&m, "aten::mm", "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_unknown", 9000, NULL, NULL);
+	run(&m, "aten::mm", "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_fast", 1400, "[[8192, 8192], [8192, 8192]]", BF16);
+	run(&m, "aten::mm", "cublas_dgemm_128x128", 8000, "[[4096, 4096], [4096, 4096]]", "[\"double\", \"double\"]");
+	run(&m, "aten::mm", gemm_name, 1500, "[[8192, 4096], [4096, 4096]]", BF16);
+	for (int i = 0; i < 8; i++)
+		run(&m, "aten::mm", slow, 1000, "[[4096, 4096], [4096, 4096]]", BF16);
+	diagnose(&m, &v);
+	expect(&v, "gemm-efficiency", "Most is lost in 4096 x 4096 x 4096 in bf16");
+	const struct fo_finding *f = hand_finding(&v.d, "gemm-efficiency");
+	assert_int_equal(f->evidences, 2);
+	assert_string_equal(f->evidence[0].name, slow);
+	assert_string_equal(f->evidence[1].name, gemm_name);
+	made_close(&v);
+}
+
 /* A vocabulary of 50257: rows are no whole 16 bytes. Not the device's limit, and not the tokens' number. */
 static void test_ragged(void **state)
 {
@@ -527,6 +551,31 @@ static void test_capability_by_name(void **state)
 	made_close(&v);
 }
 
+/* A float among a name's template arguments may be that of the sum, or of operands that run as TF32: it is no sure fp32. */
+static void test_float_in_name(void **state)
+{
+	(void)state;
+	static const char named[] = "void gemmSN_NN_kernel<float, 256, 4, 2, 8, 4, 4, false>(int)";
+	static const struct {
+		const char *kernel, *types;
+		bool sure;
+	} known[] = { { named, NULL, false }, { named, FLOATS, true }, { "ampere_sgemm_128x128_nn", NULL, true } };
+	for (size_t k = 0; k < sizeof(known) / sizeof(*known); k++) {
+		struct made m;
+		struct made_diagnosis v;
+		begin(&m);
+		for (int i = 0; i < 8; i++)
+			run(&m, "aten::mm", known[k].kernel, 1000, known[k].types ? "[[4096, 4096], [4096, 4096]]" : NULL, known[k].types);
+		diagnose(&m, &v);
+		const struct fo_finding *f = hand_finding(&v.d, "precision");
+		assert_non_null(f);
+		if (f->serious != known[k].sure || (strstr(f->title, "names") == NULL) != known[k].sure)
+			fail_msg("%s: %s", known[k].kernel, f->title);
+		assert_true(known[k].sure || (!f->is_bottleneck && (f->up_to || isnan(f->gain))));
+		made_close(&v);
+	}
+}
+
 /* Copies say how fast they were, and what the link can do. */
 static void test_copies(void **state)
 {
@@ -575,6 +624,7 @@ int main(void)
 		cmocka_unit_test(test_types),
 		cmocka_unit_test(test_gathered_experts),
 		cmocka_unit_test(test_driver),
+		cmocka_unit_test(test_judged_products),
 		cmocka_unit_test(test_ragged),
 		cmocka_unit_test(test_ragged_attention),
 		cmocka_unit_test(test_tokens_in_backward),
@@ -586,6 +636,7 @@ int main(void)
 		cmocka_unit_test(test_elementwise),
 		cmocka_unit_test(test_warm_up),
 		cmocka_unit_test(test_silly_rates),
+		cmocka_unit_test(test_float_in_name),
 		cmocka_unit_test(test_copies),
 		cmocka_unit_test(test_healthy),
 	};
