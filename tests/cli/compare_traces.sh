@@ -54,6 +54,15 @@ trace stalled.json 0 4000 'void at::native::vectorized_elementwise_kernel<4, flo
 run 0 compare stalled.json b.json
 fits
 says '^B.s step takes 0.778 times as long as A.s (medians)' 'step, median  *13.510 ms  *10.510 ms  *-22.2 %' '  mean  *20.177 ms  *10.510 ms'
+! grep -q 'different jobs' out || wrong "two versions of a job are called different jobs"
+# Another program: no kernel of its products is the other's.
+sed 's/sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64/sm90_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize64x64x32/' b.json >other.json
+run 0 compare a.json other.json
+fits
+says '^- these look like different jobs: kernels of products' 'time in A, 0.0 % in B'
+sed 's/H100 80GB/H200 141GB/' other.json >device.json
+run 0 compare a.json device.json
+! grep -q 'different jobs' out || wrong "another device has other kernels"
 # Steps of seconds and of hours keep to the width, parts that cancel out too, and so does the diagnosis of one.
 trace g.json 0 1000 k ProfilerStep# 0 900
 trace h.json 0 5000 other_kernel ProfilerStep# 3000 -400
