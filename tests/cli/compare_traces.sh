@@ -102,6 +102,10 @@ if [ -n "$python" ]; then
 fi
 run 0 compare a.json a.json
 says 'the same time to the nanosecond'
+# Each event twice in the file is the same trace.
+sed '/^{"ph".*,$/p' a.json >twice.json
+run 0 compare a.json twice.json
+says 'the same time to the nanosecond' 'events twice: one of each'
 # Steps that vary by more than they differ.
 trace c.json 0 1000 k ProfilerStep# 0 900
 trace d.json 0 1500 k ProfilerStep# 0 900
