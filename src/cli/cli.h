@@ -95,7 +95,7 @@ const struct fo_command *fo_command_find(const struct fo_command *const *list, c
 
 /* A table at 80 columns: columns are padded to their widest cell; align is one of 'l', 'r' per column. Width counts
  * code points. A last column that is left-aligned is wrapped at words when the line would pass 80 columns. */
-struct fo_table { struct fo_arena arena; char ***row; size_t rows, cap; int cols; const char *align; bool has_head; };
+struct fo_table { struct fo_arena arena; char ***row; size_t rows, cap; int cols; const char *align; bool has_head; size_t gap; };
 void fo_table_init(struct fo_table *t, const char *align);
 void fo_table_row(struct fo_table *t, ...);      /* cols C strings; copied, controls made visible; NULL is "" */
 void fo_table_print(struct fo_table *t, FILE *f, const char *indent, bool head);   /* head: underline the first row */

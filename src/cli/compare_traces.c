@@ -14,19 +14,42 @@ enum { KERNELS = 8, APPEARED = 6, PRODUCTS = 8, COLLECTIVES = 8, CAUSES = 6, RAN
 
 /* ---- text ---- */
 
+/* Decimals that leave a value in the columns of 999.999, and of 9999.9 where one is the most: tables keep to 80 columns. */
+static int decimals(double value, int most)
+{
+	double from = most < 3 ? 1e5 : 1e3;
+	int n = most;
+	for (value = fabs(value); n && value >= from; from *= 10)
+		n--;
+	return n;
+}
+
+static char *bare_ms(struct fo_arena *a, double seconds)
+{
+	return fo_arena_printf(a, "%.*f", decimals(seconds * 1e3, 3), seconds * 1e3);
+}
+
+static char *signed_bare_ms(struct fo_arena *a, double seconds)
+{
+	return fo_arena_printf(a, "%+.*f", decimals(seconds * 1e3, 3), seconds * 1e3);
+}
+
 static char *ms(struct fo_arena *a, double seconds)
 {
-	return isfinite(seconds) ? fo_arena_printf(a, "%.3f ms", seconds * 1e3) : fo_arena_strdup(a, "-");
+	return isfinite(seconds) ? fo_arena_printf(a, "%s ms", bare_ms(a, seconds)) : fo_arena_strdup(a, "-");
 }
 
 static char *signed_ms(struct fo_arena *a, double seconds)
 {
-	return isfinite(seconds) ? fo_arena_printf(a, "%+.3f ms", seconds * 1e3) : fo_arena_strdup(a, "-");
+	return isfinite(seconds) ? fo_arena_printf(a, "%s ms", signed_bare_ms(a, seconds)) : fo_arena_strdup(a, "-");
 }
 
+/* Parts that cancel out are many times the difference of their sum. */
 static char *percent(struct fo_arena *a, double share)
 {
-	return isfinite(share) ? fo_arena_printf(a, "%.1f %%", 100 * share) : fo_arena_strdup(a, "-");
+	if (!isfinite(share))
+		return fo_arena_strdup(a, "-");
+	return fo_arena_printf(a, fabs(share) < 1000 ? "%.1f %%" : "%.2g %%", 100 * share);
 }
 
 static char *points(struct fo_arena *a, double x, double y)
@@ -40,7 +63,12 @@ static char *change(struct fo_arena *a, double x, double y, bool resolved)
 		return fo_arena_strdup(a, "");
 	if (x == y)
 		return fo_arena_strdup(a, "the same");
-	return fo_arena_printf(a, "%+.1f %%%s", 100 * (y / x - 1), resolved ? "" : ", " UNRESOLVED);
+	return fo_arena_printf(a, y / x < 100 ? "%+.1f %%%s" : "%+.2g %%%s", 100 * (y / x - 1), resolved ? "" : ", " UNRESOLVED);
+}
+
+static char *us(struct fo_arena *a, double seconds)
+{
+	return fo_arena_printf(a, "%.*f", decimals(seconds * 1e6, 1), seconds * 1e6);
 }
 
 static char *calls(struct fo_arena *a, double n) { return n > 0 ? fo_arena_printf(a, "%.4g", n) : fo_arena_strdup(a, "none"); }
@@ -203,8 +231,8 @@ static void print_kernels(struct fo_traces_versus *v, bool all)
 		if (k->f.difference == 0 || (!all && (alone ? only >= APPEARED : most >= KERNELS)))
 			continue;
 		alone ? only++ : most++;
-		fo_table_row(&t, shown_in(a, k->name, KERNEL_NAME), calls(a, k->calls[0]), calls(a, k->calls[1]), fo_arena_printf(a, "%.3f", k->f.mean[0] * 1e3),
-			     fo_arena_printf(a, "%.3f", k->f.mean[1] * 1e3), fo_arena_printf(a, "%+.3f", k->f.difference * 1e3),
+		fo_table_row(&t, shown_in(a, k->name, KERNEL_NAME), calls(a, k->calls[0]), calls(a, k->calls[1]), bare_ms(a, k->f.mean[0]),
+			     bare_ms(a, k->f.mean[1]), signed_bare_ms(a, k->f.difference),
 			     alone ? (k->calls[0] > 0 ? "gone" : "new") : k->f.resolved || !v->windows ? "" : UNRESOLVED);
 	}
 	if (most + only)
@@ -229,8 +257,8 @@ static void print_collectives(struct fo_traces_versus *v, bool all)
 		const struct fo_traces_collective *c = &v->collective[i];
 		const char *name = c->group_size > 0 ? fo_arena_printf(a, "%.*s of %d", NAME - 10, c->name, c->group_size) : shown(a, c->name);
 		fo_table_row(&t, name, calls(a, c->calls[0]), calls(a, c->calls[1]), c->bytes[0] > 0 ? fo_str_bytes(x, c->bytes[0]) : "-",
-			     c->bytes[1] > 0 ? fo_str_bytes(y, c->bytes[1]) : "-", fo_arena_printf(a, "%.3f", c->time[0] * 1e3),
-			     fo_arena_printf(a, "%.3f", c->time[1] * 1e3));
+			     c->bytes[1] > 0 ? fo_str_bytes(y, c->bytes[1]) : "-", bare_ms(a, c->time[0]),
+			     bare_ms(a, c->time[1]));
 	}
 	fo_table_print(&t, stdout, "  ", true);
 	fo_table_fini(&t);
@@ -253,8 +281,8 @@ static void print_products(struct fo_traces_versus *v, bool all)
 					     (long long)q->k, (long long)q->batch),
 			     q->dtype, p->in[0] ? fo_arena_printf(a, "%lld", (long long)p->in[0]->calls) : "none",
 			     p->in[1] ? fo_arena_printf(a, "%lld", (long long)p->in[1]->calls) : "none",
-			     p->in[0] ? fo_arena_printf(a, "%.1f", p->call_s[0] * 1e6) : "-",
-			     p->in[1] ? fo_arena_printf(a, "%.1f", p->call_s[1] * 1e6) : "-", change(a, p->call_s[0], p->call_s[1], true));
+			     p->in[0] ? us(a, p->call_s[0]) : "-",
+			     p->in[1] ? us(a, p->call_s[1]) : "-", change(a, p->call_s[0], p->call_s[1], true));
 	}
 	fo_table_print(&t, stdout, "  ", true);
 	fo_table_fini(&t);

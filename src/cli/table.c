@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WIDTH = 80, GAP = 2, LEAST_WRAP = 16 /* narrower columns of words cannot be read */ };
+enum { WIDTH = 80, GAP = 2, NARROW_GAP = 1 /* where values are longer than usual */, LEAST_WRAP = 16 /* narrower columns of words cannot be read */ };
 
 static size_t columns(const char *s, size_t bytes)
 {
@@ -119,8 +119,8 @@ static void print_row(const struct fo_table *t, FILE *f, const char *indent, cha
 		} else {
 			owed += width[i];
 		}
-		owed += GAP;
-		at += width[i] + GAP;
+		owed += t->gap;
+		at += width[i] + t->gap;
 	}
 	fputc('\n', f);
 }
@@ -136,7 +136,7 @@ static void print_rule(const struct fo_table *t, FILE *f, const char *indent, co
 		}
 		while (n-- > 0)
 			fputc('-', f);
-		owed += GAP;
+		owed += t->gap;
 	}
 	fputc('\n', f);
 }
@@ -146,7 +146,8 @@ void fo_table_print(struct fo_table *t, FILE *f, const char *indent, bool head)
 	if (t->rows == 0 || t->cols == 0)
 		return;
 	size_t *width = fo_arena_alloc(&t->arena, (size_t)t->cols * sizeof *width);
-	size_t before = strlen(indent), last_width = 0;
+	size_t before = strlen(indent), last_width = 0, columns_between = (size_t)t->cols - 1;
+	t->gap = GAP;
 	for (int i = 0; i < t->cols; i++) {
 		for (size_t r = 0; r < t->rows; r++) {
 			size_t w = columns(t->row[r][i], strlen(t->row[r][i]));
@@ -156,6 +157,10 @@ void fo_table_print(struct fo_table *t, FILE *f, const char *indent, bool head)
 			before += width[i] + GAP;
 	}
 	int last = t->cols - 1;
+	if (before + width[last] > WIDTH && (t->align[last] != 'l' || width[last] <= LEAST_WRAP)) {
+		t->gap = NARROW_GAP;
+		before -= columns_between * (GAP - NARROW_GAP);
+	}
 	if (t->align[last] == 'l' && before + width[last] > WIDTH && before + LEAST_WRAP <= WIDTH)
 		last_width = WIDTH - before;
 	for (size_t r = 0; r < t->rows; r++) {

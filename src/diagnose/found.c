@@ -132,7 +132,7 @@ bool fo_found_thin(const struct fo_trace *t)
 /* Says which ranks' files are cut, thinned or empty. */
 static void say_faults(struct lines *l, const struct fo_diagnosis *d)
 {
-	int cut = 0, thin = 0, idle = 0;
+	int cut = 0, thin = 0, idle = 0, doubled = 0;
 	for (int i = 0; i < d->ranks; i++) {
 		const struct fo_trace *t = d->rank[i].trace;
 		if (!t)
@@ -142,6 +142,10 @@ static void say_faults(struct lines *l, const struct fo_diagnosis *d)
 					       whose(l->a, d, i), (long long)t->defect.events));
 		if (!t->gpu_count && d->ranks > 1 && idle++ < SHOWN)
 			say(l, fo_arena_printf(l->a, "%s holds no GPU work", whose(l->a, d, i)));
+		if (t->defect.doubled && doubled++ < SHOWN)
+			say(l, fo_arena_printf(l->a, "%s holds %lld of its %lld events twice: one of each is counted",
+					       whose(l->a, d, i), (long long)t->defect.doubled,
+					       (long long)t->defect.events));
 		if (fo_found_thin(t) && thin++ < SHOWN)
 			say(l, fo_arena_printf(l->a,
 					       "%s is thinned: %lld of %lld launches have no operation in it, whose "
@@ -153,6 +157,8 @@ static void say_faults(struct lines *l, const struct fo_diagnosis *d)
 		say(l, fo_arena_printf(l->a, "%d more are cut: --json names them", cut - SHOWN));
 	if (idle > SHOWN)
 		say(l, fo_arena_printf(l->a, "%d more hold no GPU work: --json names them", idle - SHOWN));
+	if (doubled > SHOWN)
+		say(l, fo_arena_printf(l->a, "%d more hold events twice: --json names them", doubled - SHOWN));
 	if (thin > SHOWN)
 		say(l, fo_arena_printf(l->a, "%d more are thinned: --json names them", thin - SHOWN));
 }

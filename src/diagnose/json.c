@@ -146,6 +146,7 @@ static void defects(struct fo_json *j, const struct fo_trace_defects *d)
 	fo_json_int(j, "malformed", d->malformed);
 	fo_json_int(j, "malformed_gpu", d->malformed_gpu);
 	fo_json_int(j, "duplicates", d->duplicates);
+	fo_json_int(j, "doubled", d->doubled);
 	known(j, "dropped_by_profiler", d->dropped_by_profiler, -1);
 	fo_json_bool(j, "truncated", d->truncated);
 	fo_json_int(j, "profiler_overhead_ns", d->profiler_overhead_ns);

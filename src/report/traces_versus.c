@@ -291,6 +291,69 @@ static const char *device_name(const struct fo_traces_side *s)
 	return s->device->device >= 0 && s->device->device < t->device_count ? fo_trace_text(t, t->device[s->device->device].name) : "";
 }
 
+/* ---- is it one job? ---- */
+
+/* Of two versions of one job most work is the same by name or shape; below this share on both sides nothing speaks for one job. Another
+ * batch size, another split over ranks or a compiler change the one or the other, so shapes decide where both sides have them. */
+static const double one_job_least = 0.1;
+
+/* Another batch size or split over ranks changes one of the three sizes. */
+static bool related(const struct fo_product *a, const struct fo_product *b)
+{
+	return (a->m == b->m) + (a->n == b->n) + (a->k == b->k) >= 2;
+}
+
+/* The share of the products' time that is in shapes related to one of the other side's; NaN: no products. */
+static double related_share(const struct fo_diagnosis *d, const struct fo_diagnosis *other)
+{
+	double all = 0, both = 0;
+	for (int64_t i = 0; i < d->products; i++) {
+		int64_t k = 0;
+		while (k < other->products && !related(&d->product[i], &other->product[k]))
+			k++;
+		all += product_seconds(&d->product[i]);
+		both += k < other->products ? product_seconds(&d->product[i]) : 0;
+	}
+	return all > 0 ? both / all : NAN;
+}
+
+/* The classes whose kernels a job's shapes choose; those of the others are everybody's. */
+static bool is_heavy(enum fo_kernel_class class)
+{
+	return class == FO_K_GEMM || class == FO_K_GEMM_FP8 || class == FO_K_ATTENTION_FORWARD || class == FO_K_ATTENTION_BACKWARD ||
+	       class == FO_K_CONV;
+}
+
+static double named_share(const struct fo_traces_versus *v, int side)
+{
+	double all = 0, both = 0;
+	for (int64_t i = 0; i < v->kernels; i++) {
+		const struct fo_traces_kernel *k = &v->kernel[i];
+		if (!is_heavy(k->class) || !(k->calls[side] > 0))
+			continue;
+		all += k->f.mean[side];
+		both += k->calls[!side] > 0 ? k->f.mean[side] : 0;
+	}
+	return all > 0 ? both / all : NAN;
+}
+
+static void explain_jobs(struct fo_traces_versus *v)
+{
+	const struct fo_traces_side *a = &v->side[0], *b = &v->side[1];
+	const char *x = device_name(a), *y = device_name(b);
+	double shape[2] = { related_share(a->d, b->d), related_share(b->d, a->d) };
+	double name[2] = { named_share(v, 0), named_share(v, 1) };
+	if (!isnan(shape[0]) && !isnan(shape[1])) {
+		if (shape[0] < one_job_least && shape[1] < one_job_least)
+			say(v, "these look like different jobs: matrix products with two of their three sizes in common take %.1f %% of the products' "
+			       "time in A, %.1f %% in B", 100 * shape[0], 100 * shape[1]);
+	} else if (name[0] < one_job_least && name[1] < one_job_least && (!*x || !*y || !strcmp(x, y))) {
+		/* Another device has other kernels for the same work. */
+		say(v, "these look like different jobs: kernels of products, convolutions and attention that both run take %.1f %% of such "
+		       "kernels' time in A, %.1f %% in B", 100 * name[0], 100 * name[1]);
+	}
+}
+
 static void explain_setting(struct fo_traces_versus *v)
 {
 	const struct fo_traces_side *a = &v->side[0], *b = &v->side[1];
@@ -373,6 +436,7 @@ void fo_traces_versus_make(struct fo_traces_versus *v, const struct fo_diagnosis
 	compare_kernels(v);
 	compare_collectives(v);
 	compare_products(v);
+	explain_jobs(v);
 	explain_setting(v);
 	explain_program(v);
 }

@@ -653,6 +653,8 @@ fo_status fo_trace_build_finish(struct fo_trace_build *b, struct fo_trace **out)
 	fo_trace_name_devices(t);
 	place_devices(t);
 	straighten(t);
+	if (t->format == FO_TRACE_KINETO) /* a database and our own timelines are not put together from parts */
+		fo_trace_drop_doubled(t);
 	struct ties ties;
 	ties_init(&ties, t);
 	int32_t texts = fo_trace_texts_count(t->texts);

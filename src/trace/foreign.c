@@ -215,6 +215,12 @@ static bool is_nsys_report(const struct head *h)
 	return holds(h, FRONT, "QDREP") || holds(h, FRONT, "QDSTRM") || holds(h, FRONT, "NSYS");
 }
 
+static bool is_tar(const struct head *h)
+{
+	enum { MAGIC_AT = 257 }; /* in the header of the first member, POSIX.1 */
+	return h->n >= MAGIC_AT + 5 && memcmp(h->p + MAGIC_AT, "ustar", 5) == 0;
+}
+
 /* ---- the table ---- */
 
 #define RECORD "record the step with PyTorch's profiler or Nsight Systems: docs/traces.md has the lines"
@@ -229,6 +235,10 @@ static const char mtia[] = "\"mtia_";
 
 /* The first row that fits names the file, so special rows stand in front of general ones. docs/commands/diagnose.md has the same list. */
 static const struct row rows[] = {
+	{ { "an archive (tar)", "unpack it and give its traces, or their folder: tar -xf FILE" },
+	  BINARY,
+	  .test = is_tar,
+	  .name = { ".tar", ".tar.gz", ".tgz", ".tar.zst", ".tar.xz" } },
 	{ { "a report of Nsight Systems, whose format is closed", NULL },
 	  BINARY,
 	  .test = is_nsys_report,
@@ -296,6 +306,15 @@ static const struct row rows[] = {
 	  BINARY,
 	  MAGIC("PK\x03\x04"),
 	  .name = { ".zip", ".npz" } },
+	{ { "a file packed with xz", "unpack it (xz -d FILE); what is read packed is .gz and .zst" },
+	  BINARY | TEXT,
+	  MAGIC("\xfd"
+		"7zXZ"),
+	  .name = { ".xz" } },
+	{ { "a file packed with bzip2", "unpack it (bzip2 -d FILE); what is read packed is .gz and .zst" },
+	  BINARY | TEXT,
+	  MAGIC("BZh"),
+	  .name = { ".bz2" } },
 	{ { "an Arrow or Parquet file",
 	    "of Nsight Systems export SQLite instead: nsys export --type sqlite REPORT.nsys-rep" },
 	  BINARY,

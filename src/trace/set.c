@@ -16,6 +16,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -463,9 +464,10 @@ static bool overlap(const struct fo_trace *a, const struct fo_trace *b)
 	return fo_minus(b0, a1) < APART_NS && fo_minus(a0, b1) < APART_NS;
 }
 
+static const char *const format[] = { "of the PyTorch profiler", "of Nsight Systems", "our own" };
+
 static fo_status check_one_job(const struct fo_trace_set *s)
 {
-	static const char *const format[] = { "of the PyTorch profiler", "of Nsight Systems", "our own" };
 	const struct fo_trace *world = NULL;
 	for (int i = 0; i < s->count; i++) {
 		const struct fo_trace *t = s->rank[i], *first = s->rank[0];
@@ -487,6 +489,105 @@ static fo_status check_one_job(const struct fo_trace_set *s)
 		}
 	}
 	return FO_OK;
+}
+
+/* ---- which jobs there are ---- */
+
+/* Traces that may be one job's: one format, one world size, one hour, each rank once. */
+struct job {
+	const struct fo_trace *first;
+	int last_rank, traces;
+	bool one_folder;
+};
+
+static size_t folder_of(const char *path) { return (size_t)(fo_text_file_name(path) - path); }
+
+static bool beside(const struct fo_trace *a, const struct fo_trace *b)
+{
+	size_t n = folder_of(a->path);
+	return n == folder_of(b->path) && strncmp(a->path, b->path, n) == 0;
+}
+
+/* The traces come by rank, then path, so that the last rank tells whether this one is there. */
+static bool may_join(const struct job *j, const struct fo_trace *t)
+{
+	return j->first->format == t->format && j->first->world_size == t->world_size &&
+	       !j->first->origin_unix_ns == !t->origin_unix_ns && overlap(j->first, t) && (t->rank < 0 || t->rank != j->last_rank);
+}
+
+static int most_first(const void *a, const void *b)
+{
+	const struct job *x = a, *y = b;
+	return x->traces != y->traces ? (x->traces < y->traces ? 1 : -1) : strcmp(x->first->path, y->first->path);
+}
+
+/* Those of one folder first. Returns how many jobs there are. */
+static int find_jobs(const struct fo_trace_set *s, struct job *job)
+{
+	int n = 0;
+	for (int i = 0; i < s->count; i++) {
+		const struct fo_trace *t = s->rank[i];
+		int at = 0;
+		while (at < n && !(may_join(&job[at], t) && beside(job[at].first, t)))
+			at++;
+		for (at = at < n ? at : 0; at < n && !may_join(&job[at], t); at++)
+			;
+		if (at == n)
+			job[n++] = (struct job){ .first = t, .one_folder = true };
+		job[at].one_folder &= beside(job[at].first, t);
+		job[at].last_rank = t->rank;
+		job[at].traces++;
+	}
+	qsort(job, (size_t)n, sizeof *job, most_first);
+	return n;
+}
+
+static void describe_job(struct fo_str *out, const struct job *j)
+{
+	const struct fo_trace *t = j->first;
+	time_t at = (time_t)(t->origin_unix_ns / 1000000000);
+	struct tm utc;
+	char when[32], shown[300];
+	fo_str_printf(out, "%d %s", j->traces, format[t->format]);
+	if (t->world_size > 0)
+		fo_str_printf(out, ", of %d rank%s", t->world_size, t->world_size == 1 ? "" : "s");
+	if (t->origin_unix_ns && gmtime_r(&at, &utc) && strftime(when, sizeof when, "%Y-%m-%d %H:%M UTC", &utc))
+		fo_str_printf(out, ", %s", when);
+	fo_str_printf(out, " ('%s'%s)", fo_str_visible(shown, sizeof shown, t->path),
+		      j->traces == 1 ? "" : j->one_folder ? " and others there" : " and others");
+}
+
+/* Of many files the first pair that does not fit says little: the hint says what was found. */
+static fo_status tell_jobs(const struct fo_trace_set *s, fo_status st)
+{
+	enum { SHOWN = 4 }; /* a hint is one line */
+	struct fo_str found = { 0 };
+	struct job *job = fo_xmalloc((size_t)(s->count + 1) * sizeof *job);
+	int n = find_jobs(s, job);
+	if (s->count > 2 && n > 1) {
+		fo_str_printf(&found, "%s%sfound: ", fo_err_hint(), *fo_err_hint() ? "; " : "give the traces of one job; ");
+		for (int i = 0; i < n && i < SHOWN; i++) {
+			fo_str_puts(&found, i ? "; " : "");
+			describe_job(&found, &job[i]);
+		}
+		if (n > SHOWN)
+			fo_str_printf(&found, "; and %d more that do not belong together", n - SHOWN);
+		st = fo_hint(st, "%s", found.data);
+	}
+	free(job);
+	fo_str_fini(&found);
+	return st;
+}
+
+static fo_status one_job(struct fo_trace_set *s)
+{
+	if (!s->count)
+		return FO_OK;
+	fo_status st = find_ranks(s);
+	qsort(s->rank, (size_t)s->count, sizeof *s->rank, by_rank);
+	if (st == FO_OK)
+		st = check_one_job(s);
+	return st == FO_OK ? FO_OK : tell_jobs(s, st);
 }
 
 fo_status fo_trace_set_open(struct fo_trace_set *s, const char *const *path, int n)
@@ -513,11 +614,7 @@ fo_status fo_trace_set_open(struct fo_trace_set *s, const char *const *path, int
 	free(f.folder);
 	free(f.v);
 	if (st == FO_OK)
-		st = find_ranks(s);
-	if (st == FO_OK) {
-		qsort(s->rank, (size_t)s->count, sizeof *s->rank, by_rank);
-		st = check_one_job(s);
-	}
+		st = one_job(s);
 	if (st == FO_OK)
 		fo_trace_set_match(s);
 	else

@@ -170,6 +170,7 @@ struct fo_trace_defects {
 	int64_t malformed;           /* events that could not be read and were left out */
 	int64_t malformed_gpu;       /* of them: operations of a GPU, as far as that could be told */
 	int64_t duplicates;          /* steps annotated twice */
+	int64_t doubled;             /* other events that the file holds twice: one of each was kept */
 	int64_t dropped_by_profiler; /* that the profiler itself says it lost; -1 unknown */
 	bool truncated;              /* the file ends inside the events */
 	bool has_launches, has_host_ops, has_shapes, has_modules, has_collective_args, has_gpu_waits, graph_granularity;

@@ -28,6 +28,9 @@ int16_t fo_trace_device(struct fo_trace_build *b, int64_t id);               /* 
 /* The same text has the same id. A NUL inside becomes a space. */
 int32_t fo_trace_intern(struct fo_trace_build *b, const char *text, size_t n);
 
+/* doubled.c: keeps one of each event that is there twice, before anything is sorted or linked; counts the others. */
+void fo_trace_drop_doubled(struct fo_trace *t);
+
 /* Times beyond this (the year 2116 as Unix time) are cut to it: differences of two never overflow. */
 #define FO_TRACE_TIME_MAX ((int64_t)1 << 62)
 #define FO_TRACE_TIME_MIN (-((int64_t)1 << 61))

@@ -54,6 +54,33 @@ trace stalled.json 0 4000 'void at::native::vectorized_elementwise_kernel<4, flo
 run 0 compare stalled.json b.json
 fits
 says '^B.s step takes 0.778 times as long as A.s (medians)' 'step, median  *13.510 ms  *10.510 ms  *-22.2 %' '  mean  *20.177 ms  *10.510 ms'
+! grep -q 'different jobs' out || wrong "two versions of a job are called different jobs"
+# Another program: no kernel of its products is the other's.
+sed 's/sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64/sm90_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize64x64x32/' b.json >other.json
+run 0 compare a.json other.json
+fits
+says '^- these look like different jobs: kernels of products' 'time in A, 0.0 % in B'
+sed 's/H100 80GB/H200 141GB/' other.json >device.json
+run 0 compare a.json device.json
+! grep -q 'different jobs' out || wrong "another device has other kernels"
+# Steps of seconds and of hours keep to the width, parts that cancel out too, and so does the diagnosis of one.
+trace g.json 0 1000 k ProfilerStep# 0 900
+trace h.json 0 5000 other_kernel ProfilerStep# 3000 -400
+for zeros in 000 0000 00000 000000; do
+	for job in a b g h; do
+		sed "s/\([1-9][0-9]*\)\.000/\1$zeros.000/g" $job.json >slow_$job.json
+	done
+	for pair in 'a b' 'g h' 'a h'; do
+		run 0 compare "slow_${pair% *}.json" "slow_${pair#* }.json" --all
+		fits
+	done
+	run 1 diagnose slow_a.json
+	fits
+	run 1 diagnose slow_h.json
+	fits
+done
+run 0 compare slow_a.json slow_b.json
+says 'whole step  *13510000 ms  *10510000 ms  *-3000000 ms'
 # A side that shows too little is no measure of the other.
 printf '{"schemaVersion": 1, "traceEvents": [{"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 1, "dur": 5, "args": {"device": 0, "stream": 7}}]}\n' >one.json
 run 0 compare one.json b.json
@@ -75,6 +102,10 @@ if [ -n "$python" ]; then
 fi
 run 0 compare a.json a.json
 says 'the same time to the nanosecond'
+# Each event twice in the file is the same trace.
+sed '/^{"ph".*,$/p' a.json >twice.json
+run 0 compare a.json twice.json
+says 'the same time to the nanosecond' 'events twice: one of each'
 # Steps that vary by more than they differ.
 trace c.json 0 1000 k ProfilerStep# 0 900
 trace d.json 0 1500 k ProfilerStep# 0 900

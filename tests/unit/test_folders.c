@@ -322,6 +322,36 @@ static void copies(void **state)
 	assert_non_null(strstr(fo_err_text(), "rank1.json' is a copy of '"));
 }
 
+/* Several jobs in one folder: refused, and the hint says which there are. */
+static void jobs(void **state)
+{
+	(void)state;
+	struct fo_trace_set s;
+	char name[64];
+	for (int r = 0; r < 4; r++) {
+		snprintf(name, sizeof name, "jobs/a/rank%d.json", r);
+		trace(name, r, 4, false, 0);
+		snprintf(name, sizeof name, "jobs/b/rank%d.json", r);
+		trace(name, r, 4, false, 0);
+		snprintf(name, sizeof name, "jobs/c%d.json", r);
+		if (r < 2)
+			trace(name, r, 2, false, 0);
+	}
+	assert_int_equal(fo_trace_set_open(&s, (const char *[]){ in("jobs") }, 1), FO_EARG);
+	assert_non_null(strstr(fo_err_hint(), "found: 4 of the PyTorch profiler, of 4 ranks ('"));
+	assert_non_null(strstr(fo_err_hint(), "jobs/a/rank0.json' and others there); 4 of"));
+	assert_non_null(strstr(fo_err_hint(), "jobs/b/rank0.json' and others there); 2 of the PyTorch profiler, of 2 ranks ('"));
+	assert_non_null(strstr(fo_err_hint(), "jobs/c0.json' and others there)"));
+	assert_null(strstr(fo_err_hint(), "more that"));
+	/* Many: the list is short. */
+	for (int r = 0; r < 30; r++) {
+		snprintf(name, sizeof name, "jobs/many%d.json", r);
+		trace(name, 0, 100 + r, false, 0);
+	}
+	assert_int_equal(fo_trace_set_open(&s, (const char *[]){ in("jobs") }, 1), FO_EARG);
+	assert_non_null(strstr(fo_err_hint(), "; and 29 more that do not belong together"));
+}
+
 static int set_up(void **state)
 {
 	(void)state;
@@ -339,6 +369,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(iterations), cmocka_unit_test(repeats), cmocka_unit_test(lost_and_cut),
 		cmocka_unit_test(others),     cmocka_unit_test(runs),	  cmocka_unit_test(copies),
+		cmocka_unit_test(jobs),
 	};
 	return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -78,6 +78,10 @@ static void by_content(void **state)
 		{ BYTES("\x0a\x18\x08\x01\x12\x0d/device:GPU:0\x1a\x05\x08\x01\x12\x01s"), "XLA" },
 		{ BYTES("\x0a\x04\x50\x01\x40\x05\x0a\x04\x50\x01\x40\x06\x0a\x04\x50\x01\x40\x07"), "Perfetto" },
 		{ BYTES("PK\x03\x04\x14\0\0\0data.pkl"), "ZIP" },
+		{ BYTES("\xfd"
+			"7zXZ\0\0\x04\xe6"),
+		  "xz" },
+		{ BYTES("BZh91AY&SY\0\x01"), "bzip2" },
 		{ BYTES("PAR1\x15\0\x15\x10"), "Parquet" },
 		{ BYTES("\0\0\0\0\x01\x02QDREP\x01\x02"), "Nsight Systems" },
 		{ BYTES("\x18\0\0\0\0\0\0\0brain.Event:2"), "TensorBoard" },
@@ -119,6 +123,18 @@ static void by_content(void **state)
 	}
 }
 
+/* A member's name and content may be those of any other format. */
+static void archive(void **state)
+{
+	(void)state;
+	char tar[1024] = "rank0_kernel_trace.json";
+	memcpy(tar + 257, "ustar\0" "00", 8);
+	snprintf(tar + 512, 512, "{\"traceEvents\": [{\"args\": \"is_cpu_op\"}]}");
+	refused(put("unnamed", tar, sizeof tar, false), "an archive (tar)");
+	refused(put("traces.json.gz", tar, sizeof tar, true), "an archive (tar)");
+	assert_non_null(strstr(fo_err_hint(), "unpack it"));
+}
+
 static void by_name(void **state)
 {
 	(void)state;
@@ -126,6 +142,7 @@ static void by_name(void **state)
 		const char *name, *says;
 	} rows[] = {
 		{ "r.ncu-rep", "Nsight Compute" },
+		{ "traces.tar.gz", "an archive (tar)" },
 		{ "r.pickle", "pickle" },
 		{ "nccl_trace_rank_3", "flight recorder" },
 		{ "h.xplane.pb", "XLA" },
@@ -229,7 +246,7 @@ static int tear_down(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(by_content),   cmocka_unit_test(by_name),    cmocka_unit_test(nobodys),
+		cmocka_unit_test(by_content), cmocka_unit_test(archive),   cmocka_unit_test(by_name),    cmocka_unit_test(nobodys),
 		cmocka_unit_test(still_traces), cmocka_unit_test(documented),
 	};
 	return cmocka_run_group_tests(tests, set_up, tear_down);

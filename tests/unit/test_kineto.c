@@ -593,6 +593,27 @@ static void parents(void **state)
 	fo_trace_free(t);
 }
 
+/* A file with each event twice is the trace with each once; operators of one time are left alone. */
+static void doubled(void **state)
+{
+	(void)state;
+#define LAUNCHED HOST("cuda_runtime", "cudaLaunchKernel", "105", "5", "\"correlation\": 1") "," KERNEL("k", "120", "30", ", \"correlation\": 1")
+#define OPERATORS HOST("cpu_op", "aten::mm", "100", "20", "\"External id\": 1") "," HOST("cpu_op", "aten::mm", "100", "20", "\"External id\": 2")
+	struct fo_trace *once = read_events(OPERATORS "," LAUNCHED);
+	struct fo_trace *twice = read_events(OPERATORS "," LAUNCHED "," OPERATORS "," LAUNCHED);
+	assert_int_equal(once->defect.doubled, 0);
+	assert_int_equal(twice->defect.doubled, 4);
+	assert_int_equal(twice->gpu_count, 1);
+	assert_int_equal(twice->launch_count, 1);
+	assert_int_equal(twice->op_count, once->op_count);
+	assert_int_equal(twice->defect.shared_correlations, 0);
+	fo_trace_free(once);
+	fo_trace_free(twice);
+	once = read_events(HOST("cpu_op", "aten::mm", "100", "20", "") "," HOST("cpu_op", "aten::mm", "100", "20", "") "," LAUNCHED);
+	assert_int_equal(once->defect.doubled, 0);
+	fo_trace_free(once);
+}
+
 static void collectives(void **state)
 {
 	(void)state;
@@ -853,7 +874,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(exact_times),      cmocka_unit_test(as_jansson_reads), cmocka_unit_test(same_in_every_isa), cmocka_unit_test(one_trace_in_any_dress),
 		cmocka_unit_test(header),           cmocka_unit_test(old_categories),   cmocka_unit_test(broken_names),      cmocka_unit_test(broken_events),
-		cmocka_unit_test(truncated),        cmocka_unit_test(durations),        cmocka_unit_test(correlations),      cmocka_unit_test(parents),
+		cmocka_unit_test(truncated),        cmocka_unit_test(durations),        cmocka_unit_test(correlations),      cmocka_unit_test(parents), cmocka_unit_test(doubled),
 		cmocka_unit_test(far_ends),         cmocka_unit_test(overlapping_parents),
 		cmocka_unit_test(collectives),      cmocka_unit_test(steps_and_others), cmocka_unit_test(packed),            cmocka_unit_test(not_a_trace),
 		cmocka_unit_test(as_the_reference_counts),

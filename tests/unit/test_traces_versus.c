@@ -230,6 +230,28 @@ static void test_products(void **state)
 	drop(&b);
 }
 
+/* Another batch size changes one size of each product, another model at least two. */
+static void test_other_job(void **state)
+{
+	(void)state;
+	for (int other = 0; other < 2; other++) {
+		struct job a, b;
+		struct fo_traces_versus v;
+		struct fo_product x = { .m = 4096, .n = 1024, .k = 2048, .batch = 1, .calls = 1, .time_ns = MS }, y = x;
+		y.m = 8192;
+		y.n = other ? 768 : x.n;
+		make(&a, true, 1 * MS, 0, "k");
+		make(&b, true, 1 * MS, 0, "k");
+		a.d.product = &x, a.d.products = 1;
+		b.d.product = &y, b.d.products = 1;
+		fo_traces_versus_make(&v, &a.d, &b.d);
+		assert_int_equal(says(&v, "these look like different jobs: matrix products"), other);
+		fo_traces_versus_fini(&v);
+		drop(&a);
+		drop(&b);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -237,6 +259,7 @@ int main(void)
 		cmocka_unit_test(test_not_resolved),
 		cmocka_unit_test(test_whole),
 		cmocka_unit_test(test_products),
+		cmocka_unit_test(test_other_job),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
