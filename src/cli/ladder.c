@@ -47,7 +47,12 @@ static const char *bytes(struct fo_arena *a, int64_t v)
 
 static const char *verdict(const struct fo_ladder_rung *g)
 {
-	return g->verdict == FO_LADDER_LOSS ? "LOSS" : g->verdict == FO_LADDER_FAILED ? "FAILED" : fo_ladder_verdict_name[g->verdict];
+	switch (g->verdict) {
+	case FO_LADDER_LOSS: return "LOSS";
+	case FO_LADDER_FAILED: return "FAILED";
+	case FO_LADDER_UNSTEADY: return "not known"; /* 80 columns hold no more; the line "not quiet" says why */
+	default: return fo_ladder_verdict_name[g->verdict];
+	}
 }
 
 static void print_time(const struct fo_ladder *l, struct fo_arena *a, FILE *f)
@@ -210,7 +215,7 @@ void fo_cli_ladder_print(const struct fo_ladder *l, bool brief, FILE *f)
 {
 	struct fo_arena a = { 0 };
 	char params[32];
-	const char *text = fo_ladder_text_title(l, &a);
+	const char *text = fo_ladder_text_title(l, &a), *not_quiet = fo_ladder_not_quiet(l, &a);
 	int done = 0;
 	for (int i = 0; i < l->rungs; i++)
 		done += l->rung[i].rounds_done;
@@ -224,6 +229,8 @@ void fo_cli_ladder_print(const struct fo_ladder *l, bool brief, FILE *f)
 		   l->rounds * l->rungs);
 	if (text)
 		fo_cli_put(f, "text       ", lead, "%s", fo_cli_seen(text));
+	if (not_quiet)
+		fo_cli_put(f, "not quiet  ", lead, "%s", not_quiet);
 	fputc('\n', f);
 	print_time(l, &a, f);
 	fputc('\n', f);

@@ -39,6 +39,8 @@ static char *verdict_text(struct fo_arena *a, const struct fo_ladder *l, const s
 	case FO_LADDER_LOSS: return fo_arena_printf(a, "LOSS against %s", from);
 	case FO_LADDER_UNRESOLVED:
 		return fo_arena_printf(a, "not resolved: the interval contains 1 (against %s)", from);
+	case FO_LADDER_UNSTEADY:
+		return fo_arena_printf(a, "not known (unsteady): the rounds differ too much (against %s)", from);
 	case FO_LADDER_NUMERICS_ONLY: return fo_arena_strdup(a, "numerics only: its time says nothing");
 	case FO_LADDER_FAILED: return fo_arena_printf(a, "failed: %s", r->reason ? r->reason : "no reason given");
 	default: return fo_arena_strdup(a, "not measured yet");
@@ -70,9 +72,13 @@ static void top_facts(const struct fo_ladder *l, struct fo_arena *a, int from, i
 	char mfu[32], step[32];
 	struct fo_ladder_interval v = fo_ladder_over(l, to, from, NULL);
 	if (to != from && isfinite(v.estimate))
-		fact[(*n)++] = (struct fo_draw_fact){ "gain over the baseline", fo_arena_printf(a, "x %.2f", v.estimate),
+		fact[(*n)++] = (struct fo_draw_fact){ "gain over the baseline",
+						      fo_ladder_unsteady(&v) ? "not known" : fo_arena_printf(a, "x %.2f", v.estimate),
 						      fo_arena_printf(a, "useful tokens/s; between %.2f and %.2f (%s)%s", v.low, v.high,
-								      level_text(a, l, v.level), v.low > 1 || v.high < 1 ? "" : ": not resolved") };
+								      level_text(a, l, v.level),
+								      fo_ladder_unsteady(&v)	   ? ": unsteady"
+								      : v.low > 1 || v.high < 1 ? ""
+												: ": not resolved") };
 	fact[(*n)++] = (struct fo_draw_fact){ to == from ? "baseline" : "all changes together", r->name,
 					      r->check == FO_LADDER_LEFT ? "its losses left the reference's: see below" : r->what };
 	fact[(*n)++] = (struct fo_draw_fact){
@@ -103,7 +109,7 @@ static enum fo_draw_tone tone_of(const struct fo_ladder_rung *r)
 {
 	if (r->verdict == FO_LADDER_LOSS)
 		return FO_DRAW_BAD;
-	return stands(r) && r->verdict != FO_LADDER_UNRESOLVED ? FO_DRAW_PLAIN : FO_DRAW_DOUBTFUL;
+	return stands(r) && r->verdict != FO_LADDER_UNRESOLVED && r->verdict != FO_LADDER_UNSTEADY ? FO_DRAW_PLAIN : FO_DRAW_DOUBTFUL;
 }
 
 static void draw_mfu(const struct fo_ladder *l, struct fo_arena *a, struct fo_str *out)
@@ -175,7 +181,7 @@ static void draw_gains(const struct fo_ladder *l, struct fo_arena *a, struct fo_
 	fo_draw_heading(out, "What each change gains");
 	fo_draw_bars(out,
 		     &(struct fo_draw_bars){ .title = "Useful tokens per second over those of the rung it starts from",
-					     .desc = "Logarithmic; x 1 is no change. Dashed bars are not resolved, or their "
+					     .desc = "Logarithmic; x 1 is no change. Dashed bars are not resolved or not known, or their "
 						     "time does not count; bars of the other colour are losses. A whisker "
 						     "that ends in an arrow goes on: its numbers stand beside it.",
 					     .unit = FO_DRAW_FACTOR,
@@ -536,7 +542,8 @@ static void draw_method(const struct fo_ladder *l, struct fo_str *out)
 		     (long long)l->steps, l->rounds, (unsigned long long)l->seed);
 	fo_draw_text(out, "A gain is resolved when its whole interval lies on one side of 1. \"Not resolved\" means "
 			  "that these rounds "
-			  "cannot tell the change from none; a loss is reported as one.");
+			  "cannot tell the change from none; a loss is reported as one. \"Not known (unsteady)\" means "
+			  "that the rounds differ by more than %g times, and by more than the gain itself.", FO_LADDER_STEADY);
 	for (int i = 0; i < l->rungs; i++)
 		numerics = numerics || l->rung[i].numerics_only;
 	if (numerics)
@@ -577,6 +584,9 @@ void fo_ladder_html(const struct fo_ladder *l, struct fo_str *out)
 		fo_arena_printf(&a, "One change at a time, measured against the rung it starts from. %s, %d thread%s%s%s.",
 				machine(l), l->threads, l->threads == 1 ? "" : "s", text ? "; " : "", text ? text : ""));
 	warn_of_cuts(l, out);
+	const char *not_quiet = fo_ladder_not_quiet(l, &a);
+	if (not_quiet)
+		fo_draw_warning(out, "In this ladder %s.", not_quiet);
 	summary(l, &a, out);
 	fo_draw_heading(out, "MFU");
 	draw_mfu(l, &a, out);

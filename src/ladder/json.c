@@ -136,6 +136,9 @@ void fo_ladder_json(const struct fo_ladder *l, struct fo_str *out)
 	fo_json_text(&j, "device", l->device && *l->device ? l->device : NULL);
 	fo_json_text(&j, "isa", l->isa);
 	fo_json_int(&j, "threads", l->threads);
+	fo_json_real(&j, "load", l->load);
+	fo_json_real(&j, "processors", l->processors > 0 ? (double)l->processors : NAN);
+	fo_json_text(&j, "not_quiet", fo_ladder_not_quiet(l, &a));
 	fo_json_int(&j, "steps", l->steps);
 	fo_json_int(&j, "rounds", l->rounds);
 	fo_json_int(&j, "seed", (int64_t)l->seed);

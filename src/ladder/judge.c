@@ -1,6 +1,8 @@
 /* What the figures of a ladder say: gains with their intervals, and whether the losses stay where they belong. */
 #include "ladder/plan_int.h"
 
+#include "hw/state.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +22,10 @@ static void judge_gain(struct fo_ladder *l, struct fo_ladder_rung *g)
 	g->gain_low = v.low;
 	g->gain_high = v.high;
 	g->gain_level = v.level;
-	g->verdict = v.low > 1 ? FO_LADDER_GAIN : v.high < 1 ? FO_LADDER_LOSS : FO_LADDER_UNRESOLVED;
+	g->verdict = fo_ladder_unsteady(&v) ? FO_LADDER_UNSTEADY
+		     : v.low > 1	    ? FO_LADDER_GAIN
+		     : v.high < 1	    ? FO_LADDER_LOSS
+					    : FO_LADDER_UNRESOLVED;
 }
 
 /* docs/metrics.md tells how these were measured. */
@@ -56,6 +61,22 @@ void fo_ladder_judge(struct fo_ladder *l)
 		if (g->reason)
 			g->verdict = FO_LADDER_FAILED;
 	}
+}
+
+const char *fo_ladder_not_quiet(const struct fo_ladder *l, struct fo_arena *a)
+{
+	const char *load = fo_state_others_ran(l->load, l->processors)
+				   ? fo_arena_printf(a, "load %.1f on %lld processors: other programs ran too", l->load, (long long)l->processors)
+				   : NULL;
+	int unsteady = 0;
+	for (int i = 0; i < l->rungs; i++)
+		unsteady += l->rung[i].verdict == FO_LADDER_UNSTEADY;
+	if (!unsteady)
+		return load ? fo_arena_printf(a, "the machine was not quiet (%s); intervals are narrower on a quiet one", load) : NULL;
+	const char *why = load ? fo_arena_printf(a, "the machine was not quiet (%s)", load) : "the machine was not quiet, or the turns are too short";
+	return fo_arena_printf(a, "%s: the rounds of %d %s differ by more than %g times, so %s not known (unsteady). Repeat it on a quiet machine, "
+			       "or with more steps (--steps)", why, unsteady, unsteady == 1 ? "rung" : "rungs", FO_LADDER_STEADY,
+			       unsteady == 1 ? "its gain is" : "their gains are");
 }
 
 int fo_ladder_bottom(const struct fo_ladder *l)

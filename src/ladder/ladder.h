@@ -23,6 +23,7 @@ enum fo_ladder_verdict {
 	FO_LADDER_GAIN,          /* the whole interval of the gain is above 1 */
 	FO_LADDER_LOSS,          /* ... below 1 */
 	FO_LADDER_UNRESOLVED,    /* the interval holds 1: "not resolved" */
+	FO_LADDER_UNSTEADY,      /* the rounds differ too much to say anything: fo_ladder_unsteady */
 	FO_LADDER_NUMERICS_ONLY, /* emulated arithmetic: its time says nothing about hardware that has it */
 	FO_LADDER_FAILED,        /* could not be trained: `reason` */
 	FO_LADDER_UNMEASURED,    /* rounds are missing, of it or of the rung it starts from */
@@ -107,6 +108,8 @@ struct fo_ladder {
 	const char *cpu, *isa;
 	const char *device;      /* that the rungs were trained on; "": the processor */
 	int threads;
+	double load;             /* highest load average that a turn recorded; NaN: none did */
+	int64_t processors;      /* that the load is of; -1: not told */
 	const char *run_file;    /* as given on the command line */
 	int64_t steps;           /* of each rung, in all */
 	int rounds;
@@ -179,6 +182,8 @@ bool fo_ladder_same_text(const struct fo_ladder *l);
 const char *fo_ladder_share(struct fo_arena *a, double share);
 /* "each rung saw 2.7 % of the text"; where they did not see the same, which saw what. NULL: not known. */
 const char *fo_ladder_text_title(const struct fo_ladder *l, struct fo_arena *a);
+/* One sentence for the head of every output: the machine was not quiet, and what to do. NULL: nothing says so. */
+const char *fo_ladder_not_quiet(const struct fo_ladder *l, struct fo_arena *a);
 /* ladder.json (docs/formats.md). */
 void fo_ladder_json(const struct fo_ladder *l, struct fo_str *out);
 /* One self-contained page. */
@@ -196,6 +201,11 @@ struct fo_ladder_interval {
  * true level, 1 - 2^(1-n), is in .level. n = 0: NaN. */
 struct fo_ladder_interval fo_ladder_interval(const double *ratio, int n, double level);
 #define FO_LADDER_LEVEL 0.95
+/* Whether an interval is too wide for a verdict: its ends are more than FO_LADDER_STEADY times apart, and it is not further from 1
+ * than it is wide. What disturbs a whole round divides out, so such an interval means turns that were disturbed one by one. The
+ * widest interval of bench/results/2026-11-21-ladder.json, of a shared machine with nothing else of ours running, is 1.45 times. */
+bool fo_ladder_unsteady(const struct fo_ladder_interval *v);
+#define FO_LADDER_STEADY 2.0
 /* Useful tokens/s of rung `to` over those of `from`, by the rounds that both have done; *n (may be NULL): how many. */
 struct fo_ladder_interval fo_ladder_over(const struct fo_ladder *l, int to, int from, int *n);
 /* How far losses are from a reference's: |mean(a) - mean(b)| / mean(b) of FO_LADDER_WINDOWS equal stretches of the steps that both

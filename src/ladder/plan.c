@@ -7,7 +7,7 @@
 #include <string.h>
 
 const char *const fo_ladder_verdict_name[FO_LADDER_VERDICT_COUNT] = {
-	"baseline", "gain", "loss", "not resolved", "numerics only", "failed", "not measured",
+	"baseline", "gain", "loss", "not resolved", "not known (unsteady)", "numerics only", "failed", "not measured",
 };
 const char *const fo_ladder_check_name[FO_LADDER_CHECK_COUNT] = { "reference", "new data", "held", "left", "not checked" };
 const char *const fo_ladder_rule_name[FO_LADDER_RULES] = { "mfu", "mfu_causal", "mfu_document", "mfu_6n", "hfu" };

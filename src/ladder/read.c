@@ -242,6 +242,13 @@ static void fill_quiet(struct fo_ladder *l, const struct rung_read *v)
 
 /* ---- the whole ---- */
 
+/* The highest load of all turns; the processors are the machine's, so they are the same in every record that tells them. */
+static void take_load(struct fo_ladder *l, const struct fo_record *r)
+{
+	l->load = fmax(l->load, fo_record_load(r)); /* NaN gives way */
+	l->processors = r->processors > 0 ? r->processors : l->processors;
+}
+
 static void blank(struct fo_ladder *l, struct fo_ladder_rung *g)
 {
 	g->round_step_s = fo_arena_alloc(&l->arena, (size_t)l->rounds * sizeof(double));
@@ -298,7 +305,7 @@ fo_status fo_ladder_read(struct fo_ladder *l, const char *dir)
 {
 	char *text;
 	size_t len;
-	*l = (struct fo_ladder){ .model = "", .isa = "", .device = "", .started = "" };
+	*l = (struct fo_ladder){ .model = "", .isa = "", .device = "", .started = "", .load = NAN, .processors = -1 };
 	l->dir = fo_arena_strdup(&l->arena, dir);
 	char *path = fo_arena_printf(&l->arena, "%s/" FO_LADDER_PLAN_FILE, dir);
 	fo_status st = fo_fs_read(&l->arena, path, (size_t)8 << 20, &text, &len);
@@ -317,6 +324,7 @@ fo_status fo_ladder_read(struct fo_ladder *l, const char *dir)
 		if (v[i].open) {
 			fill_rung(l, g, &v[i], &l->arena);
 			describe(l, &v[i].record);
+			take_load(l, &v[i].record);
 		}
 	}
 	/* Processors emulate, devices have what they compute with. */

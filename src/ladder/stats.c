@@ -42,6 +42,12 @@ struct fo_ladder_interval fo_ladder_interval(const double *ratio, int n, double 
 	return r;
 }
 
+bool fo_ladder_unsteady(const struct fo_ladder_interval *v)
+{
+	double width = v->high / v->low, away = v->low > 1 ? v->low : v->high < 1 ? 1 / v->high : 1;
+	return width > FO_LADDER_STEADY && width > away;
+}
+
 struct fo_ladder_interval fo_ladder_over(const struct fo_ladder *l, int to, int from, int *n)
 {
 	const double *a = l->rung[to].round_tokens_s, *b = l->rung[from].round_tokens_s;

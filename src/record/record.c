@@ -105,6 +105,14 @@ static void read_options(struct fo_record *r, const json_t *options)
 								     .where = text_at(r, o, "where") };
 }
 
+double fo_record_load(const struct fo_record *r)
+{
+	double load = NAN;
+	for (int64_t i = 0; i < r->machines; i++)
+		load = fmax(load, r->machine[i].use.load); /* NaN gives way */
+	return load;
+}
+
 static void take_run(struct fo_record *r, const json_t *o)
 {
 	const json_t *run = json_object_get(o, "run"), *flatout = json_object_get(run, "flatout"),
@@ -124,6 +132,7 @@ static void take_run(struct fo_record *r, const json_t *o)
 	r->val_checksum = text_at(r, o, "val_shard_checksum");
 	r->program_hash = text_at(r, o, "program_hash");
 	r->threads = int_at(machine, "threads");
+	r->processors = int_at(json_object_get(machine, "state"), "cpus");
 	r->seed = int_at(o, "seed");
 	r->peak_flop_s = json_is_number(peak) && json_number_value(peak) > 0 ? json_number_value(peak) : NAN;
 	read_options(r, json_object_get(run, "options"));
@@ -248,7 +257,7 @@ static void begin(struct fo_record *r, const char *dir)
 	static const char *const name[] = { "run.json", "log.jsonl", "program.txt", "timeline.fot", FO_METERED_FILE };
 	*r = (struct fo_record){ .started = "", .version = "", .commit = "", .compiler = "", .passes = "", .cpu = "", .isa = "",
 				 .peak_source = "", .affinity = "", .governor = "", .tokenizer_checksum = "",
-				 .train_checksum = "", .val_checksum = "", .program_hash = "", .threads = -1, .seed = -1,
+				 .train_checksum = "", .val_checksum = "", .program_hash = "", .threads = -1, .processors = -1, .seed = -1,
 				 .peak_flop_s = NAN };
 	r->dir = fo_arena_strdup(&r->arena, dir);
 	for (int i = 0; i < FO_RECORD_FILES; i++)

@@ -144,6 +144,7 @@ struct fo_record {
 	const char *started, *version, *commit, *compiler, *passes, *cpu, *isa, *peak_source, *affinity, *governor;
 	const char *tokenizer_checksum, *train_checksum, *val_checksum, *program_hash; /* hexadecimal */
 	int64_t threads, seed;                                                         /* -1 */
+	int64_t processors;                                                            /* of the machine, online; -1 */
 	double peak_flop_s;                                                            /* NAN: not known */
 	struct fo_record_option *option;
 	int64_t options;
@@ -190,6 +191,8 @@ double fo_record_mean_flop(const struct fo_record *r, enum fo_step_field f);
 /* What the run trained: its program's model ("custom" where options changed a named one), or, of a record without a program, what
  * option model.name asked for; "" where nothing tells. */
 const char *fo_record_model(const struct fo_record *r);
+/* The highest load average that the log tells; NaN: it tells none. fo_state_others_ran says what it means. */
+double fo_record_load(const struct fo_record *r);
 /* NULL: no such option in run.json. */
 const struct fo_record_option *fo_record_option(const struct fo_record *r, const char *key);
 /* Sums the profile events (of steps that counted) into *out. Without any, and with a timeline, its whole steps, from the first to

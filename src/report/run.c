@@ -145,8 +145,8 @@ static void look_at_machine(struct fo_report *o)
 		add_known(&u->throttles, m->throttles);
 		add_known(&u->limited_s, m->limited_s);
 		add_known(&u->joules, m->joules);
-		u->load = isfinite(m->load) && !(u->load >= m->load) ? m->load : u->load;
 	}
+	u->load = fo_record_load(o->r);
 	u->steal = steal_s > 0 ? steal / steal_s : NAN;
 	u->clock_hz = clock_s > 0 ? clock / clock_s : NAN;
 }

@@ -35,7 +35,7 @@ valid one/text.json
 grep -q '<svg' one/ladder.html && grep -q 'merged' one/ladder.html || wrong "ladder.html shows nothing"
 keys one/ladder.json schema model cpu threads steps rounds seed rungs name what from change options verdict gain estimate low high level predicted mfu \
 	mfu_causal mfu_document mfu_6n hfu median peak_flop_s padding quiet spans_share parts matmul planned_bytes measured_bytes losses check reference \
-	deviation tolerance held_out training round_tokens_per_second text text_tokens text_seen text_passes text_reached
+	deviation tolerance held_out training round_tokens_per_second text text_tokens text_seen text_passes text_reached load processors not_quiet
 says "^text .*each rung saw"
 [ "$(grep -c '"event":"eval","step":20' one/merged/log.jsonl)" = 1 ] || wrong "no held-out loss at the end"
 # The first step of every turn is cold, one is metered: two of four count.
@@ -136,7 +136,7 @@ fine:
   pass.fuse-loss: 16
 END
 run 0 ladder $tiny --train.steps=20 --rungs=bad.yaml --run.dir=bad
-says "rung 'huge' failed and is left out: .*nowhere.txt" "^huge .*FAILED" "^fine .*not resolved\|^fine .*gain\|^fine .*LOSS"
+says "rung 'huge' failed and is left out: .*nowhere.txt" "^huge .*FAILED" "^fine .*not resolved\|^fine .*gain\|^fine .*LOSS\|^fine .*not known"
 [ "$(losses bad/fine | sort -n -u | wc -l)" = 20 ] || wrong "a rung suffers from another's failure"
 grep -q '"verdict": "failed"' bad/ladder.json || wrong "the failure is not in ladder.json"
 # Losses that leave their reference's: exit 1.

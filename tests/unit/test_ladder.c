@@ -468,6 +468,84 @@ static void test_result(void **state)
 	end(&p);
 }
 
+/* What a turn's log and run.json say of the machine. */
+static void write_machine(const char *name, double load, int processors)
+{
+	char path[128], text[200];
+	snprintf(path, sizeof path, "%s/%s/log.jsonl", dir, name);
+	FILE *f = fopen(path, "a");
+	assert_non_null(f);
+	fprintf(f, "{\"event\":\"machine\",\"step\":20,\"seconds\":9,\"load\":%g}\n", load);
+	assert_int_equal(fclose(f), 0);
+	snprintf(path, sizeof path, "%s/%s/run.json", dir, name);
+	snprintf(text, sizeof text, "{\"schema\":1,\"machine\":{\"threads\":2,\"state\":{\"cpus\":%d}}}", processors);
+	must(fo_fs_write_atomic(path, text, strlen(text)));
+}
+
+/* Turns that were disturbed one by one make no verdict, whatever side of 1 their ratios are on; a slow round of all is no
+ * disturbance of a gain, and an effect far beyond the spread is one on any machine. */
+static void test_unsteady(void **state)
+{
+	(void)state;
+	/* The third round is slow for all. */
+	static const double one[] = { 1, 1.1, 0.1, 1, 1.05 }, noise[] = { 0.6, 0.1, 0.002, 0.35, 0.02 }, lucky[] = { 8, 1.4, 0.2, 30, 1.5 },
+			    both[] = { 0.3, 3, 0.1, 1, 9 }, steady[] = { 3, 3.4, 0.29, 3.1, 3 }, slow[] = { 0.5, 0.5, 0.055, 0.45, 0.6 },
+			    far[] = { 10, 25, 1.5, 13, 12 };
+	static const struct {
+		const char *name;
+		const double *speed;
+		enum fo_ladder_verdict want;
+	} row[] = { { "base", one, FO_LADDER_BASELINE },  { "fast", noise, FO_LADDER_UNSTEADY }, { "slow", lucky, FO_LADDER_UNSTEADY },
+		    { "same", both, FO_LADDER_UNSTEADY }, { "other", steady, FO_LADDER_GAIN },	 { "late", slow, FO_LADDER_LOSS },
+		    { "lost", far, FO_LADDER_GAIN },	  { "rough", noise, FO_LADDER_NUMERICS_ONLY } };
+	static const struct {
+		double load;
+		const char *says;
+	} at[] = { { 2.5, "the machine was not quiet, or the turns are too short: the rounds of 3 rungs differ by more than 2 times, so their gains "
+			  "are not known (unsteady). Repeat it on a quiet machine, or with more steps (--steps)" },
+		   { 6.25, "the machine was not quiet (load 6.2 on 2 processors: other programs ran too): the rounds of 3 rungs" } };
+	struct planned p;
+	struct fo_ladder l;
+	char own[32] = "test_ladder.XXXXXX", whole[32];
+	snprintf(whole, sizeof whole, "%s", dir);
+	assert_non_null(mkdtemp(own));
+	snprintf(dir, sizeof dir, "%s", own);
+	begin(&p, 20);
+	must(parse(&p, mine));
+	must(fo_ladder_plan_keep(&p.plan));
+	end(&p);
+	for (size_t i = 0; i < sizeof row / sizeof *row; i++)
+		write_log(row[i].name, row[i].speed, 5, 1);
+	for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
+		struct fo_str s = { 0 };
+		write_machine("late", at[i].load, 2);
+		must(fo_ladder_read(&l, dir));
+		for (size_t k = 0; k < sizeof row / sizeof *row; k++)
+			if (rung(&l, row[k].name)->verdict != row[k].want)
+				fail_msg("%s: %s (%g to %g)", row[k].name, fo_ladder_verdict_name[rung(&l, row[k].name)->verdict],
+					 rung(&l, row[k].name)->gain_low, rung(&l, row[k].name)->gain_high);
+		assert_true(l.processors == 2 && l.load == at[i].load);
+		const char *says = fo_ladder_not_quiet(&l, &l.arena);
+		if (strncmp(says, at[i].says, strlen(at[i].says)))
+			fail_msg("%s", says);
+		fo_ladder_json(&l, &s);
+		assert_non_null(strstr(s.data, "\"verdict\": \"not known (unsteady)\""));
+		assert_non_null(strstr(s.data, "\"not_quiet\": \"the machine was not quiet"));
+		fo_str_fini(&s);
+		fo_ladder_fini(&l);
+	}
+	must(fo_fs_remove_tree(dir));
+	snprintf(dir, sizeof dir, "%s", whole);
+	/* Steady turns under a load: said, and the verdicts stand. Without either there is nothing to say. */
+	must(fo_ladder_read(&l, dir));
+	assert_null(fo_ladder_not_quiet(&l, &l.arena));
+	l.load = 3.4;
+	l.processors = 2;
+	assert_string_equal(fo_ladder_not_quiet(&l, &l.arena), "the machine was not quiet (load 3.4 on 2 processors: other programs ran too); "
+							       "intervals are narrower on a quiet one");
+	fo_ladder_fini(&l);
+}
+
 /* Tokens that each rung's steps hold, from text.json; what each says of them. */
 static void test_text(void **state)
 {
@@ -591,7 +669,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_interval),   cmocka_unit_test(test_coverage), cmocka_unit_test(test_deviation),
 		cmocka_unit_test(test_order),      cmocka_unit_test(test_built_in), cmocka_unit_test(test_own_rungs),
-		cmocka_unit_test(test_mistakes),   cmocka_unit_test(test_options),   cmocka_unit_test(test_held_out),   cmocka_unit_test(test_foreign_plan),   cmocka_unit_test(test_result),   cmocka_unit_test(test_text),   cmocka_unit_test(test_other_configuration),
+		cmocka_unit_test(test_mistakes),   cmocka_unit_test(test_options),   cmocka_unit_test(test_held_out),   cmocka_unit_test(test_foreign_plan),   cmocka_unit_test(test_result),   cmocka_unit_test(test_unsteady),   cmocka_unit_test(test_text),   cmocka_unit_test(test_other_configuration),
 	};
 	return cmocka_run_group_tests(tests, set_up, tear_down);
 }

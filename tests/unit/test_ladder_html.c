@@ -180,6 +180,30 @@ static void test_text(void **state)
 	fo_str_fini(&out);
 }
 
+/* Rounds that differ too much: no verdict on any place of the page, and the head says why. */
+static void test_unsteady(void **state)
+{
+	(void)state;
+	struct fo_ladder l;
+	struct fo_str out = { 0 };
+	sample(&l);
+	l.load = 6.2;
+	l.processors = 2;
+	l.rung[5].verdict = FO_LADDER_UNSTEADY;
+	for (int i = 0; i < 5; i++)
+		l.rung[4].round_tokens_s[i] *= i + 1;
+	fo_ladder_html(&l, &out);
+	assert_true(has(&out, "not known (unsteady): the rounds differ too much (against no-recompute)"));
+	assert_true(has(&out, "the machine was not quiet (load 6.2 on 2 processors: other programs ran too): the rounds of 1 rung differ"));
+	assert_true(has(&out, "five rounds): unsteady"));
+	assert_null(strstr(out.data, "LOSS"));
+	fo_str_fini(&out);
+	sample(&l);
+	fo_ladder_html(&l, &out);
+	assert_null(strstr(out.data, "not quiet"));
+	fo_str_fini(&out);
+}
+
 /* A ladder that has only begun, and one of hostile strings. */
 static void test_bare(void **state)
 {
@@ -208,7 +232,8 @@ static void test_bare(void **state)
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_page), cmocka_unit_test(test_text), cmocka_unit_test(test_bare) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_page), cmocka_unit_test(test_text), cmocka_unit_test(test_unsteady),
+					    cmocka_unit_test(test_bare) };
 	if (argc == 2) {
 		struct fo_ladder l;
 		struct fo_str out = { 0 };

@@ -499,8 +499,7 @@ static void print_machine(FILE *f, const struct fo_train_result *r)
 {
 	const struct fo_state_use *u = &r->machine;
 	struct fo_str s = { 0 }, not = { 0 };
-	/* The load counts who computes or waits for a processor; what loads and saves beside the threads of a run is less than one more. */
-	double busy = u->load > (double)sysconf(_SC_NPROCESSORS_ONLN) + 1 ? u->load : NAN;
+	double busy = fo_state_others_ran(u->load, sysconf(_SC_NPROCESSORS_ONLN)) ? u->load : NAN;
 	const struct {
 		double v;
 		const char *form, *name;
