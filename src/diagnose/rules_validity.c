@@ -127,9 +127,9 @@ static const char *unusable(const struct fo_trace *t, char *out, size_t size)
 	return out;
 }
 
-/* Fewer operations than fingers on a hand, and less work than one operator's way through Python (100 us), is a test of the profiler. Under a hundredth of the host's
- * step what the GPU did says nothing of that step, unless its own step is as long and so shows why it idled. */
-enum { OPS_ENOUGH = 5 };
+/* All GPU work of a trace together below one operator's way through Python (100 us) is a test of the profiler, however many operations it
+ * is: any of them begins as late as a single call of the host makes it. Under a hundredth of the host's step what the GPU did says nothing
+ * of that step, unless its own step is as long and so shows why it idled. */
 #define WORK_ENOUGH_NS INT64_C(100000)
 #define WORK_SHARE_ENOUGH 0.01
 
@@ -141,7 +141,7 @@ void fo_too_little_work(const struct fo_rule_context *c, char *out, size_t size)
 	double around = c->host_step_ns > 0 ? c->host_step_ns : whole ? (double)(t->end_ns - t->begin_ns) : 0;
 	char a[24], b[24], why[120];
 	out[0] = '\0';
-	if (all->ops < OPS_ENOUGH && all->busy_ns < WORK_ENOUGH_NS)
+	if (all->busy_ns < WORK_ENOUGH_NS)
 		snprintf(out, size, "%stoo little GPU work to diagnose: %lld operation%s, %s", unusable(t, why, sizeof(why)), (long long)all->ops,
 			 all->ops == 1 ? "" : "s", fo_ns_text(a, all->busy_ns));
 	else if ((double)c->s->l.busy_ns < WORK_SHARE_ENOUGH * around &&

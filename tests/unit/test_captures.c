@@ -279,6 +279,26 @@ static void test_unusable_times(void **state)
 	made_close(&v);
 }
 
+/* Five operations are as little as four where they take as little time. */
+static void test_little_time(void **state)
+{
+	(void)state;
+	made_begin(&m);
+	made_device(&m, "NVIDIA H100 80GB HBM3", 132, 9, 0, 80);
+	for (int i = 0; i < 5; i++)
+		made_kernel(&m, product, 100 * i, 100 * i + 20, 100 * i + 30.2);
+	diagnose();
+	assert_string_equal(v.d.cannot, "too little GPU work to diagnose: 5 operations, 51 us");
+	made_close(&v);
+	made_begin(&m);
+	made_device(&m, "NVIDIA H100 80GB HBM3", 132, 9, 0, 80);
+	for (int i = 0; i < 5; i++)
+		made_kernel(&m, product, 100 * i, 100 * i + 20, 100 * i + 50);
+	diagnose();
+	assert_true(fo_diagnosed(&v.d));
+	made_close(&v);
+}
+
 /* Durations that add up beyond 64 bits stop there, and do not turn negative. */
 static void test_endless(void **state)
 {
@@ -348,6 +368,7 @@ int main(void)
 		cmocka_unit_test(test_nothing_to_merge),
 		cmocka_unit_test(test_sampled),
 		cmocka_unit_test(test_unusable_times),
+		cmocka_unit_test(test_little_time),
 		cmocka_unit_test(test_endless),
 		cmocka_unit_test(test_small_mfu),
 		cmocka_unit_test(test_nameless),
