@@ -430,19 +430,40 @@ static void count_unanswered(struct fo_trace *t, const struct ties *m)
 	}
 }
 
+enum { TAKEN_MANY = 100, TAKEN_LEAST = 5, TAKEN_OPERATORS = 20, TAKEN_OPERATIONS = 100 };
+
+static int by_number(const void *a, const void *b)
+{
+	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+	return (x > y) - (x < y);
+}
+
+/* Of few operators one jump of the numbers (another thread's work, a part that was not recorded) makes them thin. A sampled file has
+ * holes nearly everywhere; half of the mean hole that counts as thin is a hole. */
+static bool holes_everywhere(int64_t *number, int64_t n)
+{
+	int64_t holes = 0;
+	qsort(number, (size_t)n, sizeof(*number), by_number);
+	for (int64_t i = 1; i < n; i++)
+		holes += number[i] - number[i - 1] >= TAKEN_OPERATORS / 2;
+	return 4 * holes >= 3 * (n - 1);
+}
+
 /* The profiler numbers operators one after the other: of 50 public traces none holds fewer than one in eight. CUPTI numbers
  * every call, and where there are a hundred operations on the GPU they are one in 32 of these at least. Where both
  * are far thinner, somebody sampled the file. (Operators alone may be filtered by their length; that leaves the GPU's time whole.) */
 static void count_taken_out(struct fo_trace *t)
 {
-	enum { LEAST = 100, OPERATORS = 20, OPERATIONS = 100 };
 	int64_t n = 0, first = INT64_MAX, last = INT64_MIN, gpu = 0, gpu_first = INT64_MAX, gpu_last = INT64_MIN;
+	int64_t few[TAKEN_MANY], few_gpu[TAKEN_MANY];
 	for (int64_t i = 0; i < t->op_count; i++) {
 		int64_t number = t->op[i].external;
 		if (t->op[i].kind != FO_HOST_OP || number <= 0)
 			continue;
 		first = number < first ? number : first;
 		last = number > last ? number : last;
+		if (n < TAKEN_MANY)
+			few[n] = number;
 		n++;
 	}
 	for (int64_t i = 0; i < t->gpu_count; i++) {
@@ -451,9 +472,13 @@ static void count_taken_out(struct fo_trace *t)
 			continue;
 		gpu_first = number < gpu_first ? number : gpu_first;
 		gpu_last = number > gpu_last ? number : gpu_last;
+		if (gpu < TAKEN_MANY)
+			few_gpu[gpu] = number;
 		gpu++;
 	}
-	if (n < LEAST || gpu < LEAST || (last - first) / OPERATORS < n || (gpu_last - gpu_first) / OPERATIONS < gpu)
+	if (n < TAKEN_LEAST || gpu < TAKEN_LEAST || (last - first) / TAKEN_OPERATORS < n || (gpu_last - gpu_first) / TAKEN_OPERATIONS < gpu)
+		return;
+	if ((n < TAKEN_MANY && !holes_everywhere(few, n)) || (gpu < TAKEN_MANY && !holes_everywhere(few_gpu, gpu)))
 		return;
 	t->defect.numbers = n;
 	t->defect.numbers_of = last - first + 1;

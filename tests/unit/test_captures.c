@@ -299,6 +299,41 @@ static void test_little_time(void **state)
 	made_close(&v);
 }
 
+/* Of a handful of operators the numbers tell as well, but one jump among them is no sampling. */
+static void few_left(int n, int apart, bool jump)
+{
+	char args[64];
+	made_begin(&m);
+	made_device(&m, "NVIDIA H100 80GB HBM3", 132, 9, 0, 80);
+	for (int i = 0; i < n; i++) {
+		double at = 1000 + 2000 * i;
+		snprintf(args, sizeof(args), "\"External id\": %d", 1 + apart * i + (jump && i == n - 1 ? 100000 : 0));
+		m.args = args;
+		made_op(&m, "aten::mm", at, at + 15);
+		m.correlation += 200 + (jump && i == n - 1 ? 100000 : 0);
+		made_kernel(&m, product, at + 5, at + 20, at + 900);
+	}
+	diagnose();
+}
+
+static void test_few_left(void **state)
+{
+	(void)state;
+	few_left(6, 70, false);
+	assert_int_equal(v.d.judged, FO_JUDGED_THINNED);
+	assert_non_null(strstr(v.d.cannot, "of 351 operators by their numbers it holds 6"));
+	made_close(&v);
+	few_left(6, 1, true);
+	assert_true(fo_diagnosed(&v.d));
+	made_close(&v);
+	few_left(6, 10, false); /* one in ten: filtered by length */
+	assert_true(fo_diagnosed(&v.d));
+	made_close(&v);
+	few_left(4, 70, false); /* too few to tell */
+	assert_int_not_equal(v.d.judged, FO_JUDGED_THINNED);
+	made_close(&v);
+}
+
 /* Durations that add up beyond 64 bits stop there, and do not turn negative. */
 static void test_endless(void **state)
 {
@@ -369,6 +404,7 @@ int main(void)
 		cmocka_unit_test(test_sampled),
 		cmocka_unit_test(test_unusable_times),
 		cmocka_unit_test(test_little_time),
+		cmocka_unit_test(test_few_left),
 		cmocka_unit_test(test_endless),
 		cmocka_unit_test(test_small_mfu),
 		cmocka_unit_test(test_nameless),
