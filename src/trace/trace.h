@@ -260,7 +260,8 @@ struct fo_trace_set {
  * several recordings (iterations, or times in names) the newest is taken in which every rank's file is whole. A trace
  * without a rank takes the number after "rank" or "worker" in its file's or folder's name, and where none has one, its place in the
  * list (FO_RANK_ORDER). A file that is given twice, under one name or two, and two traces of one rank are refused by name (FO_EARG), as
- * is a mixture that cannot be one job: formats, world sizes, or minutes that differ. A single trace keeps what it has, rank -1 too.
+ * are copies (in a folder they are left out) and a mixture that cannot be one job: formats, world sizes, or hours
+ * that differ. A single trace keeps what it has, rank -1 too.
  * Freed with fo_trace_set_fini. */
 FO_CHECKED fo_status fo_trace_set_open(struct fo_trace_set *s, const char *const *path, int n);
 void fo_trace_set_fini(struct fo_trace_set *s);
