@@ -2,6 +2,7 @@
 #include "cli/diagnose.h"
 
 #include "cli/cli.h"
+#include "hw/state.h"
 #include "report/ledger_parts.h"
 
 #include <math.h>
@@ -79,7 +80,7 @@ static void print_reason(FILE *f, const struct fo_diagnosis *d)
 void fo_cli_diagnose_answer(FILE *f, const struct fo_diagnosis *d)
 {
 	struct fo_arena a = { 0 };
-	char text[SHOWN], own[400];
+	char text[SHOWN], own[400], load[96];
 	const struct fo_finding *first = NULL, *second = NULL;
 	for (int64_t i = 0; i < d->findings; i++) {
 		first = d->finding[i].is_bottleneck ? &d->finding[i] : first;
@@ -89,6 +90,10 @@ void fo_cli_diagnose_answer(FILE *f, const struct fo_diagnosis *d)
 		print_reason(f, d);
 		return;
 	}
+	/* In front of a bottleneck that it may have made. */
+	const char *busy = fo_state_others_text(d->own.load, d->own.processors, load);
+	if (busy)
+		fo_cli_put(f, "Machine:     ", "             ", "%s; figures may be of the busy machine", busy);
 	if (first)
 		fo_cli_put(f, "Bottleneck:  ", "             ", "%s%s%s", seen(text, first->title), fo_finding_worth(first) ? ". Worth " : "",
 			   gain(&a, first));

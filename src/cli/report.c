@@ -113,9 +113,13 @@ static void print_time(struct fo_report *o, struct fo_table *t, struct fo_arena 
 		fo_table_row(t, "repeated",
 			     fo_arena_printf(a, "%lld steps (%s) that a resume or a rewind made worthless",
 					     (long long)o->r->undone_steps, seconds(a, o->r->undone_seconds)));
+	char buf[96];
+	const char *busy = fo_state_others_text(o->machine.load, o->r->processors, buf);
+	if (busy)
+		fo_table_row(t, "busy", fo_arena_printf(a, "%s; every step may be slower than alone", busy));
 	if (!o->phases) {
 		if (o->r->step.n)
-			fo_table_row(t, "slow", "no slow phase");
+			fo_table_row(t, "slow", busy ? "no phase slower than the rest" : "no slow phase");
 		return;
 	}
 	fo_table_row(t, "slow",

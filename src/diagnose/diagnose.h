@@ -346,6 +346,8 @@ struct fo_own_run {
 	bool known;     /* MFU and peak are recorded */
 	bool processor; /* it ran on the processor, as far as the record tells */
 	double mfu, mfu_causal, peak_flop_s; /* medians over the steps; NaN */
+	double load;        /* highest load average of the record; NaN */
+	int64_t processors; /* of the machine; -1: not told */
 	int64_t steps, threads;
 	char dtype[8], device[96], peak_source[200];
 	const char *key[FO_OWN_OPTIONS]; /* options that findings speak of, with their values */

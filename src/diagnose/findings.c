@@ -34,7 +34,8 @@ const char *const fo_judgement_name[FO_JUDGED_COUNT] = {
 
 bool fo_finding_doubtful(const struct fo_finding *f)
 {
-	static const char *const id[] = { "warm-up", "start-left-out", "host-lead-in", "lost-events", "impossible-durations", "profiler-overhead" };
+	static const char *const id[] = { "warm-up", "start-left-out", "host-lead-in", "lost-events", "impossible-durations", "profiler-overhead",
+				   "own-others-ran" };
 	for (size_t i = 0; i < sizeof(id) / sizeof(*id); i++)
 		if (strcmp(f->id, id[i]) == 0)
 			return true;

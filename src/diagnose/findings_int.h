@@ -273,6 +273,8 @@ struct fo_rule_row {
 extern const struct fo_rule_row fo_rules_validity[], fo_rules_window[], fo_rules_host[], fo_rules_gpu[], fo_rules_comm[], fo_rules_compute[],
 	fo_rules_marked[], fo_rules_small[], fo_rules_shape[], fo_rules_warm[],
 	fo_rules_own[]; /* end with id NULL; own: all there are for a timeline of our own */
+/* The note that other programs ran beside one, by the load of its record. */
+bool fo_own_others_ran(const struct fo_rule_context *c, struct fo_finding *f);
 bool fo_own_validity(const char *id); /* Does this note apply to one? */
 
 /* Is one window all there is? Then nothing tells what happens once from what every step does. */

@@ -31,6 +31,8 @@ static void take(struct fo_own_run *x, const struct fo_record *r)
 	x->steps = n;
 	x->peak_flop_s = n ? fo_record_peak_of(r, n - 1) : r->peak_flop_s;
 	x->threads = start ? start->threads : r->threads;
+	x->load = fo_record_load(r);
+	x->processors = r->processors;
 	x->processor = !start || !*start->device;
 	snprintf(x->device, sizeof x->device, "%s", x->processor ? r->cpu : start->device);
 	snprintf(x->dtype, sizeof x->dtype, "%s", start ? start->peak_dtype : "");
@@ -46,7 +48,7 @@ void fo_own_run_of(struct fo_diagnosis *d)
 {
 	struct fo_own_run *x = &d->own;
 	struct fo_record r;
-	*x = (struct fo_own_run){ .mfu = NAN, .mfu_causal = NAN, .peak_flop_s = NAN, .processor = true };
+	*x = (struct fo_own_run){ .mfu = NAN, .mfu_causal = NAN, .peak_flop_s = NAN, .load = NAN, .processors = -1, .processor = true };
 	if (!d->ranks || d->rank[0].trace->format != FO_TRACE_OWN)
 		return;
 	x->is = true;
@@ -178,6 +180,22 @@ const struct fo_rule_row fo_rules_own[] = {
 	{ "own-memory-bound", FO_FIND_MEMORY_BOUND, moves_bytes },
 	{ NULL, FO_FIND_VALIDITY, NULL },
 };
+
+bool fo_own_others_ran(const struct fo_rule_context *c, struct fo_finding *f)
+{
+	const struct fo_subject *s = c->s;
+	char buf[96];
+	const char *text = fo_state_others_text(s->d->own.load, s->d->own.processors, buf);
+	if (!s->d->own.is || !text)
+		return false;
+	snprintf(f->title, sizeof f->title, "%s", text);
+	snprintf(f->why, sizeof f->why,
+		 "That is the highest load of the run's record. While another program has the processor, the time counts as that of the "
+		 "operation that was interrupted, so times and MFU may be of the busy machine and not of the model. Record it again on a "
+		 "quiet machine before you change anything.");
+	fo_evidence_add(f, s->rank->rank, s->id, s->begin_ns, s->end_ns - s->begin_ns, "the window that is spoken of", NULL);
+	return true;
+}
 
 /* Notes that only a profiler of GPUs can cause do not apply to our timelines. */
 bool fo_own_validity(const char *id)

@@ -307,6 +307,7 @@ static bool forward_only(const struct fo_rule_context *c, struct fo_finding *f)
 }
 
 const struct fo_rule_row fo_rules_validity[] = {
+	{ "own-others-ran", FO_FIND_VALIDITY, fo_own_others_ran },
 	{ "lost-events", FO_FIND_VALIDITY, lost },
 	{ "too-little-gpu-work", FO_FIND_VALIDITY, too_little },
 	{ "no-training-step", FO_FIND_VALIDITY, no_training },

@@ -379,6 +379,14 @@ struct fo_state_use fo_state_watch_total(const struct fo_state_watch *w)
 	return u;
 }
 
+const char *fo_state_others_text(double load, int64_t processors, char buf[96])
+{
+	if (!fo_state_others_ran(load, processors))
+		return NULL;
+	snprintf(buf, 96, "load %.1f on %lld %s: other programs ran too", load, (long long)processors, processors == 1 ? "processor" : "processors");
+	return buf;
+}
+
 void fo_state_use_json(const struct fo_state_use *u, struct fo_json *j)
 {
 	fo_json_real(j, "seconds", u->seconds);

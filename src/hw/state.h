@@ -55,6 +55,8 @@ struct fo_state_use {
 /* Whether programs beside a run computed, by the machine's load average. It counts who computes or waits for a processor; a run has at
  * most a thread per processor, and what loads and saves beside them is less than one more. NaN or no processors: not known, so false. */
 static inline bool fo_state_others_ran(double load, int64_t processors) { return processors > 0 && load > (double)processors + 1; }
+/* "load 6.2 on 2 processors: other programs ran too", in buf; NULL: nothing says so. */
+const char *fo_state_others_text(double load, int64_t processors, char buf[96]);
 /* Between a and the later b. A counter that went back has wrapped once where its range is known (RAPL), else it is NAN. */
 struct fo_state_use fo_state_between(const struct fo_state *a, const struct fo_state *b);
 

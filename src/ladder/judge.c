@@ -65,9 +65,8 @@ void fo_ladder_judge(struct fo_ladder *l)
 
 const char *fo_ladder_not_quiet(const struct fo_ladder *l, struct fo_arena *a)
 {
-	const char *load = fo_state_others_ran(l->load, l->processors)
-				   ? fo_arena_printf(a, "load %.1f on %lld processors: other programs ran too", l->load, (long long)l->processors)
-				   : NULL;
+	char buf[96];
+	const char *load = fo_state_others_text(l->load, l->processors, buf);
 	int unsteady = 0;
 	for (int i = 0; i < l->rungs; i++)
 		unsteady += l->rung[i].verdict == FO_LADDER_UNSTEADY;

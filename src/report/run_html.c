@@ -279,8 +279,12 @@ static void draw_phases(struct page *p)
 			      .bands = p->bands,
 			      .band_name = { o->phases ? "slow phase" : NULL, p->r->checkpoints ? "checkpoint" : NULL,
 					     p->r->guards ? "guard" : NULL } });
+	char buf[96];
+	const char *busy = fo_state_others_text(o->machine.load, p->r->processors, buf);
+	if (busy)
+		fo_draw_warning(p->out, "The machine was busy (%s): every step may be slower than alone.", busy);
 	if (!o->phases) {
-		fo_draw_text(p->out, "No slow phase.");
+		fo_draw_text(p->out, busy ? "No phase slower than the rest." : "No slow phase.");
 	} else {
 		fo_draw_text(p->out, "%d slow phase%s: %s of the time in steps, of which %s beyond the median.",
 			     o->phases, o->phases == 1 ? "" : "s", number(p, o->slow_s / o->step_time_s, FO_DRAW_SHARE),

@@ -499,13 +499,14 @@ static void print_machine(FILE *f, const struct fo_train_result *r)
 {
 	const struct fo_state_use *u = &r->machine;
 	struct fo_str s = { 0 }, not = { 0 };
-	double busy = fo_state_others_ran(u->load, sysconf(_SC_NPROCESSORS_ONLN)) ? u->load : NAN;
+	char buf[96];
+	const char *busy = fo_state_others_text(u->load, sysconf(_SC_NPROCESSORS_ONLN), buf);
 	const struct {
 		double v;
 		const char *form, *name;
 	} part[] = { { u->clock_hz * 1e-9, "clock %.2f GHz", "clock" },
 		     { 100 * u->steal, "steal %.1f %%", "steal" },
-		     { busy, "load %.1f: other programs ran too", NULL },
+		     { busy ? u->load : NAN, busy ? busy : "", NULL },
 		     { u->throttles, "%.0f thermal events", "throttling" },
 		     { u->limited_s, "held back %.1f s by the cgroup", NULL },
 		     { 100 * r->huge_share, "huge pages %.0f %%", "huge pages" },
