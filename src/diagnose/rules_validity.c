@@ -210,8 +210,13 @@ int fo_without_gpu_work(const struct fo_diagnosis *d, struct fo_finding out[2])
 	out[n] = (struct fo_finding){ .id = "no-gpu-work", .kind = FO_FIND_VALIDITY, .dollars = NAN };
 	struct fo_finding *f = &out[n++];
 	loader_text(r, loads, sizeof(loads));
-	snprintf(f->title, sizeof(f->title), "%sno GPU work in this trace", unusable(t, why, sizeof(why)));
-	snprintf(f->why, sizeof(f->why), "There is nothing to say what a GPU did. Record with %s.%s",
+	/* What was lost may be all there was of the GPU: recording otherwise is no cure. */
+	if (t->defect.truncated)
+		snprintf(f->title, sizeof(f->title), "the file ends inside its events, and what is left holds no GPU work");
+	else
+		snprintf(f->title, sizeof(f->title), "%sno GPU work in this trace", unusable(t, why, sizeof(why)));
+	snprintf(f->why, sizeof(f->why), "There is nothing to say what a GPU did. %s%s.%s",
+		 t->defect.truncated ? "Copy the file again, or record with " : "Record with ",
 		 t->format == FO_TRACE_NSYS ? "nsys profile --trace=cuda,nvtx"
 					    : "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])", loads);
 	fo_evidence_add(f, r->rank, -1, t->begin_ns, t->end_ns - t->begin_ns, t->path ? t->path : "the trace", NULL);

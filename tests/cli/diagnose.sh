@@ -63,6 +63,9 @@ expect 1 '"slowest": null' diagnose "$tmp/host.json" --json -
 printf '{"schemaVersion": 1, "traceEvents": [{"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 1, "dur": 5, "args": {"device": 0, "stream": 7}}]}\n' >"$tmp/one.json"
 cannot "too little GPU work to diagnose: 1 operation" too_little_gpu_work "$tmp/one.json"
 expect 1 '"judgement": "serious"' diagnose "$tmp/trace.json" --json -
+printf '{"schemaVersion": 1, "traceEvents": [{"ph": "X", "cat": "cpu_op", "na' >"$tmp/stub.json"
+expect 1 "Cannot be diagnosed: the file ends inside its events, and what is left holds" diagnose "$tmp/stub.json"
+expect 1 "Copy the file again, or" diagnose "$tmp/stub.json"
 head -c 2000 "$tmp/trace.json" >"$tmp/cut.json"
 expect 1 "Note: the file ends inside an event: 12 events read" diagnose "$tmp/cut.json"
 

@@ -701,7 +701,7 @@ static void test_cannot(void **state)
 	assert_string_equal(diag.finding[1].id, "no-gpu-work");
 	assert_non_null(strstr(diag.finding[1].why, "ProfilerActivity.CUDA"));
 	assert_non_null(strstr(diag.finding[1].why, "data loading is 30.0 %"));
-	assert_string_equal(diag.cannot, "no GPU work in this trace");
+	assert_string_equal(diag.cannot, "the file ends inside its events, and what is left holds no GPU work");
 	assert_false(diag.serious || diag.bridge.known);
 	done();
 	/* Two microseconds of a step of a second. */
