@@ -80,8 +80,7 @@ static fo_status check_inputs(const struct mfu *in)
 		return usage("'--devices' is missing: the number of devices");
 	if (ways == 0)
 		return usage("no throughput: give '--tokens-per-second', '--tokens-per-second-per-device', or "
-			     "'--step-seconds' with "
-			     "'--tokens-per-step'");
+			     "'--step-seconds' with '--tokens-per-step'");
 	if (ways > 1)
 		return usage("more than one throughput: give one of '--tokens-per-second', "
 			     "'--tokens-per-second-per-device' and "

@@ -284,10 +284,8 @@ const struct fo_command fo_cmd_program = {
 	.usage = "flatout program [run.yaml] [--KEY=VALUE ...] [--dump FILE] [--no-operations] [--json]",
 	.summary = "the step program of a run: operations, costs, memory plan",
 	.text = "A training step is a program: blocks of operations, each written once and repeated over layers and "
-		"micro-batches. The "
-		"engine runs it, the meter counts it, the memory plan is made from it. '*' behind an operand: read and "
-		"written; '+=': "
-		"accumulated; '!': read for the last time.\n\n"
+		"micro-batches. The engine runs it, the meter counts it, the memory plan is made from it. '*' behind "
+		"an operand: read and written; '+=': accumulated; '!': read for the last time.\n\n"
 		"  flatout program run.yaml --no-operations\n"
 		"  flatout program --model.name=llama-3.1-8b --data.seq=8192 --json\n",
 	.opts = rows,

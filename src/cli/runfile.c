@@ -88,8 +88,8 @@ const struct fo_command fo_cmd_init = {
 	.usage = "flatout init [FILE] [--KEY=VALUE ...] [--force] [--json]",
 	.summary = "write a commented run file that runs",
 	.text = "FILE is run.yaml unless named; an existing file is overwritten with --force alone. Without --model.name the file "
-		"holds a model of "
-		"about 7M parameters that any machine trains in minutes. Any option given here goes into the file:\n\n"
+		"holds a model of about 7M parameters that any machine trains in minutes. Any option given here goes "
+		"into the file:\n\n"
 		"  flatout init --data.path=books/ --train.steps=2000\n",
 	.opts = init_rows,
 	.own = init_extra,
@@ -180,8 +180,7 @@ const struct fo_command fo_cmd_config = {
 	.usage = "flatout config [run.yaml] [--KEY=VALUE ...] [--no-all] [--json]",
 	.summary = "effective values of a run and where each comes from",
 	.text = "Precedence: default, run file (shown as file:line), environment (the variable), flag. All mistakes "
-		"are reported at once, "
-		"each with the nearest key, the range and the unit.\n",
+		"are reported at once, each with the nearest key, the range and the unit.\n",
 	.opts = config_rows,
 	.own = config_extra,
 	.run = run_config,

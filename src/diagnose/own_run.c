@@ -124,8 +124,7 @@ static bool waits_for_data(const struct fo_rule_context *c, struct fo_finding *f
 	snprintf(f->title, sizeof f->title, "the step waits for its batch: %.1f %% of it", 100 * fo_share(c, idle));
 	snprintf(f->why, sizeof f->why,
 		 "The loader had not filled the next batch when the step needed it. Look at the disk that holds the "
-		 "shards, and at "
-		 "what else runs on this machine.");
+		 "shards, and at what else runs on this machine.");
 	fo_evidence_host(f, c->s, FO_HOST_DATA);
 	if (!f->evidences)
 		fo_evidence_gaps(f, c->s, c->gap, c->gaps, 1u << FO_IDLE_HOST_DATA, 0, INT64_MAX);
@@ -145,8 +144,7 @@ static bool between_steps(const struct fo_rule_context *c, struct fo_finding *f)
 		 100 * fo_share(c, idle));
 	snprintf(f->why, sizeof f->why,
 		 "That is where the training loop evaluates, saves and logs; 'flatout report RUN' says how long each "
-		 "took. Of a run of few "
-		 "steps it is much, of a long one little.");
+		 "took. Of a run of few steps it is much, of a long one little.");
 	propose(c, f, "eval.every", NULL, "more, or 0 for none");
 	propose(c, f, "eval.batches", NULL, "fewer");
 	propose(c, f, "checkpoint.every", NULL, "more");

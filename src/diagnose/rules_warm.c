@@ -95,9 +95,8 @@ static bool first_calls(const struct fo_rule_context *c, struct fo_finding *f)
 			 "warm-up is in the trace: first calls of products are much slower than later ones");
 	snprintf(f->why, sizeof(f->why),
 		 "Libraries are loaded and kernels chosen at first use. No step is marked, so that these calls cannot "
-		 "be told "
-		 "from a steady state in shares and idling.%s Record after some steps: schedule(wait=1, warmup=3, "
-		 "active=3) and profiler.step().",
+		 "be told from a steady state in shares and idling.%s Record after some steps: schedule(wait=1, "
+		 "warmup=3, active=3) and profiler.step().",
 		 products);
 	return true;
 }

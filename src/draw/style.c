@@ -20,8 +20,7 @@ const char fo_draw_style[] =
 	".warning{border-left:4px solid var(--bad);background:var(--panel);padding:8px 12px}\n"
 	"footer{margin-top:48px;border-top:1px solid var(--grid);padding-top:8px}\n"
 	"pre{background:var(--panel);border:1px solid var(--grid);border-radius:4px;padding:10px 12px;margin:8px "
-	"0;font:13px/1.45 "
-	"ui-monospace,monospace;white-space:pre-wrap;overflow-wrap:anywhere;user-select:all}\n"
+	"0;font:13px/1.45 ui-monospace,monospace;white-space:pre-wrap;overflow-wrap:anywhere;user-select:all}\n"
 	"details{border:1px solid var(--grid);border-radius:4px;margin:8px 0;padding:0 12px}\n"
 	"summary{cursor:pointer;padding:8px 0;font-weight:600}details[open]{padding-bottom:8px}\n"
 	/* As many in each row as its count is divided by; the last row's are as wide as the page. Words are smaller than numbers. */

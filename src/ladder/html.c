@@ -190,9 +190,8 @@ static void draw_gains(const struct fo_ladder *l, struct fo_arena *a, struct fo_
 					     .rows = n });
 	if (isfinite(level))
 		fo_draw_remark(out,
-			       "Whiskers are the interval of the gain: %s (Hodges and Lehmann's estimate, over "
-			       "pairs of turns of one "
-			       "round, so that a machine that drifts moves both).",
+			       "Whiskers are the interval of the gain: %s (Hodges and Lehmann's estimate, over pairs "
+			       "of turns of one round, so that a machine that drifts moves both).",
 			       level_text(a, l, level));
 	if (l->predict_hint)
 		fo_draw_remark(out, "No gain is predicted: %s.", l->predict_hint);
@@ -524,35 +523,31 @@ static void draw_method(const struct fo_ladder *l, struct fo_str *out)
 	bool numerics = false;
 	fo_draw_heading(out, "How it was measured");
 	fo_draw_text(out,
-		     "%s, %s weights, %s per token (rule mfu), rows of %lld tokens, %lld tokens per step. "
-		     "%s, %d thread%s, "
-		     "kernels up to %s. Begun %s, flatout %s.",
+		     "%s, %s weights, %s per token (rule mfu), rows of %lld tokens, %lld tokens per step. %s, %d "
+		     "thread%s, kernels up to %s. Begun %s, flatout %s.",
 		     l->model ? l->model : "?", weights(l, params), fo_str_si(flop, l->flop_per_token, "FLOP"),
 		     (long long)l->seq,
 		     (long long)l->tokens_per_step, machine(l), l->threads, l->threads == 1 ? "" : "s",
 		     l->isa ? l->isa : "?", l->started ? l->started : "?", version(l));
 	fo_draw_text(out,
 		     "Each rung trains %lld steps in all, in %d turns: every round gives each rung one turn, in an "
-		     "order drawn anew "
-		     "(seed %llu), so that neighbours, clocks and temperature hit all alike. The first step of a turn "
-		     "is not timed. Nothing "
-		     "is filtered; where quiet figures stand beside, they are composed from operations between two "
-		     "bursts of known work "
-		     "that no neighbour disturbed.",
+		     "order drawn anew (seed %llu), so that neighbours, clocks and temperature hit all alike. The "
+		     "first step of a turn is not timed. Nothing is filtered; where quiet figures stand beside, they "
+		     "are composed from operations between two bursts of known work that no neighbour disturbed.",
 		     (long long)l->steps, l->rounds, (unsigned long long)l->seed);
 	fo_draw_text(out, "A gain is resolved when its whole interval lies on one side of 1. \"Not resolved\" means "
-			  "that these rounds "
-			  "cannot tell the change from none; a loss is reported as one. \"Not known (unsteady)\" means "
-			  "that the rounds differ by more than %g times, and by more than the gain itself.", FO_LADDER_STEADY);
+			  "that these rounds cannot tell the change from none; a loss is reported as one. \"Not known "
+			  "(unsteady)\" means that the rounds differ by more than %g times, and by more than the gain "
+			  "itself.", FO_LADDER_STEADY);
 	for (int i = 0; i < l->rungs; i++)
 		numerics = numerics || l->rung[i].numerics_only;
 	if (numerics)
 		fo_draw_text(out, "Numerics only: arithmetic that this machine has no unit for is emulated. Its losses "
-				  "show what that "
-				  "arithmetic does to training; its time says nothing about hardware that has it.");
+				  "show what that arithmetic does to training; its time says nothing about hardware "
+				  "that has it.");
 	fo_draw_text(out, "MFU is model FLOP per second over the peak; recomputation and padding are no model work. "
-			  "HFU counts what was "
-			  "executed. The rules differ in what they count of attention and always stand together.");
+			  "HFU counts what was executed. The rules differ in what they count of attention and always "
+			  "stand together.");
 }
 
 /* A rung whose rows cut documents off learns their beginnings by heart: its training loss falls faster, and is no better. */

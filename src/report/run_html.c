@@ -237,8 +237,7 @@ static void draw_mfu(struct page *p)
 	if (isfinite(p->o->quiet_mfu))
 		fo_draw_text(p->out,
 			     "Quiet: a step of %s, MFU %s, composed from %lld metered steps; %s of that time comes "
-			     "from operations with "
-			     "spans that no neighbour disturbed.",
+			     "from operations with spans that no neighbour disturbed.",
 			     number(p, p->o->quiet_s, FO_DRAW_SECONDS), number(p, p->o->quiet_mfu, FO_DRAW_SHARE),
 			     (long long)p->o->metered_steps, number(p, p->o->quiet_share, FO_DRAW_SHARE));
 	static const char *const head[] = { "rule", "median", "lower quartile", "upper quartile" };
@@ -307,8 +306,7 @@ static void draw_phases(struct page *p)
 	}
 	fo_draw_remark(p->out,
 		       "A slow phase is a stretch of steps whose time, as a running median of %d, is more than %g "
-		       "times the median of the "
-		       "whole run.",
+		       "times the median of the whole run.",
 		       (int)FO_SLOW_WINDOW, FO_SLOW_TIMES);
 }
 
@@ -412,9 +410,8 @@ static void draw_memory(struct page *p)
 	const char *whose = *device_of(p->r) ? "device" : "process";
 	if (s && isfinite(s->arena_bytes))
 		fo_draw_text(p->out,
-			     "Planned for the %s: %s for activations and gradients, %s for weights and optimizer, "
-			     "%s of "
-			     "workspace, %s of other things, %s for the copy that checkpoints are written from.",
+			     "Planned for the %s: %s for activations and gradients, %s for weights and optimizer, %s "
+			     "of workspace, %s of other things, %s for the copy that checkpoints are written from.",
 			     whose, number(p, s->arena_bytes, FO_DRAW_BYTES), number(p, s->persistent_bytes, FO_DRAW_BYTES),
 			     number(p, s->workspace_bytes, FO_DRAW_BYTES), number(p, s->other_bytes, FO_DRAW_BYTES),
 			     number(p, s->checkpoint_bytes, FO_DRAW_BYTES));

@@ -428,44 +428,39 @@ static void test_parse(void **state)
 	assert_true(m.attention_bias && m.output_bias && !m.mlp_bias);
 	assert_int_equal(fo_model_trainable(&m), FO_OK);
 	assert_int_equal(parse("{\"model_type\": \"gpt2\", \"n_layer\": 12, \"n_embd\": 768, \"n_head\": 12, "
-			       "\"vocab_size\": 50257, "
-			       "\"n_positions\": 1024, \"n_inner\": null}",
+			       "\"vocab_size\": 50257, \"n_positions\": 1024, \"n_inner\": null}",
 			       &m),
 			 FO_OK);
 	near_relative(fo_model_params(&m).total, 124439808, 0);
 	assert_int_equal(parse("{\"model_type\": \"mixtral\", \"num_hidden_layers\": 32, \"hidden_size\": 4096, "
-			       "\"num_attention_heads\": 32, "
-			       "\"num_key_value_heads\": 8, \"intermediate_size\": 14336, \"vocab_size\": 32000, "
-			       "\"num_local_experts\": 8, "
-			       "\"num_experts_per_tok\": 2, \"sliding_window\": null}",
+			       "\"num_attention_heads\": 32, \"num_key_value_heads\": 8, \"intermediate_size\": 14336, "
+			       "\"vocab_size\": 32000, \"num_local_experts\": 8, \"num_experts_per_tok\": 2, "
+			       "\"sliding_window\": null}",
 			       &m),
 			 FO_OK);
 	near_relative(fo_model_params(&m).total, 46702792704.0, 0);
 	assert_int_equal(parse("{\"model_type\": \"qwen2\", \"num_hidden_layers\": 28, \"hidden_size\": 3584, "
-			       "\"num_attention_heads\": 28, "
-			       "\"num_key_value_heads\": 4, \"intermediate_size\": 18944, \"vocab_size\": 152064, "
-			       "\"sliding_window\": 131072, \"use_sliding_window\": false, \"max_window_layers\": 28}",
+			       "\"num_attention_heads\": 28, \"num_key_value_heads\": 4, \"intermediate_size\": 18944, "
+			       "\"vocab_size\": 152064, \"sliding_window\": 131072, \"use_sliding_window\": false, "
+			       "\"max_window_layers\": 28}",
 			       &m),
 			 FO_OK);
 	near_relative(fo_model_params(&m).total, 7615616512.0, 0);
 	assert_int_equal(m.sliding_window, 0);
 	assert_int_equal(parse("{\"model_type\": \"qwen3\", \"num_hidden_layers\": 36, \"hidden_size\": 4096, "
-			       "\"num_attention_heads\": 32, "
-			       "\"num_key_value_heads\": 8, \"head_dim\": 128, \"intermediate_size\": 12288, "
-			       "\"vocab_size\": 151936}",
+			       "\"num_attention_heads\": 32, \"num_key_value_heads\": 8, \"head_dim\": 128, "
+			       "\"intermediate_size\": 12288, \"vocab_size\": 151936}",
 			       &m),
 			 FO_OK);
 	near_relative(fo_model_params(&m).total, 8190735360.0, 0);
 	assert_int_equal(
 		parse("{\"model_type\": \"deepseek_v3\", \"num_hidden_layers\": 61, \"hidden_size\": 7168, "
-		      "\"num_attention_heads\": 128, "
-		      "\"num_key_value_heads\": 128, \"intermediate_size\": 18432, \"vocab_size\": 129280, "
-		      "\"moe_intermediate_size\": 2048, "
-		      "\"n_routed_experts\": 256, \"n_shared_experts\": 1, \"num_experts_per_tok\": 8, "
-		      "\"first_k_dense_replace\": 3, "
+		      "\"num_attention_heads\": 128, \"num_key_value_heads\": 128, \"intermediate_size\": 18432, "
+		      "\"vocab_size\": 129280, \"moe_intermediate_size\": 2048, \"n_routed_experts\": 256, "
+		      "\"n_shared_experts\": 1, \"num_experts_per_tok\": 8, \"first_k_dense_replace\": 3, "
 		      "\"q_lora_rank\": 1536, \"kv_lora_rank\": 512, \"qk_nope_head_dim\": 128, \"qk_rope_head_dim\": "
-		      "64, \"v_head_dim\": 128, "
-		      "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 40}, \"num_nextn_predict_layers\": 1}",
+		      "64, \"v_head_dim\": 128, \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 40}, "
+		      "\"num_nextn_predict_layers\": 1}",
 		      &m),
 		FO_OK);
 	near_relative(fo_model_params(&m).active, 37552282624.0, 0);
@@ -518,8 +513,7 @@ static void test_parse_refuses(void **state)
 		{ LLAMA(", \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8}"),
 		  "'original_max_position_embeddings' is missing" },
 		{ LLAMA(", \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 4, "
-			"\"high_freq_factor\": 4, "
-			"\"original_max_position_embeddings\": 8192}"),
+			"\"high_freq_factor\": 4, \"original_max_position_embeddings\": 8192}"),
 		  "low < high" },
 		{ LLAMA(", \"tie_word_embeddings\": 1"), "'tie_word_embeddings' is an integer" },
 		{ LLAMA(", \"hidden_act\": \"gelu\""), "hidden_act 'gelu'" },

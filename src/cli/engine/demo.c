@@ -436,12 +436,11 @@ const struct fo_command fo_cmd_demo = {
 	.usage = "flatout demo [--text PATH] [--minutes X] [--dir PATH] [--no-ladder] [--json]",
 	.summary = "train a small model on real text here, in minutes",
 	.text = "Measures for five seconds what this machine can train, picks the largest of seven small Llamas that "
-		"still sees enough tokens "
-		"in the time given, trains a tokenizer and the model on the text, saves a checkpoint, prints a sample "
-		"and one screen of "
-		"figures: losses beside a bigram model's, tokens/s, MFU by each rule, where the time went, memory "
-		"planned and measured. Then it measures what packing, kept activations and fused operations gain on this model: a ladder of four "
-		"rungs (flatout ladder), in DIR/ladder.\n",
+		"still sees enough tokens in the time given, trains a tokenizer and the model on the text, saves a "
+		"checkpoint, prints a sample and one screen of figures: losses beside a bigram model's, tokens/s, MFU "
+		"by each rule, where the time went, memory planned and measured. Then it measures what packing, kept "
+		"activations and fused operations gain on this model: a ladder of four rungs (flatout ladder), in "
+		"DIR/ladder.\n",
 	.opts = rows,
 	.run = run,
 };

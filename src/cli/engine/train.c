@@ -72,9 +72,8 @@ const struct fo_command fo_cmd_train = {
 	.usage = "flatout train run.yaml [--KEY=VALUE ...] [--dry-run] [--json]",
 	.summary = "train a Llama on text; Ctrl-C saves, the same command goes on",
 	.text = "The run directory (run.dir) gets the configuration with origins, the step program, a JSON line per "
-		"step, the timeline and "
-		"checkpoints in Hugging Face layout. The same seed, threads and instruction set give the same bits, "
-		"interrupted or not.\n\n"
+		"step, the timeline and checkpoints in Hugging Face layout. The same seed, threads and instruction set "
+		"give the same bits, interrupted or not.\n\n"
 		"  flatout init run.yaml --data.path=books/\n  flatout train run.yaml --dry-run\n  flatout train "
 		"run.yaml --train.steps=2000\n  flatout train run.yaml --model.weights=DIR   (a Hugging Face "
 		"folder)\n\n"
