@@ -111,7 +111,7 @@ static int open_beside(struct fo_new_file *f, const char *dir, const char *begin
 			continue;
 		if (f->fd < 0)
 			return errno;
-		/* Where locks are not to be had nobody sweeps either. */
+		/* A file system without locks is fine: sweep() removes nothing that it cannot lock. */
 		fo_flock(f->fd, LOCK_EX);
 		if (fstat(f->fd, &st) || st.st_nlink)
 			return 0;

@@ -330,7 +330,7 @@ void fo_opt_read_args(struct fo_opt_set *s, int *argc, char **argv)
 			unknown_flag(s, arg, arg + 1, strcspn(arg + 1, "="));
 			i++;
 		} else {
-			/* What a shell did not expand: in quotes, or from a script. No argument but a path begins so. */
+			/* A shell leaves ~/ as it is in quotes and in some scripts. Only paths begin with it. */
 			char *path = fo_fs_home_path(&s->arena, arg);
 			argv[kept++] = path ? path : arg;
 			i++;

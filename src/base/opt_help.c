@@ -142,7 +142,7 @@ static void sample_row(struct fo_opt_set *s, int i, const char *lead, struct fo_
 	key += *key == '.';
 	/* A text can be set and empty; every other type has a text when it has a value. */
 	bool set = row->dfl || s->origin[i].from != FO_ORIGIN_DEFAULT;
-	/* What follows from other options shall still do so where those are changed: it is shown, not fixed. */
+	/* A value that follows from another option is written as a comment: it changes when that option does. */
 	bool follows = s->origin[i].from == FO_ORIGIN_DEFAULT && s->origin[i].where && *s->origin[i].where;
 	if (set) {
 		fo_str_printf(out, "%s%s%s: ", lead, follows ? "# " : "", key);

@@ -46,7 +46,7 @@ static const struct {
 	[FO_OUTPUT_NEW_NAMES] = { .name = "new-names" },
 };
 
-/* What our own other JSON files have behind the schema: none of them is what --json printed. */
+/* The first keys after the schema in our other JSON files. --json prints none of these files. */
 static const char *const other_json[] = { "\"run\": {", "\"run\":{",     "\"fingerprint\":", "\"files\":",
 					  "\"cpu\":",   "\"dir\":",      "\"version\":",     "\"step\":" };
 
@@ -101,7 +101,7 @@ static void first_bytes(const char *path, bool packed, char out[LOOKED_AT + 1])
 	close(fd);
 }
 
-/* Where what is behind the first part of the signature begins; NULL: it does not begin so. */
+/* The text after the signature's first part and the numbers behind it; NULL: the file does not have this signature. */
 static const char *after(const char *there, const struct signature *s)
 {
 	size_t n = strlen(s->begin);

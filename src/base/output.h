@@ -1,4 +1,5 @@
-/* What commands write where their user says, and what they may replace there: one table, asked before the work begins. */
+/* The kinds of output that a user can name a place for, and the rule for each when something already lies there. Commands ask before
+ * they begin to work. */
 #ifndef FO_BASE_OUTPUT_H
 #define FO_BASE_OUTPUT_H
 
