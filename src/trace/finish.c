@@ -438,15 +438,36 @@ static int by_number(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Of few operators one jump of the numbers (another thread's work, a part that was not recorded) makes them thin. A sampled file has
- * holes nearly everywhere; half of the mean hole that counts as thin is a hole. */
-static bool holes_everywhere(int64_t *number, int64_t n)
+/* Numbers that a recorder gave one after the other: how many are left, and of which span. */
+struct numbers {
+	int64_t n, first, last;
+	int64_t few[TAKEN_MANY]; /* the first of them */
+};
+
+static void add_number(struct numbers *v, int64_t number)
+{
+	v->first = number < v->first ? number : v->first;
+	v->last = number > v->last ? number : v->last;
+	if (v->n < TAKEN_MANY)
+		v->few[v->n] = number;
+	v->n++;
+}
+
+/* With few numbers, one jump (another thread's work, a part that was not recorded) makes them thin. A sampled file has holes nearly
+ * everywhere. A hole is half of the mean step at which operators count as thin. */
+static bool holes_everywhere(struct numbers *v)
 {
 	int64_t holes = 0;
-	qsort(number, (size_t)n, sizeof(*number), by_number);
-	for (int64_t i = 1; i < n; i++)
-		holes += number[i] - number[i - 1] >= TAKEN_OPERATORS / 2;
-	return 4 * holes >= 3 * (n - 1);
+	qsort(v->few, (size_t)v->n, sizeof(*v->few), by_number);
+	for (int64_t i = 1; i < v->n; i++)
+		holes += v->few[i] - v->few[i - 1] >= TAKEN_OPERATORS / 2;
+	return 4 * holes >= 3 * (v->n - 1);
+}
+
+/* Is at most one number in `ratio` left? */
+static bool are_thin(struct numbers *v, int64_t ratio)
+{
+	return v->n >= TAKEN_LEAST && (v->last - v->first) / ratio >= v->n && (v->n >= TAKEN_MANY || holes_everywhere(v));
 }
 
 /* The profiler numbers operators one after the other: of 50 public traces none holds fewer than one in eight. CUPTI numbers
@@ -454,34 +475,17 @@ static bool holes_everywhere(int64_t *number, int64_t n)
  * are far thinner, somebody sampled the file. (Operators alone may be filtered by their length; that leaves the GPU's time whole.) */
 static void count_taken_out(struct fo_trace *t)
 {
-	int64_t n = 0, first = INT64_MAX, last = INT64_MIN, gpu = 0, gpu_first = INT64_MAX, gpu_last = INT64_MIN;
-	int64_t few[TAKEN_MANY], few_gpu[TAKEN_MANY];
-	for (int64_t i = 0; i < t->op_count; i++) {
-		int64_t number = t->op[i].external;
-		if (t->op[i].kind != FO_HOST_OP || number <= 0)
-			continue;
-		first = number < first ? number : first;
-		last = number > last ? number : last;
-		if (n < TAKEN_MANY)
-			few[n] = number;
-		n++;
-	}
-	for (int64_t i = 0; i < t->gpu_count; i++) {
-		int64_t number = t->gpu[i].correlation;
-		if (number < 0 || number >= FO_MADE_CORRELATION) /* none of the profiler's */
-			continue;
-		gpu_first = number < gpu_first ? number : gpu_first;
-		gpu_last = number > gpu_last ? number : gpu_last;
-		if (gpu < TAKEN_MANY)
-			few_gpu[gpu] = number;
-		gpu++;
-	}
-	if (n < TAKEN_LEAST || gpu < TAKEN_LEAST || (last - first) / TAKEN_OPERATORS < n || (gpu_last - gpu_first) / TAKEN_OPERATIONS < gpu)
+	struct numbers op = { .first = INT64_MAX, .last = INT64_MIN }, gpu = op;
+	for (int64_t i = 0; i < t->op_count; i++)
+		if (t->op[i].kind == FO_HOST_OP && t->op[i].external > 0)
+			add_number(&op, t->op[i].external);
+	for (int64_t i = 0; i < t->gpu_count; i++)
+		if (t->gpu[i].correlation >= 0 && t->gpu[i].correlation < FO_MADE_CORRELATION) /* the profiler's own */
+			add_number(&gpu, t->gpu[i].correlation);
+	if (!are_thin(&op, TAKEN_OPERATORS) || !are_thin(&gpu, TAKEN_OPERATIONS))
 		return;
-	if ((n < TAKEN_MANY && !holes_everywhere(few, n)) || (gpu < TAKEN_MANY && !holes_everywhere(few_gpu, gpu)))
-		return;
-	t->defect.numbers = n;
-	t->defect.numbers_of = last - first + 1;
+	t->defect.numbers = op.n;
+	t->defect.numbers_of = op.last - op.first + 1;
 }
 
 /* ---- host operators ---- */
