@@ -162,6 +162,11 @@ void fo_evidence_kernels(struct fo_finding *f, const struct fo_subject *s, uint6
 			add_gpu(f, s, &s->t->gpu[i]);
 }
 
+void fo_evidence_gpu(struct fo_finding *f, const struct fo_subject *s, const struct fo_gpu_op *o, const char *of)
+{
+	fo_evidence_add(f, s->rank->rank, o->device, o->begin_ns, o->end_ns - o->begin_ns, fo_trace_text(s->t, o->name), of);
+}
+
 void fo_evidence_kernel(struct fo_finding *f, const struct fo_subject *s, const struct fo_gpu_op *o)
 {
 	if (f->evidences == FO_EVIDENCE_MAX)

@@ -69,6 +69,8 @@ enum fo_culprit_cause {
 	FO_CULPRIT_COMPUTES, /* longer than the others */
 	FO_CULPRIT_MOVES,    /* copies, transfers, gaps: no cure known */
 };
+/* One GPU operation; of: what it belongs to, NULL: nothing is said. */
+void fo_evidence_gpu(struct fo_finding *f, const struct fo_subject *s, const struct fo_gpu_op *o, const char *of);
 enum fo_culprit_cause fo_culprit_cause(const struct fo_diagnosis *d);
 
 /* ---- whose device it is (vendor.c) ---- */

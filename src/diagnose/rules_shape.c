@@ -90,8 +90,7 @@ static void evidence_of(struct fo_finding *f, const struct fo_subject *s, bool (
 		int32_t where;
 		int at = fo_product_of_gpu(s->d, t, g, &where);
 		if (at >= 0 && wanted(&s->d->product[at]))
-			fo_evidence_add(f, s->rank->rank, s->id, g->begin_ns, g->end_ns - g->begin_ns,
-					fo_trace_text(t, g->name), fo_trace_text(t, t->op[where].name));
+			fo_evidence_gpu(f, s, g, fo_trace_text(t, t->op[where].name));
 	}
 }
 
@@ -209,10 +208,8 @@ static bool padding(const struct fo_rule_context *c, struct fo_finding *f)
 		 "ragged dimensions: products whose shape can be padded take %.1f %% of the step", 100 * share);
 	snprintf(f->why, sizeof(f->why),
 		 "Pad %s. Rows that are no whole 16 bytes keep kernels off the matrix units' full loads, and a "
-		 "dimension just "
-		 "past a multiple of 128 opens a row of tiles for a few columns. Most time: %lld x %lld x %lld in %s "
-		 "at %.3g TFLOP/s; padded up to "
-		 "%.3g of useful work. The device does not set that limit.",
+		 "dimension just past a multiple of 128 opens a row of tiles for a few columns. Most time: %lld x %lld "
+		 "x %lld in %s at %.3g TFLOP/s; padded up to %.3g of useful work. The device does not set that limit.",
 		 text, (long long)p->m, (long long)p->n, (long long)p->k, p->dtype, p->flop_s / 1e12,
 		 p->padded_flop_s / 1e12);
 	evidence_of(f, c->s, is_padded);
@@ -230,10 +227,8 @@ static bool split_k(const struct fo_rule_context *c, struct fo_finding *f)
 		 "products with few tiles and a long k leave units idle: %.1f %% of the step", 100 * share);
 	snprintf(f->why, sizeof(f->why),
 		 "%lld x %lld x %lld has %.0f tile%s for all of the device's units, and its kernel does not divide k = "
-		 "%lld among "
-		 "them: %.3g of %.3g TFLOP/s. A kernel that does (split-k, stream-k) uses the idle ones: "
-		 "torch.compile's max-autotune, or another "
-		 "library. The device does not set that limit.",
+		 "%lld among them: %.3g of %.3g TFLOP/s. A kernel that does (split-k, stream-k) uses the idle ones: "
+		 "torch.compile's max-autotune, or another library. The device does not set that limit.",
 		 (long long)p->m, (long long)p->n, (long long)p->k, p->tiles, p->tiles == 1 ? "" : "s", (long long)p->k,
 		 p->flop_s / 1e12, p->attainable_flop_s / 1e12);
 	evidence_of(f, c->s, has_few_tiles);
@@ -281,8 +276,7 @@ static bool attention_padding(const struct fo_rule_context *c, struct fo_finding
 			to = y;
 		}
 		if (waste > 0)
-			fo_evidence_add(f, c->s->rank->rank, c->s->id, g->begin_ns, length, fo_trace_text(t, g->name),
-					NULL);
+			fo_evidence_gpu(f, c->s, g, NULL);
 	}
 	ns /= c->s->steps;
 	if (fo_share(c, ns) <= FO_SHARE_ADVICE / 2)
@@ -295,8 +289,7 @@ static bool attention_padding(const struct fo_rule_context *c, struct fo_finding
 		 (long long)from, 100 * fo_share(c, ns));
 	snprintf(f->why, sizeof(f->why),
 		 "Its kernels work on whole tiles: heads in multiples of 32, sequences in multiples of 128. %lld is "
-		 "just past one. "
-		 "With %lld none of that time is lost.",
+		 "just past one. With %lld none of that time is lost.",
 		 (long long)from, (long long)to);
 	return true;
 }
@@ -343,8 +336,7 @@ static int64_t needless(const struct fo_rule_context *c, struct fo_finding *f,
 			continue;
 		ns += g->end_ns - g->begin_ns;
 		n++;
-		fo_evidence_add(f, c->s->rank->rank, c->s->id, g->begin_ns, g->end_ns - g->begin_ns,
-				fo_trace_text(t, g->name), g->op >= 0 ? fo_trace_text(t, t->op[g->op].name) : NULL);
+		fo_evidence_gpu(f, c->s, g, g->op >= 0 ? fo_trace_text(t, t->op[g->op].name) : NULL);
 	}
 	*calls = n / c->s->steps;
 	return ns / c->s->steps;
@@ -372,10 +364,9 @@ static bool product_layout(const struct fo_rule_context *c, struct fo_finding *f
 		 100 * fo_share(c, ns));
 	snprintf(f->why, sizeof(f->why),
 		 "%lld kernels of a step only bring operands into the layout that the product's kernel wants. They are "
-		 "no "
-		 "arithmetic and do not count for the products. Store the operand as it is read: contiguous in its "
-		 "last or last but one dimension, "
-		 "not expanded, permuted or sliced with a stride; transpose a weight once, not in each step.",
+		 "no arithmetic and do not count for the products. Store the operand as it is read: contiguous in its "
+		 "last or last but one dimension, not expanded, permuted or sliced with a stride; transpose a weight "
+		 "once, not in each step.",
 		 (long long)n);
 	return true;
 }
@@ -393,10 +384,8 @@ static bool expert_gather(const struct fo_rule_context *c, struct fo_finding *f)
 		 100 * fo_share(c, ns));
 	snprintf(f->why, sizeof(f->why),
 		 "An index fetches a whole matrix for each token, and a batched product multiplies it by one row. Sort "
-		 "the tokens "
-		 "by expert and use a grouped product (torch._grouped_mm, or a fused kernel of experts): then each "
-		 "weight is read once for all "
-		 "of its tokens, and the products have as many rows.");
+		 "the tokens by expert and use a grouped product (torch._grouped_mm, or a fused kernel of experts): "
+		 "then each weight is read once for all of its tokens, and the products have as many rows.");
 	return true;
 }
 
@@ -458,8 +447,8 @@ static bool elementwise_rate(const struct fo_rule_context *c, struct fo_finding 
 		 100 * fo_share(c, m->time_ns));
 	snprintf(f->why, sizeof(f->why),
 		 "By their recorded shapes they move %.0f GB/s, each operand and the result counted once; the memory "
-		 "does %.0f. "
-		 "Operands with a stride, permuted or expanded ones, and casts in between make such kernels slow.",
+		 "does %.0f. Operands with a stride, permuted or expanded ones, and casts in between make such kernels "
+		 "slow.",
 		 rate * m->peak_bytes_s / 1e9, m->peak_bytes_s / 1e9);
 	fo_evidence_kernels(f, c->s, FO_MOVING_CLASSES);
 	return true;

@@ -237,8 +237,7 @@ static bool unlinked(const struct fo_rule_context *c, struct fo_finding *f)
 		 "(%lld) are in no step; why the GPU idled before the others is unknown.", (long long)c->s->device->leftover_ops);
 	for (int64_t i = 0; i < t->gpu_count; i++)
 		if (t->gpu[i].launch < 0 && t->gpu[i].device == c->s->id)
-			fo_evidence_add(f, c->s->rank->rank, c->s->id, t->gpu[i].begin_ns, t->gpu[i].end_ns - t->gpu[i].begin_ns,
-					fo_trace_text(t, t->gpu[i].name), NULL);
+			fo_evidence_gpu(f, c->s, &t->gpu[i], NULL);
 	return true;
 }
 
@@ -252,8 +251,7 @@ static bool clipped(const struct fo_rule_context *c, struct fo_finding *f)
 	snprintf(f->why, sizeof(f->why), "Each was cut to the begin of what follows it on its stream: an error of the profiler, not of the run.");
 	for (int64_t i = 0; i < t->gpu_count; i++)
 		if (t->gpu[i].flags & FO_GPU_CLIPPED)
-			fo_evidence_add(f, c->s->rank->rank, t->gpu[i].device, t->gpu[i].begin_ns, t->gpu[i].end_ns - t->gpu[i].begin_ns,
-					fo_trace_text(t, t->gpu[i].name), NULL);
+			fo_evidence_gpu(f, c->s, &t->gpu[i], NULL);
 	return true;
 }
 
