@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -123,4 +124,13 @@ void made_close(struct made_diagnosis *v)
 {
 	fo_diagnosis_fini(&v->d);
 	fo_trace_set_fini(&v->set);
+}
+
+void made_run(struct made *m, struct made_diagnosis *out)
+{
+	char path[40];
+	snprintf(path, sizeof path, "made-%ld.json", (long)getpid());
+	made_write(m, path);
+	made_diagnose(out, path, NULL);
+	unlink(path);
 }

@@ -44,5 +44,7 @@ struct made_diagnosis {
 };
 void made_diagnose(struct made_diagnosis *out, const char *path, const struct fo_diagnose_options *o); /* o NULL: none */
 void made_close(struct made_diagnosis *v);
+/* The builder's trace, diagnosed without options: written, read and removed again. */
+void made_run(struct made *m, struct made_diagnosis *out);
 
 #endif

@@ -1,6 +1,7 @@
 /* The bridge to MFU, products by shape, which accelerator a trace names, the arithmetic of gains. */
 #define _GNU_SOURCE /* setenv */
 #include "support/hand_trace.h"
+#include "support/random.h"
 
 #include "diagnose/products_int.h"
 #include "model/model.h"
@@ -15,14 +16,7 @@
 
 #include <cmocka.h>
 
-static uint64_t seed = 20261122;
-static int64_t draw(int64_t below) /* splitmix64 */
-{
-	uint64_t z = (seed += 0x9E3779B97F4A7C15u);
-	z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-	z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-	return (int64_t)((z ^ (z >> 31)) % (uint64_t)below);
-}
+static int64_t draw(int64_t limit) { return (int64_t)(random_next() % (uint64_t)limit); }
 
 static const char product[] = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_cublas";
 
@@ -526,10 +520,7 @@ static void test_attention(void **state)
 
 int main(void)
 {
-	char data[512];
-	const char *root = getenv("FLATOUT_SOURCE");
-	snprintf(data, sizeof(data), "%s/data", root ? root : ".");
-	setenv("FLATOUT_DATA", data, 1);
+	fo_random_state = 20261122;
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_gain), cmocka_unit_test(test_device),	     cmocka_unit_test(test_shapes),
 		cmocka_unit_test(test_fill), cmocka_unit_test(test_types), cmocka_unit_test(test_shapes_rate), cmocka_unit_test(test_attention), cmocka_unit_test(test_random_bridges), cmocka_unit_test(test_bridge_by_hand),

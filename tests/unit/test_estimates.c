@@ -290,10 +290,6 @@ static void test_rows_are_reached(void **unused)
 
 int main(void)
 {
-	char data[512];
-	const char *root = getenv("FLATOUT_SOURCE");
-	snprintf(data, sizeof(data), "%s/data", root ? root : ".");
-	setenv("FLATOUT_DATA", data, 1);
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_random),
 		cmocka_unit_test(test_worth),

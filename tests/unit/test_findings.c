@@ -974,10 +974,6 @@ static void test_shown_step(void **state)
 
 int main(void)
 {
-	char data[512];
-	const char *root = getenv("FLATOUT_SOURCE");
-	snprintf(data, sizeof(data), "%s/data", root ? root : ".");
-	setenv("FLATOUT_DATA", data, 1);
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_data),	   cmocka_unit_test(test_launches),   cmocka_unit_test(test_host),
 		cmocka_unit_test(test_device_idle), cmocka_unit_test(test_communication), cmocka_unit_test(test_old_advice),

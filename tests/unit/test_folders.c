@@ -13,14 +13,14 @@
 
 #include <cmocka.h>
 
-static char dir[] = "test_folders.XXXXXX";
+#include "support/scratch.h"
 
 static const char *in(const char *name)
 {
 	static char path[8][160];
 	static int at;
 	at = (at + 1) % 8;
-	snprintf(path[at], sizeof path[at], "%s/%s", dir, name);
+	snprintf(path[at], sizeof path[at], "%s/%s", fo_scratch, name);
 	return path[at];
 }
 
@@ -352,18 +352,6 @@ static void jobs(void **state)
 	assert_non_null(strstr(fo_err_hint(), "; and 29 more that do not belong together"));
 }
 
-static int set_up(void **state)
-{
-	(void)state;
-	return mkdtemp(dir) ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-	(void)state;
-	return fo_fs_remove_tree(dir) == FO_OK ? 0 : -1;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -371,5 +359,5 @@ int main(void)
 		cmocka_unit_test(others),     cmocka_unit_test(runs),	  cmocka_unit_test(copies),
 		cmocka_unit_test(jobs),
 	};
-	return cmocka_run_group_tests(tests, set_up, tear_down);
+	return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

@@ -13,12 +13,12 @@
 
 #include <cmocka.h>
 
-static char dir[] = "test_foreign.XXXXXX";
+#include "support/scratch.h"
 
 static const char *put(const char *name, const void *bytes, size_t n, bool pack)
 {
 	static char path[128];
-	snprintf(path, sizeof path, "%s/%s", dir, name);
+	snprintf(path, sizeof path, "%s/%s", fo_scratch, name);
 	if (pack) {
 		gzFile f = gzopen(path, "wb");
 		assert_int_equal(gzwrite(f, bytes, (unsigned)n), n);
@@ -231,23 +231,11 @@ static void documented(void **state)
 	fo_arena_fini(&a);
 }
 
-static int set_up(void **state)
-{
-	(void)state;
-	return mkdtemp(dir) ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-	(void)state;
-	return fo_fs_remove_tree(dir) == FO_OK ? 0 : -1;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(by_content), cmocka_unit_test(archive),   cmocka_unit_test(by_name),    cmocka_unit_test(nobodys),
 		cmocka_unit_test(still_traces), cmocka_unit_test(documented),
 	};
-	return cmocka_run_group_tests(tests, set_up, tear_down);
+	return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

@@ -17,13 +17,15 @@
 
 #include <cmocka.h>
 
-static char dir[] = "test_kineto.XXXXXX", path[96];
+#include "support/scratch.h"
+
+static char path[96];
 
 /* ---- reading what a test wrote ---- */
 
 static fo_status read_bytes(struct fo_trace **t, const char *name, const void *bytes, size_t n)
 {
-	snprintf(path, sizeof path, "%s/%s", dir, name);
+	snprintf(path, sizeof path, "%s/%s", fo_scratch, name);
 	FILE *f = fopen(path, "we");
 	assert_non_null(f);
 	assert_int_equal(fwrite(bytes, 1, n, f), n);
@@ -792,7 +794,7 @@ static void not_a_trace(void **state)
 		assert_true(*fo_err_hint());
 	}
 	char want[256];
-	snprintf(want, sizeof want, "nsys export --type sqlite --output '%s/my run.sqlite' '%s/my run.nsys-rep'", dir, dir);
+	snprintf(want, sizeof want, "nsys export --type sqlite --output '%s/my run.sqlite' '%s/my run.nsys-rep'", fo_scratch, fo_scratch);
 	assert_non_null(strstr(fo_err_hint(), want));
 	assert_int_equal(fo_trace_open(&t, "no/such/file"), FO_EIO);
 	int ends[2];
@@ -857,18 +859,6 @@ static void as_the_reference_counts(void **state)
 	assert_true(checked > 0);
 }
 
-static int set_up(void **state)
-{
-	(void)state;
-	return mkdtemp(dir) ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-	(void)state;
-	return fo_fs_remove_tree(dir) == FO_OK ? 0 : -1;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -879,5 +869,5 @@ int main(void)
 		cmocka_unit_test(collectives),      cmocka_unit_test(steps_and_others), cmocka_unit_test(packed),            cmocka_unit_test(not_a_trace),
 		cmocka_unit_test(as_the_reference_counts),
 	};
-	return cmocka_run_group_tests(tests, set_up, tear_down);
+	return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

@@ -10,13 +10,13 @@
 
 #include <cmocka.h>
 
-static char dir[] = "test_mend.XXXXXX";
+#include "support/scratch.h"
 
 static struct fo_trace *read_events(const char *head, const char *events)
 {
 	char path[64];
 	struct fo_trace *t;
-	snprintf(path, sizeof path, "%s/t.json", dir);
+	snprintf(path, sizeof path, "%s/t.json", fo_scratch);
 	FILE *f = fopen(path, "we");
 	assert_non_null(f);
 	fprintf(f, "{\"schemaVersion\": 1, %s \"traceEvents\": [%s]}", head, events);
@@ -222,21 +222,9 @@ static void devices(void **state)
 	fo_trace_free(t);
 }
 
-static int set_up(void **state)
-{
-	(void)state;
-	return mkdtemp(dir) ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-	(void)state;
-	return fo_fs_remove_tree(dir) == FO_OK ? 0 : -1;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(by_number), cmocka_unit_test(by_fewer_calls), cmocka_unit_test(by_arrow),
 					    cmocka_unit_test(devices) };
-	return cmocka_run_group_tests(tests, set_up, tear_down);
+	return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

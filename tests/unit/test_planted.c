@@ -17,7 +17,6 @@
 
 #include "report/diagnose_html.h"
 
-static const char path[] = "planted.json";
 static const char softmax_name[] = "void softmax_warp_forward<float, float, float, 10, true, false>(float*, float "
 				   "const*, int)"; /* log, says a flag */
 static const char gemm_name[] = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_nn";
@@ -40,13 +39,6 @@ static void run(struct made *m, const char *op, const char *kernel, double us, c
 	made_op(m, op, at, at + 8);
 	made_kernel(m, kernel, at + 2, at + 6, at + 6 + us);
 	at += us + 8;
-}
-
-static void diagnose(struct made *m, struct made_diagnosis *v)
-{
-	made_write(m, path);
-	made_diagnose(v, path, NULL);
-	unlink(path);
 }
 
 static const struct fo_trace *trace_of(const struct made_diagnosis *v) { return v->set.rank[0]; }
@@ -76,7 +68,7 @@ static void test_softmax_of_attention(void **state)
 		run(&m, "aten::_softmax", softmax_name, 200, "[[32, 512, 512], [], []]", FLOATS);
 		run(&m, "aten::bmm", gemm_name, 100, "[[32, 512, 512], [32, 512, 64]]", FLOATS);
 	}
-	diagnose(&m, &v);
+	made_run(&m, &v);
 	assert_int_equal(trace_of(&v)->gpu[2].class_by_name, FO_K_LOSS);
 	assert_int_equal(trace_of(&v)->gpu[2].class, FO_K_SOFTMAX);
 	assert_true(trace_of(&v)->gpu[2].flags & FO_GPU_SCORES);
@@ -102,7 +94,7 @@ static void test_other_softmaxes(void **state)
 	run(&m, "aten::bmm", gemm_name, 100, "[[8, 128, 64], [8, 64, 64]]", FLOATS);
 	made_event(&m, "python_function", "nn.Module: SelfAttention_0", 100, 1, at - 1, 20);
 	run(&m, "aten::_softmax", plain, 50, NULL, NULL);
-	diagnose(&m, &v);
+	made_run(&m, &v);
 	classes(&v, "gemm loss loss gemm softmax moe gemm softmax!");
 	made_close(&v);
 }
@@ -119,13 +111,13 @@ static void test_softmax_by_order(void **state)
 	const char *const kernel[] = { gemm_name, mul_name, plain, gemm_name, plain, "reduce_kernel", gemm_name };
 	for (int i = 0; i < 7; i++)
 		made_kernel(&m, kernel[i], -1, 100 + 20 * i, 110 + 20 * i);
-	diagnose(&m, &v);
+	made_run(&m, &v);
 	classes(&v, "gemm elementwise softmax! gemm softmax reduce gemm");
 	made_close(&v);
 	begin(&m); /* as many keys as queries */
 	run(&m, "aten::_softmax", plain, 50, "[[2, 8, 512, 512], [], []]", FLOATS);
 	run(&m, "aten::_softmax", plain, 50, "[[2, 8, 512, 100], [], []]", FLOATS);
-	diagnose(&m, &v);
+	made_run(&m, &v);
 	classes(&v, "softmax! softmax");
 	made_close(&v);
 }
@@ -142,7 +134,7 @@ static void test_attention_alone(void **state)
 		    "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<128>>(int)", 1000,
 		    "[[4, 16, 4096, 128], [4, 16, 4096, 128], [4, 16, 4096, 128]]",
 		    "[\"c10::BFloat16\", \"c10::BFloat16\", \"c10::BFloat16\"]");
-	diagnose(&m, &v);
+	made_run(&m, &v);
 	/* 4 x 4 x 16 x 4096^2 x 128 FLOP in 1 ms, of 989 TFLOP/s */
 	double flop = 4.0 * 4 * 16 * 4096 * 4096 * 128;
 	assert_true(fabs(v.d.attention.flop - 8 * flop) < 1e-6 * flop);
@@ -161,7 +153,7 @@ static void precision_of(const char *types, const char *kernel, const char *dtyp
 	begin(&m);
 	for (int i = 0; i < 8; i++)
 		run(&m, "aten::mm", kernel, 1000, "[[4096, 4096], [4096, 4096]]", types);
-	diagnose(&m, &v);
+	made_run(&m, &v);
 	assert_string_equal(v.d.products ? v.d.product[0].dtype : "none", dtype);
 	if ((hand_finding(&v.d, "precision") != NULL) != finding)
 		fail_msg("%s on %s: precision %sexpected", types, kernel, finding ? "" : "not ");
@@ -193,7 +185,7 @@ static void test_gathered_experts(void **state)
 	run(&m, "aten::mm", gemm_name, 100, "[[64, 512], [512, 512]]", FLOATS);
 	run(&m, "aten::index", gather, 500, "[[8, 512, 1024], []]", FLOATS);
 	run(&m, "aten::bmm", gemm_name, 100, "[[64, 1, 512], [64, 512, 1024]]", FLOATS);
-	diagnose(&m, &v);
+	made_run(&m, &v);
 	classes(&v, "embedding gemm moe gemm");
 	assert_true(trace_of(&v)->gpu[2].flags & FO_GPU_GATHERED);
 	made_close(&v);
@@ -216,7 +208,7 @@ static void test_driver(void **state)
 	made_kernel(&m, mul_name, 1140, 1150, 1300);
 	made_op(&m, "aten::add", 1161, 1169);
 	made_kernel(&m, mul_name, 1163, 1300, 1400);
-	diagnose(&m, &v);
+	made_run(&m, &v);
 	fo_gap_worst(&g, &v.d.rank[0], fo_shown_device(&v.d, 0), FO_GAP_IDLE);
 	assert_true(g.dids >= 1);
 	assert_string_equal(fo_trace_text(trace_of(&v), g.did[0].name), "cudaLaunchKernel");
@@ -242,7 +234,7 @@ static void products(struct made *m, struct made_diagnosis *v, const char *shape
 	for (int i = 0; i < 8; i++)
 		run(m, "aten::mm", kernel, us, shapes, BF16);
 	run(m, "aten::mm", gemm_name, 250, "[[4096, 4096], [4096, 4096]]", BF16); /* a healthy one: 550 TFLOP/s */
-	diagnose(m, v);
+	made_run(m, v);
 }
 
 static void expect(const struct made_diagnosis *v, const char *id, const char *in_why)
@@ -276,7 +268,7 @@ static void test_judged_products(void **state)
 	run(&m, "aten::mm", gemm_name, 1500, "[[8192, 4096], [4096, 4096]]", BF16);
 	for (int i = 0; i < 8; i++)
 		run(&m, "aten::mm", slow, 1000, "[[4096, 4096], [4096, 4096]]", BF16);
-	diagnose(&m, &v);
+	made_run(&m, &v);
 	expect(&v, "gemm-efficiency", "Most is lost in 4096 x 4096 x 4096 in bf16");
 	const struct fo_finding *f = hand_finding(&v.d, "gemm-efficiency");
 	assert_int_equal(f->evidences, 2);
@@ -328,7 +320,7 @@ static void test_tokens_in_backward(void **state)
 	for (int i = 0; i < 8; i++)
 		run(&m, "aten::mm", gemm_name, 1500, "[[4096, 4095], [4095, 4096]]",
 		    BF16); /* the weight's gradient: k is the tokens */
-	diagnose(&m, &v);
+	made_run(&m, &v);
 	expect(&v, "shape-padding", "k 4095 -> 4096 (tokens: batch x sequence)");
 	made_close(&v);
 }
@@ -342,21 +334,21 @@ static void test_ragged_attention(void **state)
 	begin(&m);
 	for (int i = 0; i < 8; i++)
 		run(&m, "aten::bmm", gemm_name, 3000, "[[64, 2048, 65], [64, 65, 2048]]", BF16);
-	diagnose(&m, &v);
+	made_run(&m, &v);
 	expect(&v, "shape-padding", "k 65 -> 128 (head size)");
 	made_close(&v);
 	begin(&m);
 	for (int i = 0; i < 8; i++)
 		run(&m, "aten::_flash_attention_forward", "void flash_fwd_kernel<int>(int)", 100,
 		    "[[64, 129, 16, 128], [64, 129, 16, 128], [64, 129, 16, 128]]", BF16);
-	diagnose(&m, &v);
+	made_run(&m, &v);
 	expect(&v, "attention-padding", "With 128 none");
 	made_close(&v);
 	begin(&m);
 	for (int i = 0; i < 8; i++)
 		run(&m, "aten::_flash_attention_forward", "void flash_fwd_kernel<int>(int)", 100,
 		    "[[64, 128, 16, 128], [64, 128, 16, 128], [64, 128, 16, 128]]", BF16);
-	diagnose(&m, &v);
+	made_run(&m, &v);
 	expect_none(&v, "attention-padding");
 	made_close(&v);
 }
@@ -391,7 +383,7 @@ static void test_layout(void **state)
 		made_kernel(&m, gemm_name, at + 6, at + 106, at + 356);
 		at += 370;
 	}
-	diagnose(&m, &v);
+	made_run(&m, &v);
 	assert_int_equal(v.d.rank[0].device[0].total.class_sum_ns[FO_K_LAYOUT], 800000);
 	assert_int_equal(v.d.product[0].time_ns, 8 * 250000);
 	expect(&v, "product-layout", "8 kernels");
@@ -406,7 +398,7 @@ static void test_layout(void **state)
 			    at + 356);
 		at += 370;
 	}
-	diagnose(&m, &v);
+	made_run(&m, &v);
 	expect(&v, "conv-layout", "channels last");
 	expect_none(&v, "product-layout");
 	made_close(&v);
@@ -424,7 +416,7 @@ static void test_gather_finding(void **state)
 		    "[[8, 512, 1024], []]", BF16);
 		run(&m, "aten::bmm", gemm_name, 100, "[[64, 1, 512], [64, 512, 1024]]", BF16);
 	}
-	diagnose(&m, &v);
+	made_run(&m, &v);
 	expect(&v, "expert-gather", "grouped product");
 	made_close(&v);
 }
@@ -444,7 +436,7 @@ static void test_expert_loop(void **state)
 			if (routed)
 				run(&m, "aten::topk", "void cuda::topk_sum_and_topk_idx<16, 64>(int)", 5, NULL, NULL);
 		}
-		diagnose(&m, &v);
+		made_run(&m, &v);
 		if (routed)
 			expect(&v, "expert-loop", "8 products with weights of 1024 x 4096 have 8 different numbers of rows");
 		else
@@ -464,7 +456,7 @@ static void test_elementwise(void **state)
 		for (int i = 0; i < 20; i++)
 			run(&m, "aten::add", mul_name, slow ? 1000 : 70, "[[8192, 4096], [8192, 4096], []]",
 			    "[\"c10::BFloat16\", \"c10::BFloat16\", \"Scalar\"]");
-		diagnose(&m, &v);
+		made_run(&m, &v);
 		double rate = v.d.moving.bytes / ((double)v.d.moving.time_ns * 1e-9);
 		assert_true(fabs(rate / (3 * 67108864.0 / (slow ? 1e-3 : 70e-6)) - 1) < 1e-6);
 		if (slow)
@@ -491,7 +483,7 @@ static void test_warm_up(void **state)
 	at += 44100;
 	for (int i = 0; i < 9; i++)
 		run(&m, "aten::mm", gemm_name, 250, "[[4096, 4096], [4096, 4096]]", BF16);
-	diagnose(&m, &v);
+	made_run(&m, &v);
 	assert_true(v.d.product[0].warm_up == 1 && v.d.product[0].calls == 9 && v.d.product[0].time_ns == 9 * 250000);
 	expect(&v, "first-calls", "1 product shape");
 	assert_non_null(strstr(hand_finding(&v.d, "first-calls")->title, "first calls of 1 operator take"));
@@ -504,7 +496,7 @@ static void test_warm_up(void **state)
 			run(&m, "aten::mm", gemm_name, step + i == 0 ? 900 : 250, "[[4096, 4096], [4096, 4096]]", BF16);
 		at += 2000;
 	}
-	diagnose(&m, &v);
+	made_run(&m, &v);
 	assert_int_equal(v.d.product[0].warm_up, 0);
 	expect_none(&v, "first-calls");
 	made_close(&v);
@@ -522,7 +514,7 @@ static void test_silly_rates(void **state)
 		run(&m, "aten::_flash_attention_forward", "void flash_fwd_kernel<int>(int)", 20,
 		    "[[1, 1, 4, 64], [1, 16, 4, 64], [1, 16, 4, 64]]", BF16);
 	}
-	diagnose(&m, &v);
+	made_run(&m, &v);
 	for (int64_t i = 0; i < v.d.findings; i++)
 		if (strstr(v.d.finding[i].title, " 0 %") || strstr(v.d.finding[i].why, " 0 %"))
 			fail_msg("%s: %s. %s", v.d.finding[i].id, v.d.finding[i].title, v.d.finding[i].why);
@@ -543,7 +535,7 @@ static void test_capability_by_name(void **state)
 	at = 100;
 	for (int i = 0; i < 8; i++)
 		run(&m, "aten::mm", "sgemm_128x128_nn", 1000, "[[4096, 4096], [4096, 4096]]", FLOATS);
-	diagnose(&m, &v);
+	made_run(&m, &v);
 	const struct fo_finding *f = hand_finding(&v.d, "precision");
 	assert_non_null(f);
 	for (int i = 0; i < f->settings; i++)
@@ -566,7 +558,7 @@ static void test_float_in_name(void **state)
 		begin(&m);
 		for (int i = 0; i < 8; i++)
 			run(&m, "aten::mm", known[k].kernel, 1000, known[k].types ? "[[4096, 4096], [4096, 4096]]" : NULL, known[k].types);
-		diagnose(&m, &v);
+		made_run(&m, &v);
 		const struct fo_finding *f = hand_finding(&v.d, "precision");
 		assert_non_null(f);
 		if (f->serious != known[k].sure || (strstr(f->title, "names") == NULL) != known[k].sure)
@@ -588,7 +580,7 @@ static void test_copies(void **state)
 		made_copy(&m, "Memcpy HtoD (Pinned -> Device)", 27700000, at, at + 5, at + 1005);
 		at += 1010;
 	}
-	diagnose(&m, &v);
+	made_run(&m, &v);
 	expect(&v, "copies", "host to device 27.7 GB/s of 63 that a link of its generation can do");
 	made_close(&v);
 }
@@ -605,17 +597,13 @@ static void test_healthy(void **state)
 		run(&m, "aten::_flash_attention_forward", "void flash_fwd_kernel<int>(int)", 250,
 		    "[[1, 4096, 16, 128], [1, 4096, 16, 128], [1, 4096, 16, 128]]", BF16);
 	}
-	diagnose(&m, &v);
+	made_run(&m, &v);
 	expect(&v, "compute-bound", "of the trace is attention, at 56 % of the peak");
 	made_close(&v);
 }
 
 int main(void)
 {
-	char data[512];
-	const char *root = getenv("FLATOUT_SOURCE");
-	snprintf(data, sizeof(data), "%s/data", root ? root : ".");
-	setenv("FLATOUT_DATA", data, 1);
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_softmax_of_attention),
 		cmocka_unit_test(test_other_softmaxes),

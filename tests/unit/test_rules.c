@@ -398,10 +398,6 @@ static void test_vllm(void **state)
 
 int main(void)
 {
-	char data[512];
-	const char *root = getenv("FLATOUT_SOURCE");
-	snprintf(data, sizeof(data), "%s/data", root ? root : ".");
-	setenv("FLATOUT_DATA", data, 1);
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_fused),	 cmocka_unit_test(test_buckets),   cmocka_unit_test(test_small_reduces),
 		cmocka_unit_test(test_pageable), cmocka_unit_test(test_compiled),  cmocka_unit_test(test_attention),
