@@ -146,6 +146,11 @@ const char *fo_cuda_cannot(const struct fo_cuda *c, const struct fo_call *shape)
 	(void)c, (void)shape;
 	return "this build has no CUDA backend";
 }
+size_t fo_cuda_ws_most(const struct fo_cuda_device *d, const struct fo_call *shape)
+{
+	(void)d, (void)shape;
+	return 0;
+}
 const char *fo_cuda_by(const struct fo_cuda *c, const struct fo_call *shape)
 {
 	(void)c, (void)shape;
