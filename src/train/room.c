@@ -1,9 +1,15 @@
 #include "train/room.h"
 
 #include "kernel/work.h"
+#include "train/device.h"
 #include "train/store_int.h"
+#include "train/train_int.h"
 
 #include <math.h>
+
+/* What a context, and the code of cuBLASLt and cuDNN in it, take of a device: 0.5 to 0.7 GB is what Hopper's users report. Arithmetic for
+ * plans of devices that are not there; where one is, what it has free is read. */
+#define CONTEXT_BYTES ((int64_t)768 << 20)
 
 enum { ROUNDS = 4 }; /* a choice that takes less may have other workspaces, but soon it has the same */
 
@@ -123,4 +129,49 @@ void fo_room_choice_json(const struct fo_choice *c, const struct fo_program *p, 
 	fo_json_int(j, "candidates", c->candidates);
 	fo_json_int(j, "planned", c->planned);
 	fo_str_fini(&text);
+}
+
+fo_status fo_room_have(struct fo_cuda *c, int64_t *have)
+{
+	int64_t total;
+	*have = fo_memory_available();
+	if (!c)
+		return FO_OK;
+	FO_TRY(fo_cuda_memory(c, have, &total));
+	*have -= fo_device_reserve(total);
+	return FO_OK;
+}
+
+/* NVIDIA's data sheet: 132 multiprocessors of compute capability 9.0, 50 MB of second-level cache. */
+static const struct fo_cuda_device h200 = { .cc_major = 9, .multiprocessors = 132, .name = "NVIDIA H200", .l2_bytes = 50000000 };
+
+fo_status fo_room_plan_text(const struct fo_run *r, int64_t total_bytes, struct fo_str *out)
+{
+	struct fo_cuda_device d = h200;
+	struct fo_model m;
+	struct fo_room_plan p;
+	struct fo_json j;
+	const int64_t reserve = fo_device_reserve(total_bytes), have = total_bytes - CONTEXT_BYTES - reserve;
+	d.memory_bytes = total_bytes;
+	FO_TRY(fo_run_model(r, &m));
+	fo_status st = fo_room_plan(&p, r, &m, &d, have > 0 ? have : 1);
+	if (st == FO_OK) {
+		fo_json_begin(&j, out, false);
+		fo_json_object(&j, NULL);
+		fo_json_text(&j, "plan_for", "a device like an H200 that is not there: arithmetic");
+		fo_json_text(&j, "model", m.name);
+		fo_json_int(&j, "seq", r->seq);
+		fo_room_choice_json(&p.choice, &p.program, &j);
+		fo_json_int(&j, "total_bytes", total_bytes);
+		fo_json_int(&j, "context_bytes", CONTEXT_BYTES);
+		fo_json_int(&j, "reserve_bytes", reserve);
+		fo_json_int(&j, "arena_bytes", p.arena);
+		fo_json_int(&j, "persistent_bytes", p.persistent);
+		fo_json_int(&j, "workspace_bytes", p.workspace);
+		fo_json_int(&j, "host_arena_bytes", p.host_arena);
+		fo_json_int(&j, "left_bytes", have - p.arena - p.persistent - p.workspace);
+		fo_json_close(&j);
+	}
+	fo_program_fini(&p.program);
+	return st;
 }

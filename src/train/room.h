@@ -43,4 +43,11 @@ FO_CHECKED fo_status fo_room_plan(struct fo_room_plan *out, const struct fo_run 
  * of the time by the model that chose. */
 void fo_room_choice_json(const struct fo_choice *c, const struct fo_program *p, struct fo_json *j);
 
+/* The plan of the run for a device of total_bytes (as CUDA shows them) that need not be there, taken to be an H200 otherwise: one line of
+ * JSON, with what the device's context and the reserve leave of it. FO_ENOMEM as above. */
+FO_CHECKED fo_status fo_room_plan_text(const struct fo_run *r, int64_t total_bytes, struct fo_str *out);
+
+/* Bytes of the device that a run may take: what is free once it is open, less fo_device_reserve; c NULL: of this machine; 0: not known. */
+FO_CHECKED fo_status fo_room_have(struct fo_cuda *c, int64_t *have);
+
 #endif

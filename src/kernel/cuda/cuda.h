@@ -88,6 +88,7 @@ void fo_cuda_event_free(struct fo_cuda *c, fo_cuda_event e);
 /* external: in a capture, a record that is a node of the graph, whose time can be read after each launch; elsewhere any record is. */
 FO_CHECKED fo_status fo_cuda_event_record(struct fo_cuda *c, fo_cuda_event e, fo_cuda_stream s, bool external);
 FO_CHECKED fo_status fo_cuda_event_after(struct fo_cuda *c, fo_cuda_stream s, fo_cuda_event e); /* s waits for e */
+FO_CHECKED fo_status fo_cuda_event_wait(struct fo_cuda *c, fo_cuda_event e); /* the host waits until what stands before its record is done */
 FO_CHECKED fo_status fo_cuda_event_ms(struct fo_cuda *c, fo_cuda_event begin, fo_cuda_event end, float *ms);
 /* Copies in stream order; host memory must be page-locked and stay until the stream has done it. */
 FO_CHECKED fo_status fo_cuda_copy_in(struct fo_cuda *c, void *device, const void *host, size_t bytes, fo_cuda_stream s);

@@ -92,6 +92,11 @@ fo_status fo_cuda_event_after(struct fo_cuda *c, fo_cuda_stream s, fo_cuda_event
 	(void)c, (void)s, (void)e;
 	return none();
 }
+fo_status fo_cuda_event_wait(struct fo_cuda *c, fo_cuda_event e)
+{
+	(void)c, (void)e;
+	return none();
+}
 fo_status fo_cuda_event_ms(struct fo_cuda *c, fo_cuda_event begin, fo_cuda_event end, float *ms)
 {
 	(void)c, (void)begin, (void)end, (void)ms;
