@@ -97,9 +97,10 @@ fo_status fo_session_log_end(struct fo_session *s, struct fo_json *j)
 fo_status fo_session_log_close(struct fo_session *s)
 {
 	int error = s->log < 0 ? 0 : flush_lines(s);
-	return error ? fo_hint(fo_fail(FO_EIO, "cannot write '%s': %s", s->log_path, strerror(error)),
-			       "the training itself is saved; what the log lacks are its last lines")
-		     : FO_OK;
+	if (!error)
+		return FO_OK;
+	return fo_hint(fo_fail(FO_EIO, "cannot write '%s': %s", s->log_path, strerror(error)), "%swhat the log lacks are its last lines",
+		       fo_session_unsaved(s) ? "" : "the training itself is saved; ");
 }
 
 fo_status fo_session_log_step(struct fo_session *s, const struct fo_train_step *t)

@@ -1,12 +1,31 @@
 #include "train/pretrained.h"
 #include "base/fs.h"
 #include "ckpt/ckpt.h"
+#include "record/record.h"
 #include "train/train_int.h"
 
 #include <jansson.h>
 #include <string.h>
 
 #define MAX_CONFIG ((size_t)1 << 20) /* a config.json is a few KiB */
+
+/* Why a run's folder has no weights. */
+static fo_status no_checkpoint(const char *path, const char *seen)
+{
+	struct fo_record r;
+	bool none = fo_record_open(&r, path, 0) == FO_OK;
+	if (none) {
+		none = fo_record_saves_none(&r);
+		fo_record_fini(&r);
+	} else {
+		fo_err_clear();
+	}
+	if (none)
+		return fo_hint(fo_fail(FO_EARG, "the run in '%s' has no checkpoint: with checkpoint.last=no none of its weights were saved", seen),
+			       "train it again in another run.dir with checkpoint.last=yes");
+	return fo_hint(fo_fail(FO_EARG, "the run in '%s' has no checkpoint yet", seen),
+		       "training saves one at its end and every checkpoint.every steps");
+}
 
 /* Which folder holds the weights, and which run it belongs to. */
 static fo_status resolve(struct fo_pretrained *p, const char *path)
@@ -23,6 +42,8 @@ static fo_status resolve(struct fo_pretrained *p, const char *path)
 			p->run_dir = above;
 		return FO_OK;
 	}
+	if (!fo_fs_is_dir(checkpoints) && fo_fs_exists(fo_arena_printf(&p->arena, "%s/log.jsonl", path)))
+		return no_checkpoint(path, seen);
 	if (!fo_fs_is_dir(checkpoints))
 		return fo_hint(fo_fail(FO_EARG, "'%s' is %s", seen,
 				       fo_fs_is_dir(path)  ? "a folder without config.json or checkpoints"
@@ -32,8 +53,7 @@ static fo_status resolve(struct fo_pretrained *p, const char *path)
 	char *newest;
 	FO_TRY(fo_ckpt_newest(&p->arena, checkpoints, &newest));
 	if (!newest)
-		return fo_hint(fo_fail(FO_EARG, "the run in '%s' has no checkpoint yet", seen),
-			       "training saves one at its end and every checkpoint.every steps");
+		return no_checkpoint(path, seen);
 	p->dir = newest;
 	p->run_dir = fo_arena_strdup(&p->arena, path);
 	return FO_OK;

@@ -266,6 +266,20 @@ fo_status fo_session_save(struct fo_session *s, int keep)
 	return save_here(s, keep);
 }
 
+fo_status fo_session_save_last(struct fo_session *s, bool due)
+{
+	if (!s->r->ckpt_last || due)
+		return fo_session_save(s, (int)s->r->ckpt_keep);
+	settle(s, true);
+	return FO_OK;
+}
+
+int64_t fo_session_unsaved(const struct fo_session *s)
+{
+	int64_t saved = s->saver && s->saver->saved_step > 0 ? s->saver->saved_step : 0;
+	return s->r->ckpt_last && s->meta.step > saved ? s->meta.step - saved : 0;
+}
+
 fo_status fo_session_save_begin(struct fo_session *s)
 {
 	struct fo_saver *v = s->saver;
@@ -305,7 +319,10 @@ fo_status fo_session_rescue(struct fo_session *s, fo_status why)
 		fo_session_warn(s, "%s", fo_err_text());
 	if (s->lost)
 		s->saver->saved_step = -1; /* what was saved before lies elsewhere */
-	if (s->meta.step > s->saver->saved_step && s->meta.step > 0 && fo_session_save(s, 0) != FO_OK)
+	int64_t unsaved = fo_session_unsaved(s);
+	if (unsaved)
+		fo_session_warn(s, "no weights of the last %lld %s were saved: checkpoint.last=no", (long long)unsaved, unsaved == 1 ? "step" : "steps");
+	else if (s->meta.step > s->saver->saved_step && s->meta.step > 0 && fo_session_save(s, 0) != FO_OK)
 		fo_session_warn(s, "%s", fo_err_text());
 	fo_session_saved(s, path, sizeof path);
 	fo_err_raise(&cause);

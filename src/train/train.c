@@ -349,6 +349,8 @@ static fo_status open_session(struct fo_session *s)
 	FO_TRY(make_programs(s, 0));
 	if (!s->h->dry_run)
 		FO_TRY(fo_session_folder_lock(s)); /* two processes in one folder would take each other's files for left-overs */
+	if (!s->h->dry_run)
+		FO_TRY(fo_session_has_weights(s));
 	FO_TRY(check_weights(s));
 	if (s->cuda)
 		fo_device_find_peak(fo_cuda_info(s->cuda), fo_run_precision(s->r), &s->peak);
@@ -633,7 +635,7 @@ static fo_status run_loop(struct fo_session *s, struct fo_train_result *out)
 				return fo_session_rescue(s, st);
 		}
 		if (last || stopped)
-			FO_TRY(fo_session_save(s, (int)s->r->ckpt_keep));
+			FO_TRY(fo_session_save_last(s, save));
 		else if (save)
 			FO_TRY(fo_session_save_begin(s));
 		/* Between evaluations and checkpoints nothing is allocated, so memory need not be looked at. */
@@ -648,6 +650,12 @@ static fo_status run_loop(struct fo_session *s, struct fo_train_result *out)
 	if (s->steps_here)
 		FO_TRY(fo_session_watch(s, true));
 	fo_session_saved(s, out->checkpoint, sizeof out->checkpoint);
+	int64_t unsaved = fo_session_unsaved(s);
+	if (stopped && s->meta.step < s->r->steps && unsaved)
+		return fo_hint(fo_fail(FO_EINTERRUPT, "stopped after step %lld of %lld; no weights of the last %lld %s were saved: checkpoint.last=no",
+				       (long long)s->meta.step, (long long)s->r->steps, (long long)unsaved, unsaved == 1 ? "step" : "steps"),
+			       *out->checkpoint ? "the same command goes on from the newest checkpoint, '%s'" : "%schoose another run.dir to train it again",
+			       out->checkpoint);
 	if (stopped && s->meta.step < s->r->steps)
 		return fo_hint(fo_fail(FO_EINTERRUPT, "stopped after step %lld of %lld; the state is saved in '%s'",
 				       (long long)s->meta.step, (long long)s->r->steps, out->checkpoint),
@@ -664,6 +672,7 @@ static void summarise(struct fo_session *s, struct fo_train_result *out)
 	out->peak = s->peak;
 	out->planned_bytes = m.arena + (s->cuda ? 0 : m.host_arena) + m.persistent + m.workspace + other_bytes(s) + fo_saver_bytes(s);
 	fo_session_saved(s, out->checkpoint, sizeof out->checkpoint);
+	out->steps_unsaved = fo_session_unsaved(s);
 	/* A checkpoint of an earlier version does not know how the run began. */
 	if (s->meta.first_step)
 		out->first_step = s->meta.first_step, out->first_loss = s->meta.first_loss;

@@ -108,7 +108,8 @@ struct fo_train_result {
 	double device_joules_per_token; /* of those with loss; NAN */
 	struct fo_mfu_split split;
 	double huge_share;           /* of the process's anonymous memory in huge pages; NAN */
-	char checkpoint[FO_PATH_BYTES];
+	char checkpoint[FO_PATH_BYTES]; /* the newest that is whole; "": none */
+	int64_t steps_unsaved;          /* behind it, or without one since the start: checkpoint.last=no saved no weights of them */
 	char *sample;            /* heap; NULL: none */
 	double waste, truncated; /* shares of processed tokens: padding; dropped by truncation */
 };

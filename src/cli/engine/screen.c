@@ -578,17 +578,23 @@ static void print_figures(FILE *f, const struct fo_train_result *r)
 			fo_cli_plural(r->rewinds, "time", "times"));
 	if (*r->checkpoint)
 		fprintf(f, "saved    %s\n", fo_cli_seen(r->checkpoint));
+	if (r->steps_unsaved)
+		fo_cli_put(f, *r->checkpoint ? LEAD : "saved    ", LEAD, "no weights of the last %lld %s: checkpoint.last=no",
+			   (long long)r->steps_unsaved, fo_cli_plural(r->steps_unsaved, "step", "steps"));
 }
 
 /* What to do with it. */
-static void print_next(struct fo_screen *s)
+static void print_next(struct fo_screen *s, bool weights)
 {
 	struct fo_str dir = { 0 };
 	if (!s->dir)
 		return;
 	fo_str_shell(&dir, s->dir);
 	const char *seen = fo_cli_seen(dir.data);
-	fo_cli_put(s->out, "next     ", LEAD, "flatout report %s, flatout generate %s", seen, seen);
+	if (weights)
+		fo_cli_put(s->out, "next     ", LEAD, "flatout report %s, flatout generate %s", seen, seen);
+	else
+		fo_cli_put(s->out, "next     ", LEAD, "flatout report %s", seen);
 	fo_str_fini(&dir);
 }
 
@@ -603,7 +609,7 @@ void fo_screen_summary(struct fo_screen *s, const struct fo_train_result *r)
 		print_sample(s->out, r->sample, SAMPLE_LINES);
 	}
 	print_figures(s->out, r);
-	print_next(s);
+	print_next(s, *r->checkpoint);
 }
 
 void fo_screen_summary_json(const struct fo_train_result *r, struct fo_str *out)
@@ -670,6 +676,7 @@ void fo_screen_summary_json(const struct fo_train_result *r, struct fo_str *out)
 	fo_json_int(&j, "skipped", r->skipped);
 	fo_json_int(&j, "rewinds", r->rewinds);
 	fo_json_text(&j, "checkpoint", *r->checkpoint ? r->checkpoint : NULL);
+	fo_json_int(&j, "steps_unsaved", r->steps_unsaved);
 	fo_json_text(&j, "sample", r->sample);
 	fo_json_close(&j);
 }
