@@ -106,19 +106,24 @@ void fo_pretrained_close(struct fo_pretrained *p)
 	*p = (struct fo_pretrained){ 0 };
 }
 
-fo_status fo_pretrained_store(const struct fo_pretrained *p, const struct fo_program *program, struct fo_store **out)
+fo_status fo_pretrained_store(const struct fo_pretrained *p, const struct fo_program *program, struct fo_cuda *cuda, struct fo_store **out)
 {
 	double need = 0, have = (double)fo_memory_available();
 	char a[32], b[32];
+	if (cuda) {
+		int64_t left, total;
+		FO_TRY(fo_cuda_memory(cuda, &left, &total));
+		have = (double)left;
+	}
 	for (int i = 0; i < program->nbuf; i++)
 		if (fo_home_persists(program->buf[i].home))
 			need += (double)fo_buffer_bytes(&program->buf[i]) *
 				(program->buf[i].axes & FO_PER_LAYER ? (double)p->model.layers : 1);
 	if (have > 0 && need > have)
-		return fo_hint(fo_fail(FO_ENOMEM, "the model in '%s' takes %s, this machine has %s free", p->dir,
-				       fo_str_bytes(a, need), fo_str_bytes(b, have)),
+		return fo_hint(fo_fail(FO_ENOMEM, "the model in '%s' takes %s, this %s has %s free", p->dir,
+				       fo_str_bytes(a, need), cuda ? "device" : "machine", fo_str_bytes(b, have)),
 			       "fewer tokens need a smaller cache; bf16 takes half of fp32");
-	FO_TRY(fo_store_new(out, program));
+	FO_TRY(fo_store_new_on(out, program, cuda));
 	fo_status st = fo_store_load(*out, program, p->dir);
 	if (st != FO_OK) {
 		fo_store_free(*out);
@@ -138,7 +143,7 @@ fo_status fo_pretrained_generator(const struct fo_pretrained *p, const struct fo
 					 .context = context };
 	struct fo_program program;
 	FO_TRY(fo_program_lower(&program, &p->model, &low));
-	fo_status st = fo_pretrained_store(p, &program, store);
+	fo_status st = fo_pretrained_store(p, &program, o->cuda, store);
 	fo_program_fini(&program);
 	if (st == FO_OK) {
 		st = fo_generator_new(out, &p->model, p->precision, NULL, *store, o, context, chunk, NULL);

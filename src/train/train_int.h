@@ -60,6 +60,7 @@ struct fo_session {
 	char *ckpt_dir, *log_path, *run_json;
 	struct fo_saver *saver; /* NULL until the run begins */
 	bool async;             /* periodic checkpoints are copied and written by the saver's thread */
+	int64_t host_copy;      /* device: bytes of that copy; 0: none */
 	int log;                /* descriptor; -1: not open */
 	struct fo_str line;     /* what the log still lacks; one line, more only while its disk is full */
 	bool log_failed;        /* and was reported */
@@ -211,5 +212,7 @@ FO_CHECKED fo_status fo_session_log_close(struct fo_session *s);
 int64_t fo_memory_resident(void);
 /* Memory that this process may still take: free memory or what its control groups leave, whichever is less; 0: not known. */
 int64_t fo_memory_available(void);
+/* What the process's own limits (ulimit -d, -v) leave beside what it has mapped already, touched or not; INT64_MAX: none is set. */
+int64_t fo_memory_unlimited(void);
 
 #endif

@@ -186,7 +186,13 @@ static void plan_json(const struct fo_train_plan *p, struct fo_str *out)
 	if (p->device) {
 		fo_json_int(&j, "reserve_bytes", p->memory_reserve);
 		fo_json_int(&j, "host_bytes", p->memory_host);
+		fo_json_int(&j, "host_copy_bytes", p->memory_host_copy);
 	}
+	fo_json_close(&j);
+	fo_json_object(&j, "checkpoints");
+	fo_json_int(&j, "bytes", p->save_bytes);
+	fo_json_int(&j, "at_once", p->save_count);
+	fo_json_real(&j, "disk_free_bytes", p->disk_free < 0 ? NAN : (double)p->disk_free);
 	fo_json_close(&j);
 	fo_json_text(&j, "device", p->device ? p->device->name : NULL);
 	if (p->device) {
@@ -238,11 +244,26 @@ static void put_memory(FILE *f, const struct fo_train_plan *p)
 		   p->memory_checkpoint ? fo_str_bytes(h, (double)p->memory_checkpoint) : "",
 		   fo_str_bytes(g, (double)p->memory_available));
 	if (p->device)
-		fo_cli_put(f, "         ", LEAD, "%s more of the device are left alone; the host holds %s (a copy of weights and optimizer, staging, loader)",
-			   fo_str_bytes(a, (double)p->memory_reserve), fo_str_bytes(b, (double)p->memory_host));
+		fo_cli_put(f, "         ", LEAD, "%s more of the device are left alone; the host holds %s (tables, staging, loader%s%s)",
+			   fo_str_bytes(a, (double)p->memory_reserve), fo_str_bytes(b, (double)p->memory_host),
+			   p->memory_host_copy ? ", copy for checkpoints " : "",
+			   p->memory_host_copy ? fo_str_bytes(c, (double)p->memory_host_copy) : "");
 	if (p->memory.host_arena)
 		fo_cli_put(f, "         ", LEAD, "of %s %s of activations that wait for backward in host memory", p->device ? "the latter" : "it",
 			   fo_str_bytes(a, (double)p->memory.host_arena));
+}
+
+static void put_saves(FILE *f, const struct fo_train_plan *p)
+{
+	char a[32], b[32];
+	if (!p->save_count) {
+		if (p->run->ckpt_last)
+			fo_cli_put(f, "saves    ", LEAD, "no weights: checkpoint.last=no%s", p->run->ckpt_every ? "" : ", checkpoint.every=0");
+		return;
+	}
+	fo_cli_put(f, "saves    ", LEAD, "checkpoints of %s, %lld more at one time; the disk has %s free%s", fo_str_bytes(a, (double)p->save_bytes),
+		   (long long)p->save_count, p->disk_free < 0 ? "an unknown amount" : fo_str_bytes(b, (double)p->disk_free),
+		   p->run->ckpt_last ? "; none at the end: checkpoint.last=no" : "");
 }
 
 /* How the algorithms of products were chosen; nothing where they are all the library's proposals. */
@@ -308,6 +329,7 @@ static void on_plan(void *ctx, const struct fo_train_plan *p)
 	if (p->choice.seconds > 0 && p->choice.run.pass.recompute)
 		put_choice(f, p);
 	put_memory(f, p);
+	put_saves(f, p);
 	put_kernels(f, p);
 	if (p->peak.flop_s > 0)
 		fo_cli_put(f, "peak     ", LEAD, "%s/s %s, %s", fo_str_si(a, p->peak.flop_s, "FLOP"), p->peak.dtype,
