@@ -18,6 +18,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 fo_status fo_fs_refuse(const char *verb, const char *path, int error)
@@ -238,6 +239,21 @@ fo_status fo_fs_remove_tree(const char *path)
 	errno = 0;
 	int r = nftw(path, remove_one, OPEN_FOLDERS, FTW_DEPTH | FTW_PHYS);
 	return r < 0 ? fo_fs_refuse("remove", path, errno) : (fo_status)r;
+}
+
+int64_t fo_fs_free(const char *path)
+{
+	struct statvfs v;
+	char *at = fo_xstrdup(path);
+	while (statvfs(at, &v)) {
+		char *above = errno == ENOENT && strcmp(at, ".") && strcmp(at, "/") ? fo_fs_parent(at) : NULL;
+		free(at);
+		if (!above)
+			return -1;
+		at = above;
+	}
+	free(at);
+	return v.f_bavail > INT64_MAX / v.f_frsize ? INT64_MAX : (int64_t)(v.f_bavail * v.f_frsize);
 }
 
 bool fo_fs_exists(const char *path)

@@ -54,6 +54,8 @@ char *fo_fs_home_path(struct fo_arena *a, const char *path);
 /* The folder that holds path, in memory that the caller frees. */
 char *fo_fs_parent(const char *path);
 bool fo_fs_exists(const char *path);
+/* Bytes that this user may still write to the file system on which `path` is, or will be: a part of it that exists decides. -1: not known. */
+int64_t fo_fs_free(const char *path);
 bool fo_fs_is_dir(const char *path);
 
 /* Regular files below `path` (or path itself), sorted by name, hidden ones skipped; paths in arena memory. Links to

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define HUGE_PAGE ((size_t)2 << 20) /* x86-64 and aarch64 (4 KiB granule) huge page */
 
@@ -95,14 +96,14 @@ void fo_arena_fini(struct fo_arena *a)
 
 size_t fo_pages_size(size_t bytes) { return ((bytes ? bytes : 1) + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1); }
 
-fo_status fo_pages_new(size_t bytes, void **out)
+static fo_status map_pages(size_t bytes, int protection, void **out)
 {
 	atomic_fetch_add(&count, 1);
 	size_t size = fo_pages_size(bytes);
 	if (size < bytes)
 		return fo_fail(FO_ENOMEM, "cannot allocate %zu bytes: size overflows", bytes);
 	/* Map one huge page more and trim, so that the result starts on a huge page. */
-	unsigned char *p = mmap(NULL, size + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	unsigned char *p = mmap(NULL, size + HUGE_PAGE, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (p == MAP_FAILED)
 		return fo_fail(FO_ENOMEM, "cannot allocate %.3f GiB: the system refused", (double)bytes / 1073741824.0);
 	size_t head = (HUGE_PAGE - (uintptr_t)p % HUGE_PAGE) % HUGE_PAGE;
@@ -112,6 +113,18 @@ fo_status fo_pages_new(size_t bytes, void **out)
 		munmap(p + head + size, HUGE_PAGE - head);
 	madvise(p + head, size, MADV_HUGEPAGE);
 	*out = p + head;
+	return FO_OK;
+}
+
+fo_status fo_pages_new(size_t bytes, void **out) { return map_pages(bytes, PROT_READ | PROT_WRITE, out); }
+fo_status fo_pages_reserve(size_t bytes, void **out) { return map_pages(bytes, PROT_NONE, out); }
+
+fo_status fo_pages_take(void *p, size_t bytes)
+{
+	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)p / page * page, to = ((uintptr_t)p + bytes + page - 1) / page * page;
+	atomic_fetch_add(&count, 1);
+	if (mprotect((void *)from, to - from, PROT_READ | PROT_WRITE))
+		return fo_fail(FO_ENOMEM, "cannot allocate %.3f GiB: the system refused", (double)bytes / 1073741824.0);
 	return FO_OK;
 }
 

@@ -31,6 +31,10 @@ void fo_arena_fini(struct fo_arena *a);
 /* bytes of zeroed pages, 2 MiB aligned, huge pages advised; not touched yet. Freed with fo_pages_free(p, bytes). */
 FO_CHECKED fo_status fo_pages_new(size_t bytes, void **out);
 void fo_pages_free(void *p, size_t bytes);
+/* Addresses alone: nothing may be read or written there, and no memory is set aside for them, whatever the system's accounting. Freed as
+ * pages. fo_pages_take makes [p, p + bytes), which lies in them, zeroed memory (in whole pages; what was taken stays as it is). */
+FO_CHECKED fo_status fo_pages_reserve(size_t bytes, void **out);
+FO_CHECKED fo_status fo_pages_take(void *p, size_t bytes);
 size_t fo_pages_size(size_t bytes);   /* what fo_pages_new(bytes) takes from the system: whole huge pages */
 
 /* a * b with overflow reported as FO_EFORMAT ("size overflows"); *out is set only on success. */

@@ -284,6 +284,17 @@ static fo_status newest(struct fo_arena *a, const char *dir, bool clean, char **
 fo_status fo_ckpt_latest(struct fo_arena *a, const char *dir, char **path) { return newest(a, dir, true, path); }
 fo_status fo_ckpt_newest(struct fo_arena *a, const char *dir, char **path) { return newest(a, dir, false, path); }
 
+int64_t fo_ckpt_count(const char *dir)
+{
+	struct fo_arena a = { 0 };
+	int64_t *steps;
+	size_t n = 0;
+	if (list_steps(&a, dir, false, &steps, &n) != FO_OK)
+		fo_err_clear();
+	fo_arena_fini(&a);
+	return (int64_t)n;
+}
+
 fo_status fo_ckpt_pick(struct fo_arena *a, const char *dir, int64_t every, fo_ckpt_refused_fn *refused, void *ctx,
 		       char **path, struct fo_ckpt_meta *meta)
 {
@@ -469,12 +480,7 @@ static size_t required(const struct fo_st_file *f)
 
 static fo_status read_tensor(const struct fo_st_file *f, const char *path, const struct fo_st_tensor *t)
 {
-	if (!t->optional || fo_st_find(f, t->name))
-		return fo_st_copy(f, path, t);
-	size_t size = fo_dtype_bytes(t->dtype);
-	for (int64_t r = 0; r < t->rows; r++)
-		memset((char *)t->data + (size_t)(r * t->ld) * size, 0, (size_t)t->cols * size);
-	return FO_OK;
+	return t->optional && !fo_st_find(f, t->name) ? fo_st_zero(t) : fo_st_copy(f, path, t);
 }
 
 static fo_status read_file(const char *dir, const char *file, const struct fo_st_tensor *t, size_t n)

@@ -15,6 +15,16 @@
 
 /* ---- safetensors ---- */
 
+/* Memory that this process cannot touch, a device's, under addresses of its own: what lies there passes through a piece of host memory.
+ * get: the bytes at `at` in the piece (`fetch` false: whatever is in it); put: what the piece holds to `at`. Two pieces, 0 and 1; one caller
+ * at a time. */
+struct fo_st_memory {
+	void *ctx;
+	int64_t piece_bytes; /* at most so many at a time; at least 8 */
+	fo_status (*get)(void *ctx, int piece, const void *at, int64_t bytes, bool fetch, void **data);
+	fo_status (*put)(void *ctx, int piece, void *at, int64_t bytes);
+};
+
 /* A tensor in memory: rows x cols with row length ld (elements); one-dimensional in the file when `vector`. */
 struct fo_st_tensor {
 	char name[96];
@@ -23,6 +33,7 @@ struct fo_st_tensor {
 	bool optional; /* of a checkpoint: where the file has none it is zeros. Its name begins with "state." */
 	int64_t rows, cols, ld;
 	void *data;
+	const struct fo_st_memory *memory; /* in which data and low lie; NULL: this process's */
 	int16_t *low; /* not NULL, for reading into bf16: data becomes the upper, this (of the same ld) the low halves of the fp32
 		       * numbers of the file (kernel/round.h) */
 };
@@ -54,6 +65,8 @@ FO_CHECKED fo_status fo_st_copy(const struct fo_st_file *f, const char *path, co
 /* The same for an entry of f that was found already. */
 FO_CHECKED fo_status fo_st_copy_entry(const struct fo_st_file *f, const char *path, const struct fo_st_entry *e,
 				      const struct fo_st_tensor *t);
+/* Makes it zeros. */
+FO_CHECKED fo_status fo_st_zero(const struct fo_st_tensor *t);
 bool fo_st_fits(const struct fo_st_entry *e, const struct fo_st_tensor *t); /* the shape is t's */
 
 /* ---- weights of a Hugging Face folder ---- */
@@ -127,6 +140,8 @@ FO_CHECKED fo_status fo_ckpt_newest(struct fo_arena *a, const char *dir, char **
 typedef void fo_ckpt_refused_fn(void *ctx, const char *why, const char *instead);
 FO_CHECKED fo_status fo_ckpt_pick(struct fo_arena *a, const char *dir, int64_t every, fo_ckpt_refused_fn *refused,
 				  void *ctx, char **path, struct fo_ckpt_meta *meta);
+/* Checkpoint folders in dir, damaged ones too; 0 where it cannot be read. */
+int64_t fo_ckpt_count(const char *dir);
 /* Removes the checkpoints of steps after `step`: a run that went back writes them anew. */
 FO_CHECKED fo_status fo_ckpt_forget(const char *dir, int64_t step);
 /* Checks the manifest (every file present, of its size and checksum), reads training.json, and holds a folder named after a step to

@@ -32,6 +32,50 @@ static const struct {
 	{ "U16", 2 }, { "U32", 4 },  { "U64", 8 }, { "F8_E4M3", 1 }, { "F8_E5M2", 1 },
 };
 
+/* ---- tensors by parts ---- */
+
+/* A rectangle of a tensor, in memory of this process: whole rows, or a part of one. */
+typedef fo_status part_fn(void *ctx, const struct fo_st_tensor *part, int64_t row, int64_t col);
+
+static unsigned char *element(const void *data, const struct fo_st_tensor *t, int64_t row, int64_t col)
+{
+	return (unsigned char *)(uintptr_t)data + (row * t->ld + col) * (int64_t)fo_dtype_bytes(t->dtype);
+}
+
+static fo_status do_part(const struct fo_st_tensor *t, int64_t row, int64_t col, int64_t rows, int64_t cols, bool writes, part_fn *fn, void *ctx)
+{
+	const struct fo_st_memory *m = t->memory;
+	int64_t bytes = ((rows - 1) * t->ld + cols) * (int64_t)fo_dtype_bytes(t->dtype); /* a low half is as large as its weight */
+	unsigned char *at = element(t->data, t, row, col), *low = t->low ? element(t->low, t, row, col) : NULL;
+	bool fetch = !writes || (rows > 1 && t->ld != t->cols); /* what lies between rows stays as it is */
+	struct fo_st_tensor part = *t;
+	void *piece[2] = { NULL, NULL };
+	part.rows = rows;
+	part.cols = cols;
+	FO_TRY(m->get(m->ctx, 0, at, bytes, fetch, &piece[0]));
+	if (low)
+		FO_TRY(m->get(m->ctx, 1, low, bytes, fetch, &piece[1]));
+	part.data = piece[0];
+	part.low = piece[1];
+	FO_TRY(fn(ctx, &part, row, col));
+	if (!writes)
+		return FO_OK;
+	FO_TRY(m->put(m->ctx, 0, at, bytes));
+	return low ? m->put(m->ctx, 1, low, bytes) : FO_OK;
+}
+
+/* All of it in rising order: at once where it is ours, else as much as a piece holds. */
+static fo_status by_parts(const struct fo_st_tensor *t, bool writes, part_fn *fn, void *ctx)
+{
+	if (!t->memory)
+		return fn(ctx, t, 0, 0);
+	int64_t room = t->memory->piece_bytes / (int64_t)fo_dtype_bytes(t->dtype), rows = room < t->cols ? 1 : 1 + (room - t->cols) / t->ld;
+	for (int64_t r = 0; r < t->rows; r += rows)
+		for (int64_t c = 0; c < t->cols; c += room)
+			FO_TRY(do_part(t, r, c, r + rows < t->rows ? rows : t->rows - r, c + room < t->cols ? room : t->cols - c, writes, fn, ctx));
+	return FO_OK;
+}
+
 /* ---- writing ---- */
 
 struct sink {
@@ -75,20 +119,24 @@ static void header(struct fo_str *out, const struct fo_st_tensor *t, size_t n, c
 		fo_str_puts(out, " ");
 }
 
+static fo_status put_part(void *ctx, const struct fo_st_tensor *t, int64_t row, int64_t col)
+{
+	size_t es = fo_dtype_bytes(t->dtype);
+	(void)row, (void)col;
+	if (t->ld == t->cols)
+		return put(ctx, t->data, (size_t)(t->rows * t->cols) * es);
+	for (int64_t r = 0; r < t->rows; r++)
+		FO_TRY(put(ctx, (const char *)t->data + (size_t)(r * t->ld) * es, (size_t)t->cols * es));
+	return FO_OK;
+}
+
 static fo_status write_all(struct sink *s, const struct fo_st_tensor *t, size_t n, const struct fo_str *head)
 {
 	uint64_t len = head->len; /* little-endian, as every machine we build for is */
 	FO_TRY(put(s, &len, 8));
 	FO_TRY(put(s, head->data, head->len));
-	for (size_t i = 0; i < n; i++) {
-		size_t es = fo_dtype_bytes(t[i].dtype);
-		if (t[i].ld == t[i].cols) {
-			FO_TRY(put(s, t[i].data, (size_t)(t[i].rows * t[i].cols) * es));
-			continue;
-		}
-		for (int64_t r = 0; r < t[i].rows; r++)
-			FO_TRY(put(s, (const char *)t[i].data + (size_t)(r * t[i].ld) * es, (size_t)t[i].cols * es));
-	}
+	for (size_t i = 0; i < n; i++)
+		FO_TRY(by_parts(&t[i], false, put_part, s));
 	if (fo_fsync(s->fd))
 		return fo_fs_refuse("write", s->path, errno);
 	return FO_OK;
@@ -321,10 +369,13 @@ static int element_type(const struct fo_st_entry *e)
 static bool is_integer(int dtype) { return dtype == FO_I32 || dtype == FO_I16; }
 
 struct copying {
-	const struct fo_st_tensor *t;
-	const unsigned char *src; /* in the map */
+	const struct fo_st_tensor *t; /* the part */
+	const unsigned char *src; /* in the map: the tensor's first element, later the part's */
+	int64_t cols;             /* of the whole tensor */
 	int from;
 };
+
+static size_t from_bytes(int from) { return from == F16 ? 2 : fo_dtype_bytes(from); }
 
 static fo_status copy_rows(void *ctx)
 {
@@ -332,8 +383,8 @@ static fo_status copy_rows(void *ctx)
 	const struct fo_st_tensor *t = how->t;
 	const unsigned char *src = how->src;
 	int from = how->from;
-	size_t fs = from == F16 ? 2 : fo_dtype_bytes(from), ts = fo_dtype_bytes(t->dtype);
-	for (int64_t r = 0; r < t->rows; r++, src += (size_t)t->cols * fs) {
+	size_t fs = from_bytes(from), ts = fo_dtype_bytes(t->dtype);
+	for (int64_t r = 0; r < t->rows; r++, src += (size_t)how->cols * fs) {
 		unsigned char *dst = (unsigned char *)t->data + (size_t)(r * t->ld) * ts;
 		if (t->low)
 			for (int64_t c = 0; c < t->cols; c++) {
@@ -350,6 +401,26 @@ static fo_status copy_rows(void *ctx)
 	return FO_OK;
 }
 
+/* The guard is for the mapped file alone: it leaves what it calls by a jump. */
+static fo_status copy_part(void *ctx, const struct fo_st_tensor *part, int64_t row, int64_t col)
+{
+	struct copying how = *(const struct copying *)ctx;
+	how.t = part;
+	how.src += (size_t)(row * how.cols + col) * from_bytes(how.from);
+	return fo_map_guard(copy_rows, &how);
+}
+
+static fo_status zero_part(void *ctx, const struct fo_st_tensor *t, int64_t row, int64_t col)
+{
+	size_t size = fo_dtype_bytes(t->dtype);
+	(void)ctx, (void)row, (void)col;
+	for (int64_t r = 0; r < t->rows; r++)
+		memset((char *)t->data + (size_t)(r * t->ld) * size, 0, (size_t)t->cols * size);
+	return FO_OK;
+}
+
+fo_status fo_st_zero(const struct fo_st_tensor *t) { return by_parts(t, true, zero_part, NULL); }
+
 fo_status fo_st_copy_entry(const struct fo_st_file *f, const char *path, const struct fo_st_entry *e,
 			   const struct fo_st_tensor *t)
 {
@@ -360,7 +431,7 @@ fo_status fo_st_copy_entry(const struct fo_st_file *f, const char *path, const s
 	if (from < 0 || (from != t->dtype && (is_integer(from) || is_integer(t->dtype))))
 		return fo_fail(FO_EFORMAT, "'%s': tensor '%s' is %s, expected F32, BF16, F16 or F64", path,
 			       t->name, e->dtype);
-	return fo_map_guard(copy_rows, &(struct copying){ t, f->data + e->begin, from });
+	return by_parts(t, true, copy_part, &(struct copying){ NULL, f->data + e->begin, t->cols, from });
 }
 
 fo_status fo_st_copy(const struct fo_st_file *f, const char *path, const struct fo_st_tensor *t)

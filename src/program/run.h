@@ -43,6 +43,7 @@ struct fo_run {
 	int eval_packing; /* 0 as packing, else 1 + packing */
 	int64_t eval_every, eval_batches, ckpt_every, ckpt_keep, log_every;
 	int ckpt_async;                  /* 0 yes, 1 no */
+	int ckpt_last;                   /* 0 yes, 1 no */
 	int guard_nonfinite, guard_spike; /* enum fo_nonfinite, fo_spike */
 	double guard_spike_z;
 	int64_t guard_spike_window, guard_limit;

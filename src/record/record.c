@@ -162,6 +162,12 @@ const struct fo_record_option *fo_record_option(const struct fo_record *r, const
 	return NULL;
 }
 
+bool fo_record_saves_none(const struct fo_record *r)
+{
+	const struct fo_record_option *last = fo_record_option(r, "checkpoint.last");
+	return last && !strcmp(last->value, "no") && r->step.n && !r->checkpoints;
+}
+
 const char *fo_record_model(const struct fo_record *r)
 {
 	const struct fo_record_option *o = fo_record_option(r, "model.name");

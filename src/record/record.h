@@ -195,6 +195,8 @@ const char *fo_record_model(const struct fo_record *r);
 double fo_record_load(const struct fo_record *r);
 /* NULL: no such option in run.json. */
 const struct fo_record_option *fo_record_option(const struct fo_record *r, const char *key);
+/* Whether steps were done and none of their weights saved, because of checkpoint.last=no: there is nothing to go on from. */
+bool fo_record_saves_none(const struct fo_record *r);
 /* Sums the profile events (of steps that counted) into *out. Without any, and with a timeline, its whole steps, from the first to
  * the last span of the compute lane (what lies between two steps, waiting for the loader too, is not in them). false: neither. */
 bool fo_record_profile_total(const struct fo_record *r, struct fo_profile *out);

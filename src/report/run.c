@@ -239,6 +239,8 @@ const char *fo_report_missing(const struct fo_report *o, int i, char *text)
 			 (long long)r->bad_lines, (long long)r->first_bad_line);
 		return text;
 	}
+	if (fo_record_saves_none(r) && at++ == i)
+		return "there is no checkpoint: checkpoint.last=no, so none of its weights were saved";
 	if (o->metered_why && at++ == i) {
 		snprintf(text, FO_REPORT_MISSING, "no quiet figures: %s", o->metered_why);
 		return text;

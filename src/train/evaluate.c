@@ -166,7 +166,7 @@ static fo_status make_executor(struct session *s)
 	out->isa = o.isa;
 	out->threads = o.threads;
 	FO_TRY(fo_program_lower(&s->program, &s->p->model, &low));
-	FO_TRY(fo_pretrained_store(s->p, &s->program, &s->store));
+	FO_TRY(fo_pretrained_store(s->p, &s->program, o.cuda, &s->store));
 	return fo_exec_new(&s->exec, &s->program, s->store, &o, fo_ports_serve, &s->ports, NULL);
 }
 

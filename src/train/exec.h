@@ -16,6 +16,10 @@
 struct fo_store;
 /* Memory for every PARAM, STATE and CONST buffer of p; rope tables are filled, the rest is zero. */
 FO_CHECKED fo_status fo_store_new(struct fo_store **out, const struct fo_program *p);
+/* The same, of which the device holds the only copy: the host's addresses name what lies there and have no memory, until fo_exec_fetch takes
+ * as much. It is filled by fo_store_init_device, fo_store_load and what reads through fo_store_tensors; executors on this device alone may
+ * use it. c NULL: fo_store_new. */
+FO_CHECKED fo_status fo_store_new_on(struct fo_store **out, const struct fo_program *p, struct fo_cuda *c);
 /* Adds the persistent buffers of p that s lacks, zeroed; a table that is too short for p is made longer. What executors hold
  * stays where it is. FO_EBUG when s has a buffer of the same name and another shape or type. */
 FO_CHECKED fo_status fo_store_add(struct fo_store *s, const struct fo_program *p);
@@ -114,8 +118,8 @@ struct fo_memory {
 	int64_t arena, persistent, workspace, max_live;
 	int64_t host_arena; /* of home HOST, beside the arena: on a device page-locked host memory, here memory like the rest */
 	int64_t staging; /* device: page-locked host memory of this executor, through which batches and losses pass; else 0 */
-	/* Device: the host copy of what persists, once it was filled there or fetched, and the page-locked piece through which it goes; all
-	 * executors of a store share it. Else 0. */
+	/* Device: the host copy of what persists, once it was filled there or fetched (of a store on the device its tables alone: a copy that
+	 * fo_exec_fetch took is fo_store_bytes more), and the page-locked pieces through which it goes; all executors of a store share it. Else 0. */
 	int64_t host;
 };
 struct fo_memory fo_exec_memory(const struct fo_exec *e);

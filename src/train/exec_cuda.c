@@ -410,7 +410,7 @@ static void memory(const struct fo_exec *e, struct fo_memory *m)
 	m->host_arena = e->u.host_arena_bytes;
 	m->workspace = (int64_t)e->cuda->workspace_bytes;
 	m->staging = (int64_t)e->cuda->staging_bytes;
-	m->host = (int64_t)fo_pages_size((size_t)fo_store_bytes(e->store)) + fo_store_pinned_bytes();
+	m->host = fo_store_host_bytes(e->store) + fo_store_pinned_bytes();
 }
 
 static const char *by(const struct fo_exec *e, int block, int op)

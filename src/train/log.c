@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -97,9 +98,10 @@ fo_status fo_session_log_end(struct fo_session *s, struct fo_json *j)
 fo_status fo_session_log_close(struct fo_session *s)
 {
 	int error = s->log < 0 ? 0 : flush_lines(s);
-	return error ? fo_hint(fo_fail(FO_EIO, "cannot write '%s': %s", s->log_path, strerror(error)),
-			       "the training itself is saved; what the log lacks are its last lines")
-		     : FO_OK;
+	if (!error)
+		return FO_OK;
+	return fo_hint(fo_fail(FO_EIO, "cannot write '%s': %s", s->log_path, strerror(error)), "%swhat the log lacks are its last lines",
+		       fo_session_unsaved(s) ? "" : "the training itself is saved; ");
 }
 
 fo_status fo_session_log_step(struct fo_session *s, const struct fo_train_step *t)
@@ -240,6 +242,24 @@ static int64_t proc_bytes(const char *file, const char *name)
 }
 
 int64_t fo_memory_resident(void) { return proc_bytes("/proc/self/status", "RssAnon"); }
+
+int64_t fo_memory_unlimited(void)
+{
+	static const struct {
+		int limit;
+		const char *used;
+	} row[] = { { RLIMIT_DATA, "VmData" }, { RLIMIT_AS, "VmSize" } };
+	int64_t room = INT64_MAX;
+	for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+		struct rlimit l;
+		int64_t used = proc_bytes("/proc/self/status", row[i].used);
+		if (getrlimit(row[i].limit, &l) || l.rlim_cur == RLIM_INFINITY || l.rlim_cur > INT64_MAX)
+			continue;
+		int64_t left = (int64_t)l.rlim_cur > used ? (int64_t)l.rlim_cur - used : 1;
+		room = left < room ? left : room;
+	}
+	return room;
+}
 
 int64_t fo_memory_available(void)
 {

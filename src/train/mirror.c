@@ -1,4 +1,4 @@
-/* The store's copy on a device.
+/* The store's copy on a device; of a resident store (fo_store_new_on) the only one.
  *
  * Who wrote last is known for each block as a whole: a step on the device makes the device's copy newer, whoever changes the host's copy
  * says so (fo_exec_weights_changed), and bytes move when the other side needs them. */
@@ -22,6 +22,26 @@ static fo_status open_copies(struct fo_store *s)
 	return FO_OK;
 }
 
+/* Zeros, and the tables, which the host has. */
+static fo_status clear(struct fo_store *s, struct fo_store_block *b)
+{
+	FO_TRY(fo_cuda_fill(s->cuda, b->device, 0, (size_t)b->bytes, s->stream[0]));
+	FO_TRY(fo_cuda_stream_wait(s->cuda, s->stream[0]));
+	for (int i = 0; i < s->n; i++) {
+		const struct fo_store_entry *e = &s->entry[i];
+		int64_t bytes = fo_buffer_bytes(&e->buf), n;
+		if (e->buf.home != FO_HOME_CONST || e->memory != b->memory)
+			continue;
+		for (int64_t at = 0; at < bytes; at += n) {
+			n = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
+			memcpy(s->piece[0], e->memory + e->offset + at, (size_t)n);
+			FO_TRY(fo_cuda_copy_in(s->cuda, b->device + e->offset + at, s->piece[0], (size_t)n, s->stream[0]));
+			FO_TRY(fo_cuda_stream_wait(s->cuda, s->stream[0]));
+		}
+	}
+	return FO_OK;
+}
+
 fo_status fo_store_mirror(struct fo_store *s, struct fo_cuda *c)
 {
 	if (s->cuda && s->cuda != c)
@@ -37,6 +57,10 @@ fo_status fo_store_mirror(struct fo_store *s, struct fo_cuda *c)
 		if (st != FO_OK)
 			return fo_wrap(st, "cannot hold weights and optimizer state");
 		b->device = device;
+		if (!s->resident)
+			continue;
+		FO_TRY(clear(s, b));
+		b->device_newer = true;
 	}
 	return FO_OK;
 }
@@ -108,10 +132,24 @@ static fo_status fetch(struct fo_store *s, struct fo_store_block *b)
 	return FO_OK;
 }
 
+fo_status fo_store_take(struct fo_store *s)
+{
+	for (size_t i = 0; s->resident && i < s->blocks; i++) {
+		if (s->block[i].taken)
+			continue;
+		fo_status st = fo_pages_take(s->block[i].memory, (size_t)s->block[i].bytes);
+		if (st != FO_OK)
+			return fo_wrap(st, "cannot hold the host's copy of weights and optimizer state");
+		s->block[i].taken = true;
+	}
+	return FO_OK;
+}
+
 fo_status fo_store_fetch(struct fo_store *s)
 {
 	if (s->cuda)
 		FO_TRY(fo_cuda_attach(s->cuda));
+	FO_TRY(fo_store_take(s));
 	for (size_t i = 0; i < s->blocks; i++) {
 		struct fo_store_block *b = &s->block[i];
 		if (!b->device_newer)
@@ -125,7 +163,8 @@ fo_status fo_store_fetch(struct fo_store *s)
 void fo_store_changed(struct fo_store *s)
 {
 	for (size_t i = 0; i < s->blocks; i++)
-		s->block[i].host_newer = true, s->block[i].device_newer = false;
+		if (!s->resident)
+			s->block[i].host_newer = true, s->block[i].device_newer = false;
 }
 
 void fo_store_device_changed(struct fo_store *s)
@@ -142,7 +181,55 @@ int64_t fo_store_device_bytes(const struct fo_store *s)
 	return bytes;
 }
 
+int64_t fo_store_host_bytes(const struct fo_store *s)
+{
+	int64_t bytes = 0;
+	for (size_t i = 0; i < s->blocks; i++)
+		if (!s->resident)
+			bytes += (int64_t)fo_pages_size((size_t)s->block[i].bytes);
+	for (int i = 0; i < s->n && s->resident; i++)
+		if (s->entry[i].buf.home == FO_HOME_CONST)
+			bytes += fo_buffer_bytes(&s->entry[i].buf);
+	return bytes;
+}
+
 int64_t fo_store_pinned_bytes(void) { return (int64_t)PIECES * PIECE_BYTES; }
+
+/* ---- by the host's addresses ---- */
+
+static fo_status get(void *ctx, int piece, const void *at, int64_t bytes, bool fetch, void **data)
+{
+	struct fo_store *s = ctx;
+	*data = s->piece[piece];
+	if (!fetch)
+		return FO_OK;
+	FO_TRY(fo_cuda_attach(s->cuda));
+	FO_TRY(fo_cuda_copy_out(s->cuda, s->piece[piece], fo_store_on_device(s, at), (size_t)bytes, s->stream[piece]));
+	return fo_cuda_stream_wait(s->cuda, s->stream[piece]);
+}
+
+static fo_status put(void *ctx, int piece, void *at, int64_t bytes)
+{
+	struct fo_store *s = ctx;
+	FO_TRY(fo_cuda_attach(s->cuda));
+	FO_TRY(fo_cuda_copy_in(s->cuda, fo_store_on_device(s, at), s->piece[piece], (size_t)bytes, s->stream[piece]));
+	FO_TRY(fo_cuda_stream_wait(s->cuda, s->stream[piece]));
+	for (size_t i = 0; i < s->blocks; i++)
+		s->block[i].device_newer = true;
+	return FO_OK;
+}
+
+fo_status fo_store_access(struct fo_store *s, const struct fo_st_memory **out)
+{
+	*out = NULL;
+	if (!s->resident)
+		return FO_OK;
+	FO_TRY(fo_cuda_attach(s->cuda));
+	FO_TRY(fo_store_mirror(s, s->cuda));
+	s->access = (struct fo_st_memory){ .ctx = s, .piece_bytes = PIECE_BYTES, .get = get, .put = put };
+	*out = &s->access;
+	return FO_OK;
+}
 
 /* ---- new weights ---- */
 
@@ -168,33 +255,12 @@ static fo_status init_param(struct fo_store *s, const struct fo_program *p, int 
 	return fo_cuda_init_weights(&q, &in);
 }
 
-/* Zeros and tables first: the host's pages of tables are there already, those of weights stay untouched. */
-static fo_status clear(struct fo_store *s)
-{
-	for (size_t i = 0; i < s->blocks; i++)
-		FO_TRY(fo_cuda_fill(s->cuda, s->block[i].device, 0, (size_t)s->block[i].bytes, s->stream[0]));
-	FO_TRY(fo_cuda_stream_wait(s->cuda, s->stream[0]));
-	for (int i = 0; i < s->n; i++) {
-		const struct fo_store_entry *e = &s->entry[i];
-		int64_t bytes = fo_buffer_bytes(&e->buf), n;
-		const unsigned char *host = e->memory + e->offset;
-		if (e->buf.home != FO_HOME_CONST)
-			continue;
-		for (int64_t at = 0; at < bytes; at += n) {
-			n = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
-			memcpy(s->piece[0], host + at, (size_t)n);
-			FO_TRY(fo_cuda_copy_in(s->cuda, (unsigned char *)fo_store_on_device(s, host) + at, s->piece[0], (size_t)n, s->stream[0]));
-			FO_TRY(fo_cuda_stream_wait(s->cuda, s->stream[0]));
-		}
-	}
-	return FO_OK;
-}
-
 fo_status fo_store_init_device(struct fo_store *s, const struct fo_program *p, uint64_t seed, struct fo_cuda *c)
 {
 	FO_TRY(fo_cuda_attach(c));
 	FO_TRY(fo_store_mirror(s, c));
-	FO_TRY(clear(s));
+	for (size_t i = 0; i < s->blocks; i++)
+		FO_TRY(clear(s, &s->block[i])); /* of a host's copy only the pages of tables are touched */
 	for (int q = 0; q < p->nparam; q++)
 		for (int l = 0; l < (p->param[q].per_layer ? (int)p->model.layers : 1); l++)
 			FO_TRY(init_param(s, p, q, l, seed));

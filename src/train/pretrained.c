@@ -1,12 +1,31 @@
 #include "train/pretrained.h"
 #include "base/fs.h"
 #include "ckpt/ckpt.h"
+#include "record/record.h"
 #include "train/train_int.h"
 
 #include <jansson.h>
 #include <string.h>
 
 #define MAX_CONFIG ((size_t)1 << 20) /* a config.json is a few KiB */
+
+/* Why a run's folder has no weights. */
+static fo_status no_checkpoint(const char *path, const char *seen)
+{
+	struct fo_record r;
+	bool none = fo_record_open(&r, path, 0) == FO_OK;
+	if (none) {
+		none = fo_record_saves_none(&r);
+		fo_record_fini(&r);
+	} else {
+		fo_err_clear();
+	}
+	if (none)
+		return fo_hint(fo_fail(FO_EARG, "the run in '%s' has no checkpoint: with checkpoint.last=no none of its weights were saved", seen),
+			       "train it again in another run.dir with checkpoint.last=yes");
+	return fo_hint(fo_fail(FO_EARG, "the run in '%s' has no checkpoint yet", seen),
+		       "training saves one at its end and every checkpoint.every steps");
+}
 
 /* Which folder holds the weights, and which run it belongs to. */
 static fo_status resolve(struct fo_pretrained *p, const char *path)
@@ -23,6 +42,8 @@ static fo_status resolve(struct fo_pretrained *p, const char *path)
 			p->run_dir = above;
 		return FO_OK;
 	}
+	if (!fo_fs_is_dir(checkpoints) && fo_fs_exists(fo_arena_printf(&p->arena, "%s/log.jsonl", path)))
+		return no_checkpoint(path, seen);
 	if (!fo_fs_is_dir(checkpoints))
 		return fo_hint(fo_fail(FO_EARG, "'%s' is %s", seen,
 				       fo_fs_is_dir(path)  ? "a folder without config.json or checkpoints"
@@ -32,8 +53,7 @@ static fo_status resolve(struct fo_pretrained *p, const char *path)
 	char *newest;
 	FO_TRY(fo_ckpt_newest(&p->arena, checkpoints, &newest));
 	if (!newest)
-		return fo_hint(fo_fail(FO_EARG, "the run in '%s' has no checkpoint yet", seen),
-			       "training saves one at its end and every checkpoint.every steps");
+		return no_checkpoint(path, seen);
 	p->dir = newest;
 	p->run_dir = fo_arena_strdup(&p->arena, path);
 	return FO_OK;
@@ -86,19 +106,24 @@ void fo_pretrained_close(struct fo_pretrained *p)
 	*p = (struct fo_pretrained){ 0 };
 }
 
-fo_status fo_pretrained_store(const struct fo_pretrained *p, const struct fo_program *program, struct fo_store **out)
+fo_status fo_pretrained_store(const struct fo_pretrained *p, const struct fo_program *program, struct fo_cuda *cuda, struct fo_store **out)
 {
 	double need = 0, have = (double)fo_memory_available();
 	char a[32], b[32];
+	if (cuda) {
+		int64_t left, total;
+		FO_TRY(fo_cuda_memory(cuda, &left, &total));
+		have = (double)left;
+	}
 	for (int i = 0; i < program->nbuf; i++)
 		if (fo_home_persists(program->buf[i].home))
 			need += (double)fo_buffer_bytes(&program->buf[i]) *
 				(program->buf[i].axes & FO_PER_LAYER ? (double)p->model.layers : 1);
 	if (have > 0 && need > have)
-		return fo_hint(fo_fail(FO_ENOMEM, "the model in '%s' takes %s, this machine has %s free", p->dir,
-				       fo_str_bytes(a, need), fo_str_bytes(b, have)),
+		return fo_hint(fo_fail(FO_ENOMEM, "the model in '%s' takes %s, this %s has %s free", p->dir,
+				       fo_str_bytes(a, need), cuda ? "device" : "machine", fo_str_bytes(b, have)),
 			       "fewer tokens need a smaller cache; bf16 takes half of fp32");
-	FO_TRY(fo_store_new(out, program));
+	FO_TRY(fo_store_new_on(out, program, cuda));
 	fo_status st = fo_store_load(*out, program, p->dir);
 	if (st != FO_OK) {
 		fo_store_free(*out);
@@ -118,7 +143,7 @@ fo_status fo_pretrained_generator(const struct fo_pretrained *p, const struct fo
 					 .context = context };
 	struct fo_program program;
 	FO_TRY(fo_program_lower(&program, &p->model, &low));
-	fo_status st = fo_pretrained_store(p, &program, store);
+	fo_status st = fo_pretrained_store(p, &program, o->cuda, store);
 	fo_program_fini(&program);
 	if (st == FO_OK) {
 		st = fo_generator_new(out, &p->model, p->precision, NULL, *store, o, context, chunk, NULL);

@@ -47,7 +47,7 @@ const char *const fo_resume_free[] = {
 	"train.steps", "optim.lr", "optim.schedule", "optim.warmup", "optim.final-lr", "optim.decay-share", "optim.beta1", "optim.beta2",
 	"optim.eps", "optim.weight-decay", "optim.clip", "optim.clip-norm",
 	/* What is looked at, kept and told. */
-	"eval.every", "eval.batches", "eval.packing", "checkpoint.every", "checkpoint.keep", "checkpoint.async", "guard.nonfinite",
+	"eval.every", "eval.batches", "eval.packing", "checkpoint.every", "checkpoint.keep", "checkpoint.async", "checkpoint.last", "guard.nonfinite",
 	"guard.spike", "guard.spike-z", "guard.spike-window", "guard.limit", "log.every", "report.tensorboard", "report.prometheus",
 	"sample.prompt", "sample.tokens", "train.metered-every", "train.timed-every", "train.kernel-times",
 	/* The same numbers up to rounding. */

@@ -1,4 +1,5 @@
 #define _GNU_SOURCE /* gettid, SYS_gettid */
+#include "train/store_int.h"
 #include "train/train_int.h"
 #include "base/clock.h"
 #include "base/retry.h"
@@ -67,9 +68,11 @@ static void *writer(void *arg)
 	struct fo_session *s = arg;
 	struct fo_saver *v = s->saver;
 	setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), WRITER_NICE); /* without it: merely slower training */
-	/* The system hands out the copy's pages here, not while a step waits for the first copy. */
-	if (v->copy)
-		memset(v->copy, 0, (size_t)v->copy_bytes);
+	/* The system hands out the copy's pages here, not while a step waits for the first copy. What is in them stays: a device's tables. */
+	for (int64_t at = 0; at < v->copy_bytes; at += sysconf(_SC_PAGESIZE)) {
+		volatile unsigned char *byte = (unsigned char *)v->copy + at;
+		*byte = *byte;
+	}
 	pthread_mutex_lock(&v->lock);
 	v->busy = false;
 	pthread_cond_broadcast(&v->changed);
@@ -95,7 +98,7 @@ static void *writer(void *arg)
 	return NULL;
 }
 
-/* Tensors whose data lies in the copy where it lies in the store. */
+/* Tensors whose data lies in the copy where it lies in the store; the copy is memory of this process. */
 static struct fo_st_tensor *moved(const struct fo_session *s, const struct fo_st_tensor *t, size_t n, void *copy)
 {
 	struct fo_st_tensor *m = fo_xmalloc((n + 1) * sizeof *m);
@@ -104,6 +107,7 @@ static struct fo_st_tensor *moved(const struct fo_session *s, const struct fo_st
 	for (size_t i = 0; i < n; i++) {
 		m[i] = t[i];
 		m[i].data = (unsigned char *)copy + ((const unsigned char *)t[i].data - from);
+		m[i].memory = NULL;
 	}
 	return m;
 }
@@ -112,15 +116,16 @@ static fo_status start_writer(struct fo_session *s)
 {
 	struct fo_saver *v = s->saver;
 	sigset_t all, before;
-	/* A device trains on its own memory: the store is the copy, and the next fetch waits until it is written. */
-	if (!s->cuda) {
-		fo_store_memory(s->store, &v->copy_bytes);
-		fo_status st = fo_pages_new((size_t)v->copy_bytes, &v->copy);
-		if (st != FO_OK)
-			return fo_wrap(st, "cannot hold the copy that checkpoints are written from");
-		v->weight = moved(s, s->tensors.weight, s->tensors.weights, v->copy);
-		v->state = moved(s, s->tensors.state, s->tensors.states, v->copy);
+	/* A device trains on its own memory: the store's host memory is the copy, and the next fetch waits until it is written. */
+	const unsigned char *own = fo_store_memory(s->store, &v->copy_bytes);
+	v->copy = (void *)(uintptr_t)own;
+	fo_status st = s->cuda ? fo_store_take(s->store) : fo_pages_new((size_t)v->copy_bytes, &v->copy);
+	if (st != FO_OK) {
+		v->copy = NULL;
+		return fo_wrap(st, "cannot hold the copy that checkpoints are written from");
 	}
+	v->weight = moved(s, s->tensors.weight, s->tensors.weights, v->copy);
+	v->state = moved(s, s->tensors.state, s->tensors.states, v->copy);
 	v->busy = true; /* until the thread is ready */
 	/* Signals are for the main thread, but for the one that a mapped file may raise here. */
 	sigfillset(&all);
@@ -155,7 +160,8 @@ void fo_saver_close(struct fo_session *s)
 		pthread_mutex_unlock(&v->lock);
 		pthread_join(v->thread, NULL);
 	}
-	fo_pages_free(v->copy, (size_t)v->copy_bytes);
+	if (!s->cuda)
+		fo_pages_free(v->copy, (size_t)v->copy_bytes);
 	free(v->weight);
 	free(v->state);
 	pthread_cond_destroy(&v->changed);
@@ -216,21 +222,23 @@ static void settle(struct fo_session *s, bool wait)
 
 void fo_session_save_poll(struct fo_session *s) { settle(s, false); }
 
-static void copy_store(struct fo_session *s)
+static fo_status copy_store(struct fo_session *s)
 {
 	int64_t n;
+	if (s->cuda)
+		return fo_exec_fetch(s->exec);
 	const unsigned char *from = fo_store_memory(s->store, &n);
 	unsigned char *to = s->saver->copy;
 #pragma omp parallel for schedule(static) num_threads(s->options.threads)
 	for (int64_t at = 0; at < n; at += COPY_BYTES)
 		memcpy(to + at, from + at, (size_t)(n - at < COPY_BYTES ? n - at : COPY_BYTES));
+	return FO_OK;
 }
 
 static fo_status save_here(struct fo_session *s, int keep)
 {
 	struct fo_ckpt_content c = content_of(s);
 	int64_t t0 = fo_now_ns();
-	FO_TRY(fo_exec_fetch(s->exec));
 	FO_TRY(write_checkpoint(s, &c, &s->meta, keep));
 	double seconds = (double)(fo_now_ns() - t0) * 1e-9;
 	report(s, s->meta.step, seconds, seconds);
@@ -266,25 +274,34 @@ fo_status fo_session_save(struct fo_session *s, int keep)
 	return save_here(s, keep);
 }
 
+fo_status fo_session_save_last(struct fo_session *s, bool due)
+{
+	if (!s->r->ckpt_last || due)
+		return fo_session_save(s, (int)s->r->ckpt_keep);
+	settle(s, true);
+	return FO_OK;
+}
+
+int64_t fo_session_unsaved(const struct fo_session *s)
+{
+	int64_t saved = s->saver && s->saver->saved_step > 0 ? s->saver->saved_step : 0;
+	return s->r->ckpt_last && s->meta.step > saved ? s->meta.step - saved : 0;
+}
+
 fo_status fo_session_save_begin(struct fo_session *s)
 {
 	struct fo_saver *v = s->saver;
 	int64_t t0 = fo_now_ns();
 	settle(s, true);
 	FO_TRY(save_if_lost(s));
-	fo_status st = v->started ? FO_OK : save_here(s, (int)s->r->ckpt_keep);
-	if (st == FO_OK && v->started && !v->copy)
-		st = fo_exec_fetch(s->exec);
+	fo_status st = v->started ? copy_store(s) : save_here(s, (int)s->r->ckpt_keep);
 	if (st != FO_OK)
 		fo_session_warn(s, "%s; training goes on, and the checkpoints before it stay", fo_err_text());
 	if (st != FO_OK || !v->started)
 		return FO_OK;
 	v->content = content_of(s);
-	if (v->copy) {
-		copy_store(s);
-		v->content.weight = v->weight;
-		v->content.state = v->state;
-	}
+	v->content.weight = v->weight;
+	v->content.state = v->state;
 	v->meta = s->meta;
 	v->keep = (int)s->r->ckpt_keep;
 	v->blocked = (double)(fo_now_ns() - t0) * 1e-9;
@@ -305,7 +322,10 @@ fo_status fo_session_rescue(struct fo_session *s, fo_status why)
 		fo_session_warn(s, "%s", fo_err_text());
 	if (s->lost)
 		s->saver->saved_step = -1; /* what was saved before lies elsewhere */
-	if (s->meta.step > s->saver->saved_step && s->meta.step > 0 && fo_session_save(s, 0) != FO_OK)
+	int64_t unsaved = fo_session_unsaved(s);
+	if (unsaved)
+		fo_session_warn(s, "no weights of the last %lld %s were saved: checkpoint.last=no", (long long)unsaved, unsaved == 1 ? "step" : "steps");
+	else if (s->meta.step > s->saver->saved_step && s->meta.step > 0 && fo_session_save(s, 0) != FO_OK)
 		fo_session_warn(s, "%s", fo_err_text());
 	fo_session_saved(s, path, sizeof path);
 	fo_err_raise(&cause);
@@ -331,9 +351,7 @@ fo_status fo_session_go_back(struct fo_session *s, bool *found)
 	if (st == FO_OK && !path)
 		st = fo_ckpt_pick(&a, s->ckpt_dir, 0, NULL, NULL, &path, &m);
 	*found = st == FO_OK && path;
-	if (*found)
-		st = fo_exec_fetch(s->exec); /* what the checkpoint lacks stays as it is */
-	if (*found && st == FO_OK) {
+	if (*found) { /* what the checkpoint lacks stays as it is */
 		st = fo_ckpt_read(path, s->tensors.weight, s->tensors.weights, s->tensors.state, s->tensors.states);
 		fo_exec_weights_changed(s->exec);
 		s->torn = st != FO_OK; /* weights of two moments */

@@ -1,3 +1,5 @@
+#include "base/fs.h"
+#include "record/record.h"
 #include "train/resume.h"
 #include "train/train_int.h"
 
@@ -19,6 +21,25 @@ fo_status fo_session_find(struct fo_session *s)
 		s->found = (struct fo_ckpt_meta){ 0 };
 	}
 	return FO_OK;
+}
+
+fo_status fo_session_has_weights(struct fo_session *s)
+{
+	struct fo_record r;
+	char *found;
+	FO_TRY(fo_ckpt_latest(&s->arena, s->ckpt_dir, &found));
+	if (found || !fo_fs_exists(fo_arena_printf(&s->arena, "%s/log.jsonl", s->r->dir)))
+		return FO_OK;
+	FO_TRY(fo_record_open(&r, s->r->dir, 0));
+	bool none = fo_record_saves_none(&r);
+	int64_t steps = (int64_t)r.step.n;
+	fo_record_fini(&r);
+	if (!none)
+		return FO_OK;
+	return fo_hint(fo_fail(FO_EARG, "the run in '%s' did %lld steps and has no checkpoint to go on from: with checkpoint.last=no none of its weights were "
+					"saved",
+			       s->r->dir, (long long)steps),
+		       "choose another run.dir, or remove this one to train it from the start; checkpoint.last=yes or checkpoint.every saves weights");
 }
 
 /* What the checkpoint says of the run that made it; what it does not say stays NULL. */

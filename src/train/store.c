@@ -71,7 +71,12 @@ fo_status fo_store_add(struct fo_store *s, const struct fo_program *p)
 	fo_array_room(&s->block, &s->block_cap, s->blocks, sizeof *s->block);
 	struct fo_store_block *block = &s->block[s->blocks];
 	*block = (struct fo_store_block){ .bytes = bytes, .host_newer = true };
-	FO_TRY(fo_pages_new((size_t)bytes, &block->memory));
+	if (s->resident) {
+		block->host_newer = false;
+		FO_TRY(fo_pages_reserve((size_t)bytes, &block->memory));
+	} else {
+		FO_TRY(fo_pages_new((size_t)bytes, &block->memory));
+	}
 	s->blocks++;
 	int64_t offset = 0;
 	for (int k = 0; k < p->nbuf; k++) {
@@ -90,15 +95,21 @@ fo_status fo_store_add(struct fo_store *s, const struct fo_program *p)
 				     .offset = offset,
 				     .stride = (fo_buffer_bytes(b) + 63) & ~(int64_t)63 };
 		offset += e->stride * e->layers;
+		if (b->home == FO_HOME_CONST && s->resident)
+			FO_TRY(fo_pages_take(e->memory + e->offset, (size_t)fo_buffer_bytes(b)));
 		if (b->home == FO_HOME_CONST)
 			fill_rope(p, b, e->memory + e->offset);
 	}
 	return FO_OK;
 }
 
-fo_status fo_store_new(struct fo_store **out, const struct fo_program *p)
+fo_status fo_store_new(struct fo_store **out, const struct fo_program *p) { return fo_store_new_on(out, p, NULL); }
+
+fo_status fo_store_new_on(struct fo_store **out, const struct fo_program *p, struct fo_cuda *c)
 {
 	struct fo_store *s = fo_xmalloc(sizeof *s);
+	s->resident = c != NULL;
+	s->cuda = c;
 	fo_status st = fo_store_add(s, p);
 	if (st != FO_OK) {
 		fo_store_free(s);

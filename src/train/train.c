@@ -18,6 +18,37 @@
 
 static int64_t memory_free(const struct fo_session *s) { return s->cuda ? s->device_free - s->device_reserve : fo_memory_available(); }
 
+/* Checkpoints that the run adds to its folder, at most at one time: the newest ones stay while the next is written. */
+static int64_t checkpoints_added(const struct fo_session *s)
+{
+	const struct fo_run *r = s->r;
+	int64_t every = r->ckpt_every, from = s->found.step, there = fo_ckpt_count(s->ckpt_dir);
+	int64_t n = every && r->steps > from ? r->steps / every - from / every : 0;
+	n += !r->ckpt_last && r->steps > from && (!every || r->steps % every);
+	if (!n || !r->ckpt_keep)
+		return n;
+	int64_t most = there + n < r->ckpt_keep + 1 ? there + n : r->ckpt_keep + 1;
+	return most > there ? most - there : 1;
+}
+
+/* Hours of training are not to end at a disk that was too small from the start. That later ones do not fit beside each other is a warning:
+ * what is there stays, and the disk may be larger by then. */
+static fo_status disk_fits(struct fo_session *s, const struct fo_train_plan *p)
+{
+	char one[32], all[32], have[32];
+	fo_str_bytes(one, (double)p->save_bytes);
+	fo_str_bytes(have, (double)p->disk_free);
+	if (!p->save_count || p->disk_free < 0 || p->save_count * p->save_bytes <= p->disk_free)
+		return FO_OK;
+	if (p->save_bytes > p->disk_free)
+		return fo_hint(fo_fail(FO_EIO, "a checkpoint of this run takes %s, and the disk of '%s' has %s free", one, s->r->dir, have),
+			       "make room, choose another run.dir or a smaller state (optim.state=auto), or save no weights: checkpoint.last=no and "
+			       "checkpoint.every=0");
+	fo_session_warn(s, "the disk of '%s' has %s free, and the run writes checkpoints of %s, %s at one time: not all will fit%s", s->r->dir, have, one,
+			fo_str_bytes(all, (double)(p->save_count * p->save_bytes)), s->r->ckpt_keep ? "" : " (checkpoint.keep=0 keeps all)");
+	return FO_OK;
+}
+
 /* What the run may take; 0: not known. */
 static int64_t memory_allowed(const struct fo_session *s)
 {
@@ -117,7 +148,7 @@ static fo_status make_executors(struct fo_session *s)
 	FO_TRY(fo_isa_choose(&s->options.isa));
 	if (s->cuda)
 		FO_TRY(fo_session_device_fits(s));
-	FO_TRY(fo_store_new(&s->store, &s->program));
+	FO_TRY(fo_store_new_on(&s->store, &s->program, s->cuda));
 	fo_status st = fo_exec_new(&s->exec, &s->program, s->store, &s->options, fo_ports_serve, &s->ports, NULL);
 	if (st == FO_OK)
 		st = fo_exec_new(&s->eval, &s->eval_program, s->store, &s->options, fo_ports_serve, &s->eval_ports,
@@ -158,12 +189,12 @@ static int64_t other_bytes(const struct fo_session *s)
 	return (s->cuda ? 0 : loader_bytes(s)) + (e.arena > m.arena ? e.arena : 0) + e.workspace;
 }
 
-/* What a run on a device takes of the host: its copy of what persists, from which checkpoints are written, with what it passes through,
- * staging, the loader, activations that wait there. */
+/* What a run on a device takes of the host: tables, the pieces that its state passes through, staging, the loader, activations that wait
+ * there, and where checkpoints are written while training goes on the copy that they are written from. */
 static int64_t host_bytes(const struct fo_session *s)
 {
 	struct fo_memory m = fo_exec_memory(s->exec), e = fo_exec_memory(s->eval);
-	return s->cuda ? m.host + m.staging + e.staging + m.host_arena + loader_bytes(s) : 0;
+	return s->cuda ? m.host + m.staging + e.staging + m.host_arena + loader_bytes(s) + s->host_copy : 0;
 }
 
 static int64_t step_bytes(const struct fo_session *s)
@@ -218,6 +249,10 @@ static struct fo_train_plan plan_of(const struct fo_session *s)
 		.device = s->cuda ? fo_cuda_info(s->cuda) : NULL,
 		.memory_reserve = s->device_reserve,
 		.memory_host = host_bytes(s),
+		.memory_host_copy = s->host_copy,
+		.save_bytes = fo_store_checkpoint_bytes(s->store, &s->program),
+		.save_count = checkpoints_added(s),
+		.disk_free = fo_fs_free(s->r->dir),
 		.peak = s->peak,
 		.isa = s->options.isa,
 		.threads = s->options.threads,
@@ -234,29 +269,44 @@ static struct fo_train_plan plan_of(const struct fo_session *s)
 	return p;
 }
 
+/* Of the host, for a run on a device; 0: not known. */
+static int64_t host_available(void)
+{
+	int64_t have = fo_memory_available(), room = fo_memory_unlimited();
+	return room < INT64_MAX && (!have || room < have) ? room : have;
+}
+
 /* The host's part of a run on a device. */
 static fo_status host_fits(const struct fo_session *s)
 {
 	char a[32], b[32];
-	int64_t need = host_bytes(s), have = fo_memory_available();
+	int64_t need = host_bytes(s), have = host_available();
 	if (!s->cuda || !have || need <= have)
 		return FO_OK;
 	return fo_hint(fo_fail(FO_ENOMEM, "beside the device the run takes %s of this machine's memory, of which %s are free",
 			       fo_str_bytes(a, (double)need), fo_str_bytes(b, (double)have)),
-		       "the host keeps a copy of weights and optimizer state, from which checkpoints are written: choose a smaller state "
-		       "(optim.state=auto)");
+		       s->program.run.pass.offload ? "lower pass.offload, whose activations wait in host memory"
+						   : "end other programs, or shorten the batch, which the loader holds");
+}
+
+/* A checkpoint is written while training goes on where there is memory for a copy of the state. */
+static void decide_async(struct fo_session *s, int64_t need)
+{
+	int64_t budget = memory_budget(s), copy = (int64_t)fo_pages_size((size_t)fo_store_bytes(s->store)), have = host_available();
+	s->async = copies_checkpoints(s);
+	if (s->cuda)
+		s->async = s->async && (!have || host_bytes(s) + copy <= have);
+	else
+		s->async = s->async && (!budget || need + fo_exec_memory(s->exec).persistent <= budget);
+	s->host_copy = s->cuda && s->async ? copy : 0;
 }
 
 static fo_status announce(struct fo_session *s)
 {
+	int64_t need = step_bytes(s), have = memory_allowed(s);
+	decide_async(s, need);
 	struct fo_train_plan p = plan_of(s);
 	fo_exec_kernels(s->exec, p.kernels);
-	int64_t need = step_bytes(s), have = memory_allowed(s);
-	/* Where the copy does not fit, training waits for its checkpoints. */
-	int64_t budget = memory_budget(s);
-	/* On a device the host's copy of the state is there in any case. */
-	s->async = copies_checkpoints(s) && (s->cuda || !budget || need + p.memory.persistent <= budget);
-	p.memory_checkpoint = fo_saver_bytes(s);
 	if (s->h->plan)
 		s->h->plan(s->h->ctx, &p);
 	if (s->too_large.st != FO_OK)
@@ -264,11 +314,13 @@ static fo_status announce(struct fo_session *s)
 	fo_session_device_attention(s);
 	if (copies_checkpoints(s) && !s->async && need <= have) {
 		char copy[32];
-		fo_session_warn(s, "no memory for a copy of the state (%s): training waits while a checkpoint is written",
-				fo_str_bytes(copy, (double)p.memory.persistent));
+		fo_session_warn(s, "no memory %sfor a copy of the state (%s): training waits while a checkpoint is written",
+				s->cuda ? "on the host " : "", fo_str_bytes(copy, (double)p.memory.persistent));
 	}
-	if (!have || need <= have)
-		return host_fits(s);
+	if (!have || need <= have) {
+		FO_TRY(host_fits(s));
+		return disk_fits(s, &p);
+	}
 	char a[32], b[32], c[32];
 	fo_fail(FO_ENOMEM, "the run plans %s and may use %s", fo_str_bytes(a, (double)need),
 		fo_str_bytes(b, (double)have));
@@ -350,6 +402,8 @@ static fo_status open_session(struct fo_session *s)
 	FO_TRY(make_programs(s, 0));
 	if (!s->h->dry_run)
 		FO_TRY(fo_session_folder_lock(s)); /* two processes in one folder would take each other's files for left-overs */
+	if (!s->h->dry_run)
+		FO_TRY(fo_session_has_weights(s));
 	FO_TRY(check_weights(s));
 	if (s->cuda)
 		fo_device_find_peak(fo_cuda_info(s->cuda), fo_run_precision(s->r), &s->peak);
@@ -382,12 +436,14 @@ static fo_status open_session(struct fo_session *s)
 	snprintf(s->meta.moments, sizeof s->meta.moments, "%s", fo_moments_name[s->program.run.pass.moments]);
 	if (s->h->dry_run)
 		return announce(s);
-	FO_TRY(fo_store_tensors(s->store, &s->program, &s->tensors));
 	/* The newest checkpoint's step is part of what is announced; its tensors are read after the memory check. */
 	FO_TRY(fo_session_find(s));
 	FO_TRY(announce(s));
+	FO_TRY(fo_store_tensors(s->store, &s->program, &s->tensors));
 	if (*s->r->weights && !s->found_path) /* a checkpoint of this run is further on than its start */
 		FO_TRY(fo_store_load(s->store, &s->program, s->r->weights));
+	else if (s->cuda)
+		FO_TRY(fo_store_init_device(s->store, &s->program, (uint64_t)s->r->seed, s->cuda));
 	else
 		fo_store_init(s->store, &s->program, (uint64_t)s->r->seed);
 	FO_TRY(fo_session_resume(s));
@@ -634,7 +690,7 @@ static fo_status run_loop(struct fo_session *s, struct fo_train_result *out)
 				return fo_session_rescue(s, st);
 		}
 		if (last || stopped)
-			FO_TRY(fo_session_save(s, (int)s->r->ckpt_keep));
+			FO_TRY(fo_session_save_last(s, save));
 		else if (save)
 			FO_TRY(fo_session_save_begin(s));
 		/* Between evaluations and checkpoints nothing is allocated, so memory need not be looked at. */
@@ -649,6 +705,12 @@ static fo_status run_loop(struct fo_session *s, struct fo_train_result *out)
 	if (s->steps_here)
 		FO_TRY(fo_session_watch(s, true));
 	fo_session_saved(s, out->checkpoint, sizeof out->checkpoint);
+	int64_t unsaved = fo_session_unsaved(s);
+	if (stopped && s->meta.step < s->r->steps && unsaved)
+		return fo_hint(fo_fail(FO_EINTERRUPT, "stopped after step %lld of %lld; no weights of the last %lld %s were saved: checkpoint.last=no",
+				       (long long)s->meta.step, (long long)s->r->steps, (long long)unsaved, unsaved == 1 ? "step" : "steps"),
+			       *out->checkpoint ? "the same command goes on from the newest checkpoint, '%s'" : "%schoose another run.dir to train it again",
+			       out->checkpoint);
 	if (stopped && s->meta.step < s->r->steps)
 		return fo_hint(fo_fail(FO_EINTERRUPT, "stopped after step %lld of %lld; the state is saved in '%s'",
 				       (long long)s->meta.step, (long long)s->r->steps, out->checkpoint),
@@ -665,6 +727,7 @@ static void summarise(struct fo_session *s, struct fo_train_result *out)
 	out->peak = s->peak;
 	out->planned_bytes = m.arena + (s->cuda ? 0 : m.host_arena) + m.persistent + m.workspace + other_bytes(s) + fo_saver_bytes(s);
 	fo_session_saved(s, out->checkpoint, sizeof out->checkpoint);
+	out->steps_unsaved = fo_session_unsaved(s);
 	/* A checkpoint of an earlier version does not know how the run began. */
 	if (s->meta.first_step)
 		out->first_step = s->meta.first_step, out->first_loss = s->meta.first_loss;

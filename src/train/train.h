@@ -36,9 +36,13 @@ struct fo_train_plan {
 	int64_t memory_checkpoint; /* the copy that is written while training goes on; 0: checkpoints are waited for */
 	int64_t memory_available;
 	/* On a device `memory`, memory_other and memory_available are of its memory, the last one without the reserve. */
+	int64_t save_bytes;  /* of one checkpoint on the disk */
+	int64_t save_count;  /* so many more of them at once, while the run goes on; 0: none is written */
+	int64_t disk_free;   /* of the file system of run.dir; -1: not known */
 	const struct fo_cuda_device *device; /* NULL: the processor */
 	int64_t memory_reserve;              /* free device memory that is not planned on */
-	int64_t memory_host;                 /* device: the host's copy of what persists, staging, loader */
+	int64_t memory_host;      /* device: tables, pieces, staging, loader, activations that wait there, and the copy: */
+	int64_t memory_host_copy; /* device: of the state, which is written while training goes on; 0: checkpoints are waited for */
 	struct fo_exec_code code[FO_EXEC_CODES_MAX]; /* whose code runs how many operations */
 	int codes;
 	struct fo_cuda_tuned tuned; /* device: how products' algorithms were chosen */
@@ -100,7 +104,8 @@ struct fo_train_result {
 	double device_joules_per_token; /* of those with loss; NAN */
 	struct fo_mfu_split split;
 	double huge_share;           /* of the process's anonymous memory in huge pages; NAN */
-	char checkpoint[FO_PATH_BYTES];
+	char checkpoint[FO_PATH_BYTES]; /* the newest that is whole; "": none */
+	int64_t steps_unsaved;          /* behind it, or without one since the start: checkpoint.last=no saved no weights of them */
 	char *sample;            /* heap; NULL: none */
 	double waste, truncated; /* shares of processed tokens: padding; dropped by truncation */
 };
@@ -117,13 +122,16 @@ FO_CHECKED fo_status fo_store_load(struct fo_store *s, const struct fo_program *
 FO_CHECKED fo_status fo_weights_check(const struct fo_program *p, const char *dir);
 
 /* The store's tensors as a checkpoint names them: weights by their Hugging Face names, what the optimizer keeps with the
- * prefixes "master." (or "low.": low halves), "m." and "v.". They point into the store. */
+ * prefixes "master." (or "low.": low halves), "m." and "v.". They point into the store; of one on a device they are reached through
+ * pieces, between steps, which takes its device memory. */
 struct fo_tensors {
 	struct fo_st_tensor *weight, *state;
 	size_t weights, states, weight_cap, state_cap;
 };
 FO_CHECKED fo_status fo_store_tensors(struct fo_store *s, const struct fo_program *p, struct fo_tensors *out);
 void fo_tensors_fini(struct fo_tensors *t);
+/* Bytes of these tensors: of a checkpoint but for headers, tokenizer and text of some MB. */
+int64_t fo_store_checkpoint_bytes(struct fo_store *s, const struct fo_program *p);
 
 #define FO_EVAL_SEED 1 /* of the held-out rows: the same in every run, so that runs compare */
 

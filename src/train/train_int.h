@@ -61,6 +61,7 @@ struct fo_session {
 	char *ckpt_dir, *log_path, *run_json;
 	struct fo_saver *saver; /* NULL until the run begins */
 	bool async;             /* periodic checkpoints are copied and written by the saver's thread */
+	int64_t host_copy;      /* device: bytes of that copy; 0: none */
 	int log;                /* descriptor; -1: not open */
 	struct fo_str line;     /* what the log still lacks; one line, more only while its disk is full */
 	bool log_failed;        /* and was reported */
@@ -102,6 +103,9 @@ FO_CHECKED fo_status fo_session_folder_check(struct fo_session *s);
  * whole is told by fo_session_resume, after the plan was announced. */
 FO_CHECKED fo_status fo_session_find(struct fo_session *s);
 FO_CHECKED fo_status fo_session_resume(struct fo_session *s);
+/* FO_EARG where a run in this folder did steps and checkpoint.last=no left no checkpoint of them: it cannot go on, and to begin anew would
+ * mix two runs in one log. */
+FO_CHECKED fo_status fo_session_has_weights(struct fo_session *s);
 /* s->meta becomes a checkpoint's, its place in the text counted in this run's steps. */
 void fo_session_adopt(struct fo_session *s, const struct fo_ckpt_meta *m);
 /* src/train/session_device.c: opens what train.device names and begins to watch it; most of the device's memory that was taken; the end. */
@@ -157,6 +161,11 @@ void fo_session_save_poll(struct fo_session *s);
 /* Writes a checkpoint and waits: at the end, and when the run must stop. keep 0: removes no older one. A lost folder is an error, after
  * the state was saved elsewhere. */
 FO_CHECKED fo_status fo_session_save(struct fo_session *s, int keep);
+/* At the end and when the run is stopped: a checkpoint of checkpoint.every is `due`, or checkpoint.last asks for one; else waits for what
+ * is under way. */
+FO_CHECKED fo_status fo_session_save_last(struct fo_session *s, bool due);
+/* Steps behind the newest checkpoint that checkpoint.last=no leaves unsaved. */
+int64_t fo_session_unsaved(const struct fo_session *s);
 /* Waits for what is under way and saves what is not saved yet, because the run must end with `why`; returns why, with where the
  * state lies as its hint. */
 fo_status fo_session_rescue(struct fo_session *s, fo_status why);
@@ -204,5 +213,7 @@ FO_CHECKED fo_status fo_session_log_close(struct fo_session *s);
 int64_t fo_memory_resident(void);
 /* Memory that this process may still take: free memory or what its control groups leave, whichever is less; 0: not known. */
 int64_t fo_memory_available(void);
+/* What the process's own limits (ulimit -d, -v) leave beside what it has mapped already, touched or not; INT64_MAX: none is set. */
+int64_t fo_memory_unlimited(void);
 
 #endif

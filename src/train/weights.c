@@ -1,4 +1,5 @@
 #include "ckpt/ckpt.h"
+#include "train/store_int.h"
 #include "train/train.h"
 
 #include <stdio.h>
@@ -36,8 +37,27 @@ static fo_status add_tensor(void *ctx, const struct fo_store_tensor *s)
 
 fo_status fo_store_tensors(struct fo_store *s, const struct fo_program *p, struct fo_tensors *out)
 {
+	const struct fo_st_memory *memory;
 	*out = (struct fo_tensors){ 0 };
-	return fo_store_visit(s, p, add_tensor, out);
+	FO_TRY(fo_store_visit(s, p, add_tensor, out));
+	FO_TRY(fo_store_access(s, &memory));
+	for (size_t i = 0; i < out->weights; i++)
+		out->weight[i].memory = memory;
+	for (size_t i = 0; i < out->states; i++)
+		out->state[i].memory = memory;
+	return FO_OK;
+}
+
+static fo_status add_bytes(void *ctx, const struct fo_store_tensor *t)
+{
+	*(int64_t *)ctx += t->rows * t->cols * (int64_t)fo_dtype_bytes(t->dtype);
+	return FO_OK;
+}
+
+int64_t fo_store_checkpoint_bytes(struct fo_store *s, const struct fo_program *p)
+{
+	int64_t bytes = 0;
+	return fo_store_visit(s, p, add_bytes, &bytes) == FO_OK ? bytes : 0; /* the visitor never fails */
 }
 
 void fo_tensors_fini(struct fo_tensors *t)
@@ -88,7 +108,11 @@ fo_status fo_weights_check(const struct fo_program *p, const char *dir)
 fo_status fo_store_load(struct fo_store *s, const struct fo_program *p, const char *dir)
 {
 	struct list l = { 0 };
+	const struct fo_st_memory *memory;
+	FO_TRY(fo_store_access(s, &memory));
 	fo_status st = fo_store_visit(s, p, collect, &l);
+	for (size_t i = 0; i < l.n; i++)
+		l.t[i].memory = memory;
 	if (st == FO_OK)
 		st = fo_hf_read(dir, p->model.tied, l.t, l.n);
 	free(l.t);

@@ -126,8 +126,8 @@ CUresult soft_alloc(CUdeviceptr *out, size_t bytes)
 	if (!bytes)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!range) {
-		/* Away from all else, where the system has no objection. */
-		range = mmap((void *)(uintptr_t)0x200000000000, RANGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		/* Away from all else, where the system has no objection. Shared, so that a limit on the process's own data leaves it out. */
+		range = mmap((void *)(uintptr_t)0x200000000000, RANGE, PROT_NONE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 		if (range == MAP_FAILED)
 			abort();
 	}
@@ -183,7 +183,7 @@ CUresult soft_free(CUdeviceptr ptr)
 	size_t own = up(device.piece[i].bytes, ALIGN), pages = up(own, PAGE);
 	unsigned char *page = p + own - pages;
 	drop(&device, i);
-	madvise(page, pages, MADV_DONTNEED);
+	madvise(page, pages, MADV_REMOVE); /* of shared pages the only one that gives them back */
 	mprotect(page, pages, PROT_NONE);
 	soft_count.frees++;
 	soft_count.live_bytes -= (int64_t)own;

@@ -15,6 +15,7 @@
  *                 io        it and all later ones: EIO
  *                 signals   every other open, write, ftruncate and flush, from it on: EINTR, as if a signal had come; a write does a
  *                           part of its bytes each other time it is let through
+ *   FAULT_FREE    bytes that statvfs says are free
  *   FAULT_COUNT   file that gets the number of operations when the process ends
  *
  * System calls are made directly, because a sanitizer takes over the names. */
@@ -29,6 +30,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -326,4 +328,15 @@ int ftruncate(int fd, off_t length)
 	if (!error && syscall(SYS_ftruncate, fd, length))
 		error = errno;
 	return (int)leave(0, error);
+}
+
+int statvfs(const char *path, struct statvfs *out)
+{
+	struct stat st;
+	const char *bytes = getenv("FAULT_FREE");
+	if (stat(path, &st))
+		return -1;
+	*out = (struct statvfs){ .f_bsize = 4096, .f_frsize = 4096 };
+	out->f_bavail = bytes ? strtoull(bytes, NULL, 10) / 4096 : (fsblkcnt_t)1 << 40;
+	return 0;
 }

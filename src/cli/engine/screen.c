@@ -187,7 +187,13 @@ static void plan_json(const struct fo_train_plan *p, struct fo_str *out)
 	if (p->device) {
 		fo_json_int(&j, "reserve_bytes", p->memory_reserve);
 		fo_json_int(&j, "host_bytes", p->memory_host);
+		fo_json_int(&j, "host_copy_bytes", p->memory_host_copy);
 	}
+	fo_json_close(&j);
+	fo_json_object(&j, "checkpoints");
+	fo_json_int(&j, "bytes", p->save_bytes);
+	fo_json_int(&j, "at_once", p->save_count);
+	fo_json_real(&j, "disk_free_bytes", p->disk_free < 0 ? NAN : (double)p->disk_free);
 	fo_json_close(&j);
 	fo_json_text(&j, "device", p->device ? p->device->name : NULL);
 	if (p->device) {
@@ -235,11 +241,26 @@ static void put_memory(FILE *f, const struct fo_train_plan *p)
 		   p->memory_checkpoint ? fo_str_bytes(h, (double)p->memory_checkpoint) : "",
 		   fo_str_bytes(g, (double)p->memory_available));
 	if (p->device)
-		fo_cli_put(f, "         ", LEAD, "%s more of the device are left alone; the host holds %s (a copy of weights and optimizer, staging, loader)",
-			   fo_str_bytes(a, (double)p->memory_reserve), fo_str_bytes(b, (double)p->memory_host));
+		fo_cli_put(f, "         ", LEAD, "%s more of the device are left alone; the host holds %s (tables, staging, loader%s%s)",
+			   fo_str_bytes(a, (double)p->memory_reserve), fo_str_bytes(b, (double)p->memory_host),
+			   p->memory_host_copy ? ", copy for checkpoints " : "",
+			   p->memory_host_copy ? fo_str_bytes(c, (double)p->memory_host_copy) : "");
 	if (p->memory.host_arena)
 		fo_cli_put(f, "         ", LEAD, "of %s %s of activations that wait for backward in host memory", p->device ? "the latter" : "it",
 			   fo_str_bytes(a, (double)p->memory.host_arena));
+}
+
+static void put_saves(FILE *f, const struct fo_train_plan *p)
+{
+	char a[32], b[32];
+	if (!p->save_count) {
+		if (p->run->ckpt_last)
+			fo_cli_put(f, "saves    ", LEAD, "no weights: checkpoint.last=no%s", p->run->ckpt_every ? "" : ", checkpoint.every=0");
+		return;
+	}
+	fo_cli_put(f, "saves    ", LEAD, "checkpoints of %s, %lld more at one time; the disk has %s free%s", fo_str_bytes(a, (double)p->save_bytes),
+		   (long long)p->save_count, p->disk_free < 0 ? "an unknown amount" : fo_str_bytes(b, (double)p->disk_free),
+		   p->run->ckpt_last ? "; none at the end: checkpoint.last=no" : "");
 }
 
 /* How the algorithms of products were chosen; nothing where they are all the library's proposals. */
@@ -305,6 +326,7 @@ static void on_plan(void *ctx, const struct fo_train_plan *p)
 	if (p->choice.seconds > 0 && p->choice.run.pass.recompute)
 		put_choice(f, p);
 	put_memory(f, p);
+	put_saves(f, p);
 	put_kernels(f, p);
 	if (p->peak.flop_s > 0)
 		fo_cli_put(f, "peak     ", LEAD, "%s/s %s, %s", fo_str_si(a, p->peak.flop_s, "FLOP"), p->peak.dtype,
@@ -575,17 +597,23 @@ static void print_figures(FILE *f, const struct fo_train_result *r)
 			fo_cli_plural(r->rewinds, "time", "times"));
 	if (*r->checkpoint)
 		fprintf(f, "saved    %s\n", fo_cli_seen(r->checkpoint));
+	if (r->steps_unsaved)
+		fo_cli_put(f, *r->checkpoint ? LEAD : "saved    ", LEAD, "no weights of the last %lld %s: checkpoint.last=no",
+			   (long long)r->steps_unsaved, fo_cli_plural(r->steps_unsaved, "step", "steps"));
 }
 
 /* What to do with it. */
-static void print_next(struct fo_screen *s)
+static void print_next(struct fo_screen *s, bool weights)
 {
 	struct fo_str dir = { 0 };
 	if (!s->dir)
 		return;
 	fo_str_shell(&dir, s->dir);
 	const char *seen = fo_cli_seen(dir.data);
-	fo_cli_put(s->out, "next     ", LEAD, "flatout report %s, flatout generate %s", seen, seen);
+	if (weights)
+		fo_cli_put(s->out, "next     ", LEAD, "flatout report %s, flatout generate %s", seen, seen);
+	else
+		fo_cli_put(s->out, "next     ", LEAD, "flatout report %s", seen);
 	fo_str_fini(&dir);
 }
 
@@ -600,7 +628,7 @@ void fo_screen_summary(struct fo_screen *s, const struct fo_train_result *r)
 		print_sample(s->out, r->sample, SAMPLE_LINES);
 	}
 	print_figures(s->out, r);
-	print_next(s);
+	print_next(s, *r->checkpoint);
 }
 
 void fo_screen_summary_json(const struct fo_train_result *r, struct fo_str *out)
@@ -667,6 +695,7 @@ void fo_screen_summary_json(const struct fo_train_result *r, struct fo_str *out)
 	fo_json_int(&j, "skipped", r->skipped);
 	fo_json_int(&j, "rewinds", r->rewinds);
 	fo_json_text(&j, "checkpoint", *r->checkpoint ? r->checkpoint : NULL);
+	fo_json_int(&j, "steps_unsaved", r->steps_unsaved);
 	fo_json_text(&j, "sample", r->sample);
 	fo_json_close(&j);
 }
