@@ -59,7 +59,7 @@ static void test_fp8(void **state)
 			struct fo_num_case c = fp8_case(&f);
 			char why[512];
 			assert_null(fo_num_cuda_cannot(&c));
-			if (!fo_num_check_device(&c, &fo_test_cuda_kernel, true, NULL, why, sizeof why))
+			if (!fo_num_check_device(&c, &fo_test_cuda_kernel, NULL, NULL, why, sizeof why))
 				fail_msg("ta=%d tb=%d lines %d %d: %s", f.ta, f.tb, f.lines_a, f.lines_b, why);
 		}
 }

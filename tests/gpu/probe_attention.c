@@ -233,15 +233,20 @@ static struct tensor scores(struct graph *g, const struct operands *x)
 	struct tensor raw = tensor(g, F32, 0, (int64_t[]){ s.b, s.h, s.s, s.s },
 				   (int64_t[]){ s.h * s.s * s.s, s.s * s.s, s.s, 1 }, NULL);
 	product(g, x->q, x->kt, raw, x->len, x->len, NULL);
-	struct tensor scaled = binary(g, CUDNN_POINTWISE_MUL, raw, x->scale);
-	return s.packed ? mask_padding(g, x, scaled) : scaled;
+	return binary(g, CUDNN_POINTWISE_MUL, raw, x->scale);
+}
+
+/* Backward after the log-sum-exp is subtracted: that of rows behind a document's end is whatever lies in memory. */
+static struct tensor masked(struct graph *g, const struct operands *x, struct tensor s)
+{
+	return mask_causal(g, x, g->at.packed ? mask_padding(g, x, s) : s);
 }
 
 static void compose_forward(struct graph *g)
 {
 	struct operands x = operands(g);
 	struct tensor v = tensor(g, BF16, V_, x.k_dim, x.k_stride, x.rag_k);
-	struct tensor s = mask_causal(g, &x, scores(g, &x)), max = column(g), sum = column(g);
+	struct tensor s = masked(g, &x, scores(g, &x)), max = column(g), sum = column(g);
 	reduce(g, CUDNN_REDUCE_TENSOR_MAX, s, max);
 	struct tensor e = unary(g, CUDNN_POINTWISE_EXP, binary(g, CUDNN_POINTWISE_SUB, s, max));
 	reduce(g, CUDNN_REDUCE_TENSOR_ADD, e, sum);
@@ -286,7 +291,7 @@ static void compose_backward(struct graph *g)
 
 	/* P from the stored log-sum-exp; dV = P' dO */
 	struct tensor less = binary(g, CUDNN_POINTWISE_SUB, scores(g, &x), x.stats);
-	struct tensor p = unary(g, CUDNN_POINTWISE_EXP, mask_causal(g, &x, less));
+	struct tensor p = unary(g, CUDNN_POINTWISE_EXP, masked(g, &x, less));
 	struct tensor pt = reshape(g, p, tensor(g, BF16, 0, across_dim, across_stride, NULL));
 	product_by_kv_head(g, &x, pt, d_o, DV_FULL, dv);
 
