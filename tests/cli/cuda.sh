@@ -50,7 +50,7 @@ export FLATOUT_CUDA_LIBRARIES
 gpu="$tiny --train.device=cuda --train.tune=off --train.timed-every=2"
 
 run "0|1" devices --local
-says "^cuda:0 " "^  software " "^cuDNN .*$FLATOUT_SOFT_CUDA/libcudnn.so"
+says "^cuda:0 " "^  software " "^cuDNN .*attention" "$FLATOUT_SOFT_CUDA/libcudnn.so"
 mkdir some
 ln -s "$FLATOUT_SOFT_CUDA"/libcuda.so.1 "$FLATOUT_SOFT_CUDA"/libcublasLt.so.* some
 FLATOUT_CUDA_LIBRARIES=$PWD/some
