@@ -1,5 +1,5 @@
 # The software CUDA device of the tests (docs/cuda-testing.md): libcuda.so.1 with our kernels compiled by a C++ compiler for this
-# processor, and libcublasLt, in <build>/tests/cuda, which FLATOUT_CUDA_LIBRARIES names to the tests that use them. FO_SOFT_CUDA is that
+# processor, libcublasLt and libcudnn, in <build>/tests/cuda, which FLATOUT_CUDA_LIBRARIES names to the tests that use them. FO_SOFT_CUDA is that
 # folder; empty where the toolkit's headers are missing.
 set(FO_SOFT_CUDA "")
 if(NOT FO_CUDA)
@@ -63,7 +63,12 @@ file(STRINGS "${FO_CUDA_INCLUDE}/cublas_api.h" major REGEX "^#define CUBLAS_VER_
 string(REGEX REPLACE ".* " "" major "${major}")
 fo_soft_library(fo_soft_cublaslt libcublasLt.so.${major} "${source}/soft_cublaslt.c")
 target_link_libraries(fo_soft_cublaslt PRIVATE fo_soft_cuda)
-set(FO_SOFT_TARGETS fo_soft_cuda fo_soft_cublaslt)
+file(STRINGS "${FO_CUDNN_INCLUDE}/cudnn_version.h" major REGEX "^#define CUDNN_MAJOR ")
+string(REGEX REPLACE ".* " "" major "${major}")
+fo_soft_library(fo_soft_cudnn libcudnn.so.${major} "${source}/soft_cudnn.c")
+target_include_directories(fo_soft_cudnn SYSTEM PRIVATE "${FO_CUDNN_INCLUDE}")
+target_link_libraries(fo_soft_cudnn PRIVATE fo_soft_cuda)
+set(FO_SOFT_TARGETS fo_soft_cuda fo_soft_cublaslt fo_soft_cudnn)
 if(FO_NCCL_INCLUDE)
 	fo_soft_library(fo_soft_nccl libnccl.so.2 "${source}/soft_nccl.c")
 	target_include_directories(fo_soft_nccl SYSTEM PRIVATE "${FO_NCCL_INCLUDE}")

@@ -50,7 +50,13 @@ export FLATOUT_CUDA_LIBRARIES
 gpu="$tiny --train.device=cuda --train.tune=off --train.timed-every=2"
 
 run "0|1" devices --local
-says "^cuda:0 " "^  software " "software driver only FLATOUT_CUDA_LIBRARIES is looked at"
+says "^cuda:0 " "^  software " "^cuDNN .*attention" "$FLATOUT_SOFT_CUDA/libcudnn.so"
+mkdir some
+ln -s "$FLATOUT_SOFT_CUDA"/libcuda.so.1 "$FLATOUT_SOFT_CUDA"/libcublasLt.so.* some
+FLATOUT_CUDA_LIBRARIES=$PWD/some
+run "0|1" devices --local
+says "^cuda:0 " "software driver only FLATOUT_CUDA_LIBRARIES is looked at"
+FLATOUT_CUDA_LIBRARIES=$FLATOUT_SOFT_CUDA
 run "0|1" devices --local --json
 valid out
 keys out built devices libraries software compute_capability can_train

@@ -1,6 +1,6 @@
 /* What surrounds cuDNN: the choice of a plan by documents, lengths and offsets made on the device, documents of one token, rows without
- * gaps, workspace. A double takes cuDNN's place: it computes what the description and the pointers say, plainly, in the stream. Results
- * must be those of our own kernels, which test_cuda_kernels holds to the reference. On a real device cuDNN itself is meant: skipped. */
+ * gaps, workspace; and the graphs themselves, in every bucket, beside memory that is not a number. On the software device its cuDNN computes
+ * what the graphs say (soft_cudnn.c), on a real one NVIDIA's does. Results are held to the reference in double precision. */
 #include "support/cuda.h"
 
 #ifdef FO_CUDA_HEADERS
@@ -17,192 +17,47 @@
 
 #include <cmocka.h>
 
-/* ---- the double: all of cudnn.c's functions ---- */
-
-enum { PLANS = 64 };
-static struct fo_cuda_plan plan[PLANS];
-static int plans, runs;
-static const struct fo_test_soft *soft;
-
-const struct fo_cuda_plan *fo_cuda_plan_at(const struct fo_cuda *c, int i)
-{
-	(void)c;
-	return i < plans ? &plan[i] : NULL;
-}
-const struct fo_cuda_plan *fo_cuda_plan_find(const struct fo_cuda *c, const struct fo_dnn_shape *s)
-{
-	(void)c;
-	for (int i = 0; i < plans; i++)
-		if (!memcmp(&plan[i].shape, s, sizeof *s))
-			return &plan[i];
-	return NULL;
-}
-fo_status fo_cuda_plan_get(struct fo_cuda *c, const struct fo_dnn_shape *s, const struct fo_cuda_plan **out, bool *is_new)
-{
-	*out = fo_cuda_plan_find(c, s);
-	*is_new = !*out;
-	if (*out)
-		return FO_OK;
-	assert_true(plans < PLANS);
-	plan[plans].shape = *s;
-	plan[plans].made.workspace = 1000;
-	*out = &plan[plans++];
-	return FO_OK;
-}
-void fo_cuda_plans_free(struct fo_cuda *c)
-{
-	(void)c;
-	plans = 0;
-}
-
-struct work {
-	struct fo_dnn_shape s;
-	void *at[FO_DNN_IDS];
-	void *ws;
-	float scale, window;
-};
-static float get(const struct work *w, int id, int64_t first, int64_t i, int64_t col)
-{
-	return fo_bf16_to_f32(((const uint16_t *)w->at[id])[first + i * w->s.ld[id] + col]);
-}
-static void put(const struct work *w, int id, int64_t first, int64_t i, int64_t col, float x)
-{
-	((uint16_t *)w->at[id])[first + i * w->s.ld[id] + col] = fo_bf16_from_f32(x);
-}
-static int64_t first_of(const struct work *w, int id, int64_t b)
-{
-	static const int offset[] = { [FO_DNN_Q] = FO_DNN_OFFSET_Q, [FO_DNN_K] = FO_DNN_OFFSET_K, [FO_DNN_V] = FO_DNN_OFFSET_V,
-				      [FO_DNN_O] = FO_DNN_OFFSET_O, [FO_DNN_LSE] = FO_DNN_OFFSET_LSE, [FO_DNN_DO] = FO_DNN_OFFSET_O,
-				      [FO_DNN_DQ] = FO_DNN_OFFSET_Q, [FO_DNN_DK] = FO_DNN_OFFSET_K, [FO_DNN_DV] = FO_DNN_OFFSET_V };
-	return w->s.ragged ? ((const int64_t *)w->at[offset[id]])[b] : b * w->s.seq * w->s.ld[id];
-}
-static float dot(const struct work *w, int a, int64_t ai, int64_t ac, int b, int64_t bi, int64_t bc, int64_t doc)
-{
-	float x = 0;
-	for (int64_t d = 0; d < w->s.dim; d++)
-		x += get(w, a, first_of(w, a, doc), ai, ac + d) * get(w, b, first_of(w, b, doc), bi, bc + d);
-	return x;
-}
-static int64_t first_key(const struct work *w, int64_t i) { return w->s.window && i + 1 > w->window ? i + 1 - (int64_t)w->window : 0; }
-
-static void forward_row(const struct work *w, int64_t doc, int64_t h, int64_t i)
-{
-	const int64_t dim = w->s.dim, cq = h * dim, ck = h / (w->s.heads / w->s.kv) * dim, j0 = first_key(w, i);
-	float score[1024], top = -INFINITY, sum = 0;
-	for (int64_t j = j0; j <= i; j++) {
-		score[j] = w->scale * dot(w, FO_DNN_Q, i, cq, FO_DNN_K, j, ck, doc);
-		top = fmaxf(top, score[j]);
-	}
-	for (int64_t j = j0; j <= i; j++)
-		sum += score[j] = expf(score[j] - top);
-	for (int64_t d = 0; d < dim; d++) {
-		float x = 0;
-		for (int64_t j = j0; j <= i; j++)
-			x += score[j] / sum * get(w, FO_DNN_V, first_of(w, FO_DNN_V, doc), j, ck + d);
-		put(w, FO_DNN_O, first_of(w, FO_DNN_O, doc), i, cq + d, x);
-	}
-	((float *)w->at[FO_DNN_LSE])[first_of(w, FO_DNN_LSE, doc) + i * w->s.ld[FO_DNN_LSE] + h] = top + logf(sum);
-}
-static void backward_doc(const struct work *w, int64_t doc, int64_t n)
-{
-	const int64_t dim = w->s.dim, group = w->s.heads / w->s.kv;
-	float *dk = calloc((size_t)(n * w->s.kv * dim), sizeof *dk), *dv = calloc((size_t)(n * w->s.kv * dim), sizeof *dv);
-	for (int64_t h = 0; h < w->s.heads; h++)
-		for (int64_t i = 0; i < n; i++) {
-			const int64_t cq = h * dim, ck = h / group * dim;
-			const float lse = ((float *)w->at[FO_DNN_LSE])[first_of(w, FO_DNN_LSE, doc) + i * w->s.ld[FO_DNN_LSE] + h];
-			const float delta = dot(w, FO_DNN_DO, i, cq, FO_DNN_O, i, cq, doc);
-			float dq[256] = { 0 };
-			for (int64_t j = first_key(w, i); j <= i; j++) {
-				const float p = expf(w->scale * dot(w, FO_DNN_Q, i, cq, FO_DNN_K, j, ck, doc) - lse);
-				const float ds = p * (dot(w, FO_DNN_DO, i, cq, FO_DNN_V, j, ck, doc) - delta) * w->scale;
-				for (int64_t d = 0; d < dim; d++) {
-					dq[d] += ds * get(w, FO_DNN_K, first_of(w, FO_DNN_K, doc), j, ck + d);
-					dk[(j * w->s.kv) * dim + ck + d] += ds * get(w, FO_DNN_Q, first_of(w, FO_DNN_Q, doc), i, cq + d);
-					dv[(j * w->s.kv) * dim + ck + d] += p * get(w, FO_DNN_DO, first_of(w, FO_DNN_DO, doc), i, cq + d);
-				}
-			}
-			for (int64_t d = 0; d < dim; d++)
-				put(w, FO_DNN_DQ, first_of(w, FO_DNN_DQ, doc), i, cq + d, dq[d]);
-		}
-	for (int64_t j = 0; j < n; j++)
-		for (int64_t c = 0; c < w->s.kv * dim; c++) {
-			put(w, FO_DNN_DK, first_of(w, FO_DNN_DK, doc), j, c, dk[j * w->s.kv * dim + c]);
-			put(w, FO_DNN_DV, first_of(w, FO_DNN_DV, doc), j, c, dv[j * w->s.kv * dim + c]);
-		}
-	free(dk);
-	free(dv);
-}
-/* What cuDNN may write on the way, where the description says that it lies: too small a workspace shows. */
-static void scribble(const struct work *w)
-{
-	const struct fo_dnn_shape *s = &w->s;
-	memset(w->ws, 0xff, 1000);
-	if (!s->backward)
-		return;
-	memset(w->at[FO_DNN_ROWSUM], 0xff, (size_t)(s->tokens * s->heads) * 4);
-	memset(w->at[FO_DNN_DQ_SUM], 0xff, (size_t)(s->tokens * (s->ragged ? s->ld[FO_DNN_DQ] : s->heads * s->dim)) * 4);
-	if (s->ragged && s->heads != s->kv) {
-		memset(w->at[FO_DNN_DK_FULL], 0xff, (size_t)(s->tokens * s->ld[FO_DNN_DK] * (s->heads / s->kv)) * 2);
-		memset(w->at[FO_DNN_DV_FULL], 0xff, (size_t)(s->tokens * s->ld[FO_DNN_DV] * (s->heads / s->kv)) * 2);
-	}
-}
-/* Runs in the device's own thread, where a test cannot end: what was wrong is told, and looked at when the stream is idle. */
-static const char *wrong;
-static void compute(void *args)
-{
-	const struct work *w = args;
-	int64_t end = 0;
-	scribble(w);
-	for (int64_t b = 0; b < w->s.batch; b++) {
-		const int64_t n = w->s.ragged ? ((const int32_t *)w->at[FO_DNN_LENGTH])[b] : w->s.seq;
-		const int64_t start = first_of(w, FO_DNN_Q, b) / w->s.ld[FO_DNN_Q];
-		if (n < 0 || n > w->s.seq || n == 1 || start < end || start + n > w->s.tokens) {
-			wrong = "documents are not in order, overlap, or are of one token";
-			return;
-		}
-		end = start + n;
-		if (w->s.backward)
-			backward_doc(w, b, n);
-		for (int64_t h = 0; !w->s.backward && h < w->s.heads; h++)
-			for (int64_t i = 0; i < n; i++)
-				forward_row(w, b, h, i);
-	}
-	if (w->s.ragged && ((const int64_t *)w->at[FO_DNN_OFFSET_Q])[w->s.batch] != w->s.tokens * w->s.ld[FO_DNN_Q])
-		wrong = "the last offset is not the end";
-}
-fo_status fo_cuda_plan_run(struct fo_cuda_queue *q, const struct fo_cuda_plan *p, void *const *pointer, void *ws)
-{
-	struct work w = { .s = p->shape, .ws = ws, .scale = *(float *)pointer[FO_DNN_SCALE], .window = *(float *)pointer[FO_DNN_WINDOW] };
-	memcpy(w.at, pointer, sizeof w.at);
-	assert_true(*(float *)pointer[FO_DNN_MINUS_INF] < -1e30f && *(float *)pointer[FO_DNN_ONE] == 1);
-	runs++;
-	assert_int_equal(soft->enqueue(q->stream, compute, &w, sizeof w, "cuDNN's double"), 0);
-	return FO_OK;
-}
-
 /* ---- calls ---- */
 
+enum poison { NOTHING, ROWS /* behind lse and o */, ALL /* behind every operand */ };
 struct layout {
 	int tokens, heads, kv, dim, window;
 	bool fused; /* q, k, v in one row; so their gradients */
+	enum poison poison;
 };
 enum { Q, K, V, O, LSE, DO, DOC, DQ, DK, DV, OPERANDS };
+enum { TAIL = 256 /* rows behind an operand, as many as the longest tile, and then some */ };
 struct data {
 	struct layout l;
-	struct fo_tensor t[OPERANDS]; /* on the software device, which is host memory */
-	void *block[OPERANDS];
+	struct fo_tensor t[OPERANDS]; /* on the device */
+	int in[OPERANDS];             /* whose block it lies in */
+	void *block[OPERANDS], *host[OPERANDS];
+	size_t bytes[OPERANDS];
 };
 static struct fo_cuda *cuda;
+static fo_cuda_stream stream;
 
-static struct fo_tensor make(struct data *x, int i, int64_t rows, int64_t cols, int64_t ld, int dtype, double sigma)
+static void ok(fo_status st)
 {
-	const size_t bytes = (size_t)(rows * ld) * fo_dtype_bytes((enum fo_dtype)dtype);
-	assert_int_equal(fo_cuda_alloc(cuda, bytes, &x->block[i]), FO_OK);
-	memset(x->block[i], 0xff, bytes);
-	for (int64_t k = 0; sigma > 0 && k < rows * ld; k++)
-		((uint16_t *)x->block[i])[k] = fo_bf16_from_f32((float)(sigma * fo_rng_normal((uint64_t)i + 7, (uint64_t)k)));
-	return (struct fo_tensor){ .data = x->block[i], .rows = rows, .cols = cols, .ld = ld, .dtype = (uint8_t)dtype };
+	if (st != FO_OK)
+		fail_msg("%s", fo_err_text());
+}
+
+static void make(struct data *x, int i, int64_t cols, int64_t ld, int dtype, double sigma)
+{
+	const int64_t n = x->l.tokens * ld;
+	const size_t width = fo_dtype_bytes((enum fo_dtype)dtype), bytes = (size_t)(x->l.tokens + TAIL) * (size_t)ld * width;
+	const bool poisoned = x->l.poison == ALL || (x->l.poison == ROWS && (i == O || i == LSE));
+	ok(fo_cuda_alloc(cuda, bytes, &x->block[i]));
+	ok(fo_cuda_host_alloc(cuda, bytes, &x->host[i]));
+	memset(x->host[i], 0xff, bytes);
+	if (!poisoned)
+		memset((char *)x->host[i] + (size_t)n * width, 0, bytes - (size_t)n * width);
+	for (int64_t k = 0; sigma > 0 && k < n; k++)
+		((uint16_t *)x->host[i])[k] = fo_bf16_from_f32((float)(sigma * fo_rng_normal((uint64_t)i + 7, (uint64_t)k)));
+	x->bytes[i] = bytes;
+	x->in[i] = i;
+	x->t[i] = (struct fo_tensor){ .data = x->block[i], .rows = x->l.tokens, .cols = cols, .ld = ld, .dtype = (uint8_t)dtype };
 }
 static void data_new(struct data *x, struct layout l)
 {
@@ -210,31 +65,42 @@ static void data_new(struct data *x, struct layout l)
 	*x = (struct data){ .l = l };
 	for (int g = 0; g < 2; g++) {
 		const int at = g ? DQ : Q;
-		x->t[at] = make(x, at, l.tokens, q, l.fused ? row : q, FO_BF16, g ? 0 : 1);
+		make(x, at, q, l.fused ? row : q, FO_BF16, g ? 0 : 1);
 		for (int i = 1; i < 3; i++) {
 			if (!l.fused) {
-				x->t[at + i] = make(x, at + i, l.tokens, k, k, FO_BF16, g ? 0 : 1);
+				make(x, at + i, k, k, FO_BF16, g ? 0 : 1);
 				continue;
 			}
 			x->t[at + i] = x->t[at];
 			x->t[at + i].cols = k;
 			x->t[at + i].data = (uint16_t *)x->block[at] + q + (i - 1) * k;
+			x->in[at + i] = at;
 		}
 	}
-	x->t[O] = make(x, O, l.tokens, q, q, FO_BF16, 0);
-	x->t[DO] = make(x, DO, l.tokens, q, q, FO_BF16, 1);
-	x->t[LSE] = make(x, LSE, l.tokens, l.heads, l.heads, FO_F32, 0);
-	x->t[DOC] = make(x, DOC, l.tokens, 1, 1, FO_I32, 0);
+	make(x, O, q, q, FO_BF16, 0);
+	make(x, DO, q, q, FO_BF16, 1);
+	make(x, LSE, l.heads, l.heads, FO_F32, 0);
+	make(x, DOC, 1, 1, FO_I32, 0);
 }
 static void data_free(struct data *x)
 {
-	for (int i = 0; i < OPERANDS; i++)
+	for (int i = 0; i < OPERANDS; i++) {
 		fo_cuda_free(cuda, x->block[i]);
+		fo_cuda_host_free(cuda, x->host[i]);
+	}
+}
+static void move(const struct data *x, bool in)
+{
+	for (int i = 0; i < OPERANDS; i++)
+		if (x->block[i])
+			ok(in ? fo_cuda_copy_in(cuda, x->block[i], x->host[i], x->bytes[i], stream) :
+				fo_cuda_copy_out(cuda, x->host[i], x->block[i], x->bytes[i], stream));
+	ok(fo_cuda_stream_wait(cuda, stream));
 }
 /* Documents of these lengths, the last one again and again. */
 static void set_documents(struct data *x, const int *length, int n)
 {
-	int32_t *doc = x->block[DOC];
+	int32_t *doc = x->host[DOC];
 	for (int i = 0, k = 0, start = 0; i < x->l.tokens; i++) {
 		if (i - start == length[k]) {
 			start = i;
@@ -254,101 +120,165 @@ static struct fo_call call_of(const struct data *x, bool backward)
 	c.attr.value = 1 / sqrt(x->l.dim);
 	return c;
 }
-static int64_t variant_of(const struct fo_call *c)
+static int64_t variant_of(const struct data *x, const struct fo_call *c)
 {
 	const void *host[FO_MAX_OPERANDS] = { NULL };
-	const int doc = c->kind == FO_OP_attention ? 3 : 6;
-	host[doc] = c->arg[doc].data;
+	host[c->kind == FO_OP_attention ? 3 : 6] = x->host[DOC];
 	return fo_cuda_kernel_of(c->kind)->variant(c, host);
 }
-static void run(const struct fo_call *c, int64_t variant)
+static void run(const struct data *x, const struct fo_call *c, int64_t variant, const char *by)
 {
 	const struct fo_cuda_kernel *k = fo_cuda_kernel_of(c->kind);
 	struct fo_call shape = *c;
-	struct fo_cuda_queue q = { .cuda = cuda };
+	struct fo_cuda_queue q = { .cuda = cuda, .stream = stream };
 	for (int i = 0; i < c->n; i++)
 		shape.arg[i].data = NULL;
-	if (k->prepare(cuda, &shape, variant, &q.ws_bytes) != FO_OK)
-		fail_msg("%s", fo_err_text());
-	assert_int_equal(fo_cuda_alloc(cuda, q.ws_bytes, &q.ws), FO_OK);
-	memset(q.ws, 0xff, q.ws_bytes);
-	assert_int_equal(fo_cuda_stream_new(cuda, &q.stream), FO_OK);
-	assert_int_equal(k->run(&q, c, variant), FO_OK);
-	assert_int_equal(fo_cuda_stream_wait(cuda, q.stream), FO_OK);
-	fo_cuda_stream_free(cuda, q.stream);
+	ok(k->prepare(cuda, &shape, variant, &q.ws_bytes));
+	if (strcmp(fo_cuda_by(cuda, c), by) != 0)
+		fail_msg("%s takes it: %s", fo_cuda_by(cuda, c), fo_cuda_dnn_why(cuda, c) ? fo_cuda_dnn_why(cuda, c) : "no reason given");
+	ok(fo_cuda_alloc(cuda, q.ws_bytes, &q.ws));
+	ok(fo_cuda_fill(cuda, q.ws, 0xff, q.ws_bytes, stream));
+	move(x, true);
+	ok(k->run(&q, c, variant));
+	move(x, false);
 	fo_cuda_free(cuda, q.ws);
-	if (wrong)
-		fail_msg("%s", wrong);
 }
-static double number(const struct fo_tensor *t, int64_t r, int64_t c)
+static double number(const struct data *x, int i, int64_t r, int64_t c)
 {
-	return t->dtype == FO_F32 ? ((float *)t->data)[r * t->ld + c] : fo_bf16_to_f32(((uint16_t *)t->data)[r * t->ld + c]);
-}
-/* Largest difference over largest number; NaN counts as infinite. */
-static double apart(const struct fo_tensor *a, const struct fo_tensor *b)
-{
-	double worst = 0, largest = 0;
-	for (int64_t r = 0; r < a->rows; r++)
-		for (int64_t c = 0; c < a->cols; c++) {
-			const double x = number(a, r, c), y = number(b, r, c);
-			if (!isfinite(x) || !isfinite(y))
-				return INFINITY;
-			worst = fmax(worst, fabs(x - y));
-			largest = fmax(largest, fabs(y));
-		}
-	return worst == 0 ? 0 : worst / largest;
+	struct fo_tensor t = x->t[i];
+	t.data = (char *)x->host[x->in[i]] + ((char *)t.data - (char *)x->block[x->in[i]]);
+	return fo_num_get(&t, r, c);
 }
 
-/* Both directions by the double under `forced` (0: the variant of the contents) and by our own kernels. */
-static void compare(struct layout l, const int *length, int n, int64_t forced)
+/* ---- the reference, in double precision ---- */
+
+struct want {
+	struct fo_num_data forward, backward;
+	double *block[OPERANDS];
+};
+static void want_new(struct want *w, const struct data *x)
+{
+	*w = (struct want){ .forward.call = call_of(x, false), .backward.call = call_of(x, true) };
+	struct fo_tensor t[OPERANDS];
+	for (int i = 0; i < OPERANDS; i++) {
+		t[i] = x->t[i];
+		w->block[i] = calloc((size_t)(t[i].rows * t[i].cols), sizeof(double));
+		assert_non_null(w->block[i]);
+		t[i].data = i == DOC ? x->host[DOC] : w->block[i];
+		t[i].ld = t[i].cols;
+		t[i].dtype = i == DOC ? FO_I32 : FO_F64;
+		for (int64_t r = 0; (i <= V || i == DO) && r < t[i].rows; r++)
+			for (int64_t c = 0; c < t[i].cols; c++)
+				fo_num_set(&t[i], r, c, number(x, i, r, c));
+	}
+	struct data f64 = *x;
+	memcpy(f64.t, t, sizeof t);
+	w->forward.call = call_of(&f64, false);
+	w->backward.call = call_of(&f64, true);
+	w->forward.call.first = w->backward.call.first = UINT32_MAX;
+	assert_true(fo_num_run(&fo_kernels_ref.kernel[FO_OP_attention], &w->forward, 1));
+	assert_true(fo_num_run(&fo_kernels_ref.kernel[FO_OP_attention_bwd], &w->backward, 1));
+}
+static void want_free(struct want *w)
+{
+	for (int i = 0; i < OPERANDS; i++)
+		free(w->block[i]);
+}
+static void held_to(const struct want *w, const struct data *x, const char *what)
 {
 	static const int outputs[] = { O, LSE, DQ, DK, DV };
-	struct data a, b;
-	data_new(&a, l);
-	data_new(&b, l);
-	set_documents(&a, length, n);
-	set_documents(&b, length, n);
-	for (int backward = 0; backward < 2; backward++) {
-		struct fo_call x = call_of(&a, backward), y = call_of(&b, backward);
-		const int64_t variant = forced ? forced : variant_of(&x);
-		const int before = runs;
-		cuda->dnn_handle = (cudnnHandle_t)(void *)&cuda;
-		assert_string_equal(fo_cuda_by(cuda, &x), "cuDNN");
-		run(&x, variant);
-		assert_true(runs > before);
-		cuda->dnn_handle = NULL;
-		assert_string_equal(fo_cuda_by(cuda, &y), "flatout");
-		const int ours = runs;
-		run(&y, variant);
-		assert_int_equal(runs, ours);
+	for (size_t k = 0; k < sizeof outputs / sizeof *outputs; k++) {
+		const int i = outputs[k];
+		double worst = 0, largest = 0;
+		for (int64_t r = 0; r < x->t[i].rows; r++)
+			for (int64_t c = 0; c < x->t[i].cols; c++) {
+				const double got = number(x, i, r, c), want = w->block[i][r * x->t[i].cols + c];
+				worst = isfinite(got) ? fmax(worst, fabs(got - want)) : INFINITY;
+				largest = fmax(largest, fabs(want));
+				if (!isfinite(got))
+					fail_msg("%s: operand %d of token %lld, column %lld is %g, not %g", what, i, (long long)r, (long long)c, got, want);
+			}
+		if (worst > 0x1p-6 * largest) /* two roundings to bf16, o's enters the gradients */
+			fail_msg("%s: operand %d is %g apart of %g", what, i, worst, largest);
 	}
-	for (size_t i = 0; i < sizeof outputs / sizeof *outputs; i++)
-		if (apart(&a.t[outputs[i]], &b.t[outputs[i]]) > 0x1p-6) /* two roundings to bf16, o's enters the gradients */
-			fail_msg("operand %d of %d tokens, documents of %d, %d, ...: %g apart", outputs[i], l.tokens, length[0],
-				 length[n > 1], apart(&a.t[outputs[i]], &b.t[outputs[i]]));
-	data_free(&a);
-	data_free(&b);
 }
 
-static const struct layout plain = { 256, 4, 2, 16, 0, false }, fused = { 256, 4, 2, 16, 0, true }, alone = { 200, 2, 2, 32, 0, true };
+/* Both directions under `forced` (0: the variant of the contents), by cuDNN and by our own kernels. */
+static void compare(struct layout l, const int *length, int n, int64_t forced)
+{
+	cudnnHandle_t handle = cuda->dnn_handle;
+	struct data x;
+	struct want w;
+	char what[128];
+	data_new(&x, l);
+	set_documents(&x, length, n);
+	want_new(&w, &x);
+	for (int own = 0; own < 2; own++) {
+		cuda->dnn_handle = own ? NULL : handle;
+		for (int backward = 0; backward < 2; backward++) {
+			const struct fo_call c = call_of(&x, backward);
+			run(&x, &c, forced ? forced : variant_of(&x, &c), own ? "flatout" : "cuDNN");
+		}
+		snprintf(what, sizeof what, "%s, %d tokens, documents of %d, %d, ..., plan %llx", own ? "our own" : "cuDNN", l.tokens, length[0],
+			 length[n > 1], (unsigned long long)forced);
+		cuda->dnn_handle = handle;
+		held_to(&w, &x, what);
+	}
+	want_free(&w);
+	data_free(&x);
+}
+
+static const struct layout plain = { 256, 4, 2, 16, 0, false, NOTHING }, fused = { 256, 4, 2, 16, 0, true, NOTHING },
+			   alone = { 200, 2, 2, 32, 0, true, NOTHING };
+static const int mixed[] = { 1, 3, 90, 1, 1, 60, 2, 70, 1 };
 
 static void test_fixed(void **state)
 {
 	(void)state;
 	compare(plain, (const int[]){ 128 }, 1, 0);
 	compare(fused, (const int[]){ 256 }, 1, 0);
-	compare((struct layout){ 256, 4, 1, 32, 100, true }, (const int[]){ 256 }, 1, 0);
+	compare((struct layout){ 256, 4, 1, 32, 100, true, NOTHING }, (const int[]){ 256 }, 1, 0);
 }
 static void test_ragged(void **state)
 {
-	static const int mixed[] = { 1, 3, 90, 1, 1, 60, 2, 70, 1 }, few[] = { 5 };
+	static const int few[] = { 5 };
 	(void)state;
 	compare(plain, mixed, 9, 0);
 	compare(fused, mixed, 9, 0);
 	compare(fused, few, 1, 0); /* 51 documents: the second bucket */
 	compare(alone, (const int[]){ 200 }, 1, 0);
 	compare(alone, (const int[]){ 1 }, 1, 0); /* nothing for cuDNN */
-	compare((struct layout){ 256, 4, 2, 16, 40, true }, mixed, 9, 0);
+	compare((struct layout){ 256, 4, 2, 16, 40, true, NOTHING }, mixed, 9, 0);
+}
+/* Behind the last document lies memory of others: with NaN in it, whatever a tile reads there must not reach a result. Lengths that end
+ * at a tile's border, one behind it and one before it. */
+static void test_poisoned(void **state)
+{
+	static const int lengths[][2] = { { 200, 0 }, { 128, 72 }, { 129, 71 }, { 127, 73 }, { 136, 64 }, { 2, 198 }, { 198, 2 } };
+	(void)state;
+	for (int p = ROWS; p <= ALL; p++)
+		for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+			struct layout l = alone;
+			l.poison = (enum poison)p;
+			compare(l, lengths[i], lengths[i][1] ? 2 : 1, 0);
+			l.heads = 4; /* shared kv heads: their gradients pass through memory of their own */
+			compare(l, lengths[i], lengths[i][1] ? 2 : 1, 0);
+		}
+}
+
+/* Every number of documents that a plan is made for, each with the shortest and the longest longest document; most are empty. */
+static void test_buckets(void **state)
+{
+	enum { LEAST = 4, MOST = 14, SHORT = 7, LONG = 9 };
+	const struct layout l = { 512, 4, 2, 16, 0, true, ROWS };
+	(void)state;
+	for (int64_t documents = LEAST; documents <= MOST; documents += 2)
+		for (int64_t longest = SHORT; longest <= LONG; longest += LONG - SHORT) {
+			compare(l, (const int[]){ 3, 120, 100 }, 3, longest << 8 | documents << 1);
+			if (longest == LONG)
+				compare(l, (const int[]){ 511, 1 }, 2, longest << 8 | documents << 1);
+		}
+	compare(l, (const int[]){ 2 }, 1, SHORT << 8 | 8 << 1); /* 256 of 256: full */
 }
 static void test_variants(void **state)
 {
@@ -359,15 +289,15 @@ static void test_variants(void **state)
 	data_new(&x, fused);
 	struct fo_call c = call_of(&x, false);
 	set_documents(&x, (const int[]){ 128 }, 1);
-	const int64_t two = variant_of(&c);
+	const int64_t two = variant_of(&x, &c);
 	fo_cuda_docs_of(&c, two, &documents, &longest, &ragged);
 	assert_true(!ragged && documents == 2 && longest == 128);
 	set_documents(&x, (const int[]){ 5 }, 1);
-	const int64_t many = variant_of(&c);
+	const int64_t many = variant_of(&x, &c);
 	fo_cuda_docs_of(&c, many, &documents, &longest, &ragged);
 	assert_true(ragged && documents == 64 && longest == 128);
 	set_documents(&x, (const int[]){ 200, 1 }, 2);
-	const int64_t one = variant_of(&c);
+	const int64_t one = variant_of(&x, &c);
 	fo_cuda_docs_of(&c, one, &documents, &longest, &ragged);
 	assert_true(ragged && documents == 16 && longest == 256);
 	/* One that serves all: of either content, and of contents that nobody knows. */
@@ -393,33 +323,142 @@ static void test_unfit(void **state)
 	set_documents(&x, (const int[]){ 256 }, 1);
 	struct fo_call c = call_of(&x, false), b = call_of(&x, true);
 	set_documents(&x, (const int[]){ 100 }, 1);
-	const int64_t small = variant_of(&c);
+	const int64_t small = variant_of(&x, &c);
 	set_documents(&x, (const int[]){ 200, 56 }, 2);
-	cuda->dnn_handle = (cudnnHandle_t)(void *)&cuda;
-	run(&c, small);
-	run(&b, small);
-	cuda->dnn_handle = NULL;
+	run(&x, &c, small, "cuDNN");
+	run(&x, &b, small, "cuDNN");
 	for (int64_t r = 0; r < x.l.tokens; r++)
-		assert_true(isnan(number(&x.t[O], r, 0)) && isnan(number(&x.t[LSE], r, 0)) && isnan(number(&x.t[DQ], r, 0)) &&
-			    isnan(number(&x.t[DK], r, 0)) && isnan(number(&x.t[DV], r, 0)));
+		assert_true(isnan(number(&x, O, r, 0)) && isnan(number(&x, LSE, r, 0)) && isnan(number(&x, DQ, r, 0)) &&
+			    isnan(number(&x, DK, r, 0)) && isnan(number(&x, DV, r, 0)));
 	data_free(&x);
+}
+
+/* ---- plans by themselves: documents that our own kernel never makes ---- */
+
+static void *on_device(const void *from, size_t bytes)
+{
+	void *host, *to;
+	ok(fo_cuda_host_alloc(cuda, bytes, &host));
+	ok(fo_cuda_alloc(cuda, bytes, &to));
+	if (from)
+		memcpy(host, from, bytes);
+	else
+		memset(host, 0xff, bytes);
+	ok(fo_cuda_copy_in(cuda, to, host, bytes, stream));
+	ok(fo_cuda_stream_wait(cuda, stream));
+	fo_cuda_host_free(cuda, host);
+	return to;
+}
+static void run_plan(const struct data *x, bool backward, const int32_t *length, int64_t batch, int64_t seq)
+{
+	static const int8_t operand[] = { [FO_DNN_Q] = Q, [FO_DNN_K] = K, [FO_DNN_V] = V, [FO_DNN_O] = O, [FO_DNN_LSE] = LSE, [FO_DNN_DO] = DO,
+					  [FO_DNN_DQ] = DQ, [FO_DNN_DK] = DK, [FO_DNN_DV] = DV };
+	const int64_t row = x->l.heads * x->l.dim, rows = x->l.tokens + TAIL;
+	struct fo_dnn_shape d = { .batch = batch, .seq = seq, .tokens = x->l.tokens, .heads = x->l.heads, .kv = x->l.kv, .dim = x->l.dim,
+				  .ragged = true, .backward = backward };
+	float scale = 1 / sqrtf((float)x->l.dim), minus_inf = -INFINITY, one = 1;
+	void *at[FO_DNN_IDS] = { [FO_DNN_SCALE] = &scale, [FO_DNN_MINUS_INF] = &minus_inf, [FO_DNN_ONE] = &one, [FO_DNN_WINDOW] = &one }, *ws;
+	const struct fo_cuda_plan *p;
+	struct fo_cuda_queue q = { .cuda = cuda, .stream = stream };
+	bool is_new;
+	for (int i = FO_DNN_Q; i <= (backward ? FO_DNN_DV : FO_DNN_LSE); i++) {
+		d.ld[i] = x->t[operand[i]].ld;
+		at[i] = x->t[operand[i]].data;
+	}
+	ok(fo_cuda_plan_get(cuda, &d, &p, &is_new));
+	if (*p->why)
+		fail_msg("%s", p->why);
+	at[FO_DNN_LENGTH] = on_device(length, (size_t)batch * sizeof *length);
+	for (int k = 0; k < FO_CUDA_DOCS_OFFSETS; k++) {
+		int64_t offset[64] = { 0 };
+		for (int64_t b = 0; b < batch; b++)
+			offset[b + 1] = offset[b] + length[b] * d.ld[FO_DNN_Q + k];
+		at[FO_DNN_OFFSET_Q + k] = on_device(offset, (size_t)(batch + 1) * sizeof *offset);
+	}
+	at[FO_DNN_ROWSUM] = on_device(NULL, (size_t)(rows * x->l.heads) * 4);
+	at[FO_DNN_DQ_SUM] = on_device(NULL, (size_t)(rows * row) * 4);
+	at[FO_DNN_DK_FULL] = on_device(NULL, (size_t)(rows * row) * 2);
+	at[FO_DNN_DV_FULL] = on_device(NULL, (size_t)(rows * row) * 2);
+	ws = on_device(NULL, (size_t)p->made.workspace + 1);
+	move(x, true);
+	ok(fo_cuda_plan_run(&q, p, at, ws));
+	move(x, false);
+	for (int i = FO_DNN_ROWSUM; i <= FO_DNN_DV_FULL; i++)
+		fo_cuda_free(cuda, at[i]);
+	for (int i = FO_DNN_LENGTH; i < FO_DNN_IDS; i++)
+		fo_cuda_free(cuda, at[i]);
+	fo_cuda_free(cuda, ws);
+}
+/* Documents without a token in front, between others and behind them. */
+static void test_empty(void **state)
+{
+	static const int32_t lengths[][8] = { { 0, 0, 90, 60, 50, 0, 0, 0 }, { 90, 0, 0, 60, 0, 50, 0, 0 }, { 0, 90, 0, 60, 0, 50, 0, 0 },
+					      { 0, 0, 0, 0, 0, 90, 60, 50 }, { 90, 60, 50, 0, 0, 0, 0, 0 } };
+	(void)state;
+	for (int kv = 1; kv <= 2; kv++)
+		for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+			struct data x;
+			struct want w;
+			data_new(&x, (struct layout){ 200, 2, kv, 32, 0, false, ROWS });
+			set_documents(&x, (const int[]){ 90, 60, 50 }, 3);
+			want_new(&w, &x);
+			run_plan(&x, false, lengths[i], 8, 128);
+			run_plan(&x, true, lengths[i], 8, 128);
+			held_to(&w, &x, "empty documents");
+			want_free(&w);
+			data_free(&x);
+		}
+}
+
+/* What runs twice and compares bits must know when cuDNN's gradients were at work. The last run of a check is on rows without gaps, which
+ * cuDNN takes. */
+static void test_same_bits(void **state)
+{
+	enum { CASES = 512 };
+	struct fo_num_case *list = calloc(CASES, sizeof *list);
+	cudnnHandle_t handle = cuda->dnn_handle;
+	int seen[2] = { 0 };
+	char why[512];
+	(void)state;
+	assert_non_null(list);
+	fo_num_cuda_use(cuda);
+	const size_t n = fo_num_case_list(FO_BF16, list, CASES);
+	for (size_t i = 0; i < n && i < CASES; i++) {
+		const struct fo_num_case *c = &list[i];
+		const bool backward = c->call.kind == FO_OP_attention_bwd;
+		if ((!backward && c->call.kind != FO_OP_attention) || c->call.attr.head_dim != 64)
+			continue;
+		for (int own = 0; own < 2; own++) {
+			cuda->dnn_handle = own ? NULL : handle;
+			if (!fo_num_check_device(c, &fo_test_cuda_kernel, fo_num_cuda_same_bits, NULL, why, sizeof why))
+				fail_msg("%s", why);
+			assert_true(fo_num_cuda_same_bits() == (own || !backward));
+			cuda->dnn_handle = handle;
+		}
+		seen[backward]++;
+	}
+	assert_true(seen[0] && seen[1]);
+	free(list);
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_fixed), cmocka_unit_test(test_ragged), cmocka_unit_test(test_variants),
-					    cmocka_unit_test(test_unfit) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_fixed),    cmocka_unit_test(test_poisoned), cmocka_unit_test(test_empty),
+					    cmocka_unit_test(test_buckets),  cmocka_unit_test(test_ragged),   cmocka_unit_test(test_variants),
+					    cmocka_unit_test(test_unfit),    cmocka_unit_test(test_same_bits) };
 	int status;
 
 	cuda = fo_test_cuda_open(&status);
 	if (!cuda)
 		return status;
-	soft = fo_test_soft(cuda);
 	int failed = 77;
-	if (soft)
+	if (cuda->dnn_handle) {
+		ok(fo_cuda_stream_new(cuda, &stream));
 		failed = cmocka_run_group_tests(tests, NULL, NULL);
-	else
-		printf("skipped: a double takes cuDNN's place on the software device only\n");
+		fo_cuda_stream_free(cuda, stream);
+	} else {
+		printf("skipped: no cuDNN: %s\n", cuda->dnn_why);
+	}
 	fo_cuda_close(cuda);
 	return failed;
 }

@@ -15,13 +15,10 @@ enum { CASES = 512 };
 
 static struct fo_cuda *cuda;
 
-/* cuDNN adds dQ in any order: facts of the library, not of ours. */
-static bool same_bits(int kind) { return kind != FO_OP_attention_bwd || strcmp(fo_cuda_kernel_of(kind)->by, "cuDNN") != 0; }
-
 static void check(const struct fo_num_case *c)
 {
 	char why[512];
-	if (!fo_num_check_device(c, &fo_test_cuda_kernel, same_bits(c->call.kind), NULL, why, sizeof why))
+	if (!fo_num_check_device(c, &fo_test_cuda_kernel, fo_num_cuda_same_bits, NULL, why, sizeof why))
 		fail_msg("%s", why);
 }
 

@@ -1,7 +1,8 @@
 /* The real cuDNN without a GPU: attention graphs are built, engines chosen and kernels compiled for an H200 that h200.json describes (by
  * hand; probe_attention prints a device's own). A driver that runs nothing (fake_driver.c) lets it come that far.
  *
- * What this cannot see: what a graph computes. A mask the wrong way round is accepted just so. test_cuda_kernels on a device does. */
+ * What this cannot see: what a graph computes. A mask the wrong way round is accepted just so. test_attention_docs sees it: on the software
+ * device, whose cuDNN does what the graph says, and on a real one. */
 #ifdef FO_CUDA_HEADERS
 #include "kernel/cuda/cudnn.h"
 
@@ -187,6 +188,64 @@ static void test_probabilities_in_fp32(void **state)
 	fo_dnn_graph_free(&g);
 }
 
+/* The pointwise operations of a graph as letters, in their order: * - / e(xp) i(ndex) < > g(reater or equal) & and s(elect) for masks, others . */
+static char modes[64];
+static cudnnStatus_t noting(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t n,
+			    const void *values)
+{
+	static const struct {
+		cudnnPointwiseMode_t mode;
+		char letter;
+	} known[] = { { CUDNN_POINTWISE_MUL, '*' },	 { CUDNN_POINTWISE_SUB, '-' },	 { CUDNN_POINTWISE_DIV, '/' },
+		      { CUDNN_POINTWISE_EXP, 'e' },	 { CUDNN_POINTWISE_GEN_INDEX, 'i' }, { CUDNN_POINTWISE_CMP_LT, '<' },
+		      { CUDNN_POINTWISE_CMP_GT, '>' },	 { CUDNN_POINTWISE_CMP_GE, 'g' }, { CUDNN_POINTWISE_LOGICAL_AND, '&' },
+		      { CUDNN_POINTWISE_BINARY_SELECT, 's' } };
+	if (name == CUDNN_ATTR_POINTWISE_MODE) {
+		char letter = '.';
+		for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+			if (known[i].mode == *(const cudnnPointwiseMode_t *)values)
+				letter = known[i].letter;
+		const size_t len = strlen(modes);
+		assert_true(len + 1 < sizeof modes);
+		modes[len] = letter;
+		modes[len + 1] = 0;
+	}
+	return dnn->cudnnBackendSetAttribute(d, name, type, n, values);
+}
+/* NVIDIA's front end scales, in backward subtracts the log-sum-exp, then masks padding, then the future, then takes the exponential. With
+ * the padding masked before the subtraction, NaN in the log-sum-exp of rows behind a document gets through to the gradients. */
+static void test_order(void **state)
+{
+	static const struct {
+		bool ragged, backward, window;
+		const char *want;
+	} graph[] = { { true, true, false, "**" "*-" "ii<<&s" "iigs" "e" "-**" "." }, { false, true, false, "**" "*-" "iigs" "e" "-**" "." },
+		      { true, true, true, "**" "*-" "ii<<&s" "iigs" "ii.>s" "e" "-**" "." },
+		      { true, false, false, "*" "ii<<&s" "iigs" "-e" ".." "/" }, { false, false, false, "*" "iigs" "-e" ".." "/" } };
+	(void)state;
+	for (size_t i = 0; i < sizeof graph / sizeof *graph; i++) {
+		struct fo_dnn_shape s = llama(4, 8192, 8192, graph[i].ragged, graph[i].backward);
+		struct fo_cudnn_calls noted = *dnn;
+		struct fo_dnn_graph g;
+		s.window = graph[i].window ? 1000 : 0;
+		noted.cudnnBackendSetAttribute = noting;
+		*modes = 0;
+		assert_int_equal(fo_dnn_graph_new(&g, &noted, NULL, &s), FO_OK);
+		assert_string_equal(modes, graph[i].want);
+		fo_dnn_graph_free(&g);
+	}
+}
+/* Every number of documents that a plan is made for (attention_dnn.c), with the shortest and the longest longest document. */
+static void test_buckets(void **state)
+{
+	(void)state;
+	for (int64_t documents = 16; documents <= 16384; documents *= 4)
+		for (int64_t longest = 128; longest <= 8192; longest *= 64)
+			for (int backward = 0; backward < 2; backward++)
+				/* per document some bytes of workspace */
+				check(llama(documents, longest, 8192, true, backward), backward ? 30 : 20, 0, 64 * KIB + documents * KIB);
+}
+
 /* What cuDNN opens by name when it compiles is there before it does, wherever it lies: NVRTC looks for its built-in functions where the
  * system's loader does, not beside itself. Looked at before anything is compiled. */
 static bool compiler_loaded;
@@ -212,7 +271,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_compiler_loaded),
 		cmocka_unit_test(test_graphs), cmocka_unit_test(test_refused), cmocka_unit_test(test_note),
-		cmocka_unit_test(test_probabilities_in_fp32),
+		cmocka_unit_test(test_probabilities_in_fp32), cmocka_unit_test(test_order), cmocka_unit_test(test_buckets),
 		cmocka_unit_test(test_fixed),  cmocka_unit_test(test_ragged),  cmocka_unit_test(test_window)
 	};
 	const char *driver = getenv("FLATOUT_FAKE_DRIVER"), *root = getenv("FLATOUT_SOURCE");

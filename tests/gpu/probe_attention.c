@@ -233,15 +233,20 @@ static struct tensor scores(struct graph *g, const struct operands *x)
 	struct tensor raw = tensor(g, F32, 0, (int64_t[]){ s.b, s.h, s.s, s.s },
 				   (int64_t[]){ s.h * s.s * s.s, s.s * s.s, s.s, 1 }, NULL);
 	product(g, x->q, x->kt, raw, x->len, x->len, NULL);
-	struct tensor scaled = binary(g, CUDNN_POINTWISE_MUL, raw, x->scale);
-	return s.packed ? mask_padding(g, x, scaled) : scaled;
+	return binary(g, CUDNN_POINTWISE_MUL, raw, x->scale);
+}
+
+/* Backward after the log-sum-exp is subtracted: that of rows behind a document's end is whatever lies in memory. */
+static struct tensor masked(struct graph *g, const struct operands *x, struct tensor s)
+{
+	return mask_causal(g, x, g->at.packed ? mask_padding(g, x, s) : s);
 }
 
 static void compose_forward(struct graph *g)
 {
 	struct operands x = operands(g);
 	struct tensor v = tensor(g, BF16, V_, x.k_dim, x.k_stride, x.rag_k);
-	struct tensor s = mask_causal(g, &x, scores(g, &x)), max = column(g), sum = column(g);
+	struct tensor s = masked(g, &x, scores(g, &x)), max = column(g), sum = column(g);
 	reduce(g, CUDNN_REDUCE_TENSOR_MAX, s, max);
 	struct tensor e = unary(g, CUDNN_POINTWISE_EXP, binary(g, CUDNN_POINTWISE_SUB, s, max));
 	reduce(g, CUDNN_REDUCE_TENSOR_ADD, e, sum);
@@ -286,7 +291,7 @@ static void compose_backward(struct graph *g)
 
 	/* P from the stored log-sum-exp; dV = P' dO */
 	struct tensor less = binary(g, CUDNN_POINTWISE_SUB, scores(g, &x), x.stats);
-	struct tensor p = unary(g, CUDNN_POINTWISE_EXP, mask_causal(g, &x, less));
+	struct tensor p = unary(g, CUDNN_POINTWISE_EXP, masked(g, &x, less));
 	struct tensor pt = reshape(g, p, tensor(g, BF16, 0, across_dim, across_stride, NULL));
 	product_by_kv_head(g, &x, pt, d_o, DV_FULL, dv);
 
@@ -386,11 +391,13 @@ struct data {
 	float scale, minus_inf, one;
 };
 
+/* Not a number, with as much behind it: what tiles read behind the last document, or before it was written, must not reach a result. */
+enum { TAIL = 256 /* rows: the longest tile, and then some */ };
 static void *on_device(size_t bytes)
 {
 	void *p;
 	CUDA(cudaMalloc(&p, bytes ? bytes : 16));
-	CUDA(cudaMemset(p, 0, bytes ? bytes : 16));
+	CUDA(cudaMemset(p, 0xff, bytes ? bytes : 16));
 	return p;
 }
 
@@ -420,7 +427,7 @@ static void fill(struct data *x)
 		x->q = random_bf16(t * x->q_row, 1);
 		x->k = x->q + qn;
 		x->v = x->k + kn;
-		uint16_t *all = p[Q_] = on_device((size_t)(t * x->q_row) * 2), *grad = p[DQ_] = on_device((size_t)(t * x->q_row) * 2);
+		uint16_t *all = p[Q_] = on_device((size_t)(t * x->q_row) * 2), *grad = p[DQ_] = on_device((size_t)((t + TAIL) * x->q_row) * 2);
 		p[K_] = all + qn;
 		p[V_] = all + qn + kn;
 		p[DK_] = grad + qn;
@@ -437,14 +444,14 @@ static void fill(struct data *x)
 		}
 	}
 	x->d_o = random_bf16(t * qn, 9);
-	p[O_] = on_device((size_t)(t * qn) * 2);
-	p[DO_] = on_device((size_t)(t * qn) * 2);
+	p[O_] = on_device((size_t)((t + TAIL) * qn) * 2);
+	p[DO_] = on_device((size_t)((t + TAIL) * qn) * 2);
 	CUDA(cudaMemcpy(p[DO_], x->d_o, (size_t)(t * qn) * 2, cudaMemcpyHostToDevice));
-	p[STATS] = on_device((size_t)(t * s.h) * 4);
-	p[ROWSUM] = on_device((size_t)(t * s.h) * 4);
-	p[DQ_SUM] = on_device((size_t)(t * (x->q_row > qn ? x->q_row : qn)) * 4);
-	p[DK_FULL] = on_device((size_t)(t * qn) * 2);
-	p[DV_FULL] = on_device((size_t)(t * qn) * 2);
+	p[STATS] = on_device((size_t)((t + TAIL) * s.h) * 4);
+	p[ROWSUM] = on_device((size_t)((t + TAIL) * s.h) * 4);
+	p[DQ_SUM] = on_device((size_t)((t + TAIL) * (x->q_row > qn ? x->q_row : qn)) * 4);
+	p[DK_FULL] = on_device((size_t)((t + TAIL) * qn) * 2);
+	p[DV_FULL] = on_device((size_t)((t + TAIL) * qn) * 2);
 	p[SCALE] = &x->scale;
 	p[MINUS_INF] = &x->minus_inf;
 	p[ONE] = &x->one;
@@ -453,23 +460,22 @@ static void fill(struct data *x)
 /* Lengths and element offsets of the documents; unused ones have length 0 and start at the end. */
 static void fill_documents(struct data *x)
 {
-	enum { MOST = 16 };
 	struct shape s = x->s;
-	int32_t length[MOST], offset[3][MOST + 1];
 	int64_t row[3] = { s.h * s.d, s.k * s.d, s.h };
-	for (int i = 0; i <= s.b; i++) {
-		int start = i < x->documents ? x->start[i] : (int)x->tokens;
-		if (i < s.b)
-			length[i] = i < x->documents ? x->start[i + 1] - start : 0;
-		for (int o = 0; o < 3; o++)
-			offset[o][i] = (int32_t)(start * row[o]);
+	int32_t *number = malloc((size_t)(s.b + 1) * sizeof *number);
+	if (!number) {
+		printf("failed: no host memory\n");
+		exit(1);
 	}
-	x->device[LENGTH] = on_device(sizeof length);
-	CUDA(cudaMemcpy(x->device[LENGTH], length, (size_t)s.b * 4, cudaMemcpyHostToDevice));
-	for (int o = 0; o < 3; o++) {
-		x->device[OFFSET_Q + o] = on_device(sizeof offset[o]);
-		CUDA(cudaMemcpy(x->device[OFFSET_Q + o], offset[o], (size_t)(s.b + 1) * 4, cudaMemcpyHostToDevice));
+	for (int o = -1; o < 3; o++) {
+		for (int64_t i = 0; i <= s.b; i++) {
+			int start = i < x->documents ? x->start[i] : (int)x->tokens;
+			number[i] = o >= 0 ? (int32_t)(start * row[o]) : i < x->documents ? x->start[i + 1] - start : 0;
+		}
+		void *to = x->device[o < 0 ? LENGTH : OFFSET_Q + o] = on_device((size_t)(s.b + 1) * sizeof *number);
+		CUDA(cudaMemcpy(to, number, (size_t)(s.b + (o >= 0)) * sizeof *number, cudaMemcpyHostToDevice));
 	}
+	free(number);
 }
 
 static void release(struct data *x)
@@ -737,8 +743,13 @@ int main(int argc, char **argv)
 	test_case("heads of their own", (struct shape){ 2, 4, 4, 256, 64, false, false }, (const int[]){ 0, 256, 512 }, 2);
 	test_case("grouped queries", (struct shape){ 2, 8, 2, 256, 128, false, false }, (const int[]){ 0, 256, 512 }, 2);
 	test_case("grouped, fused QKV", (struct shape){ 2, 8, 2, 256, 128, true, false }, (const int[]){ 0, 256, 512 }, 2);
-	test_case("packed documents", (struct shape){ 5, 4, 4, 256, 128, false, true }, (const int[]){ 0, 256, 300, 301, 500 }, 4);
-	test_case("packed, grouped", (struct shape){ 5, 8, 2, 256, 128, false, true }, (const int[]){ 0, 256, 300, 301, 500 }, 4);
+	test_case("packed documents", (struct shape){ 5, 4, 4, 256, 128, false, true }, (const int[]){ 0, 256, 300, 302, 500 }, 4);
+	test_case("packed, grouped", (struct shape){ 5, 8, 2, 256, 128, false, true }, (const int[]){ 0, 256, 300, 302, 500 }, 4);
+	static const int empty[] = { 0, 0, 0, 200, 200, 329, 456, 456, 600 };
+	test_case("empty documents in front, between and behind", (struct shape){ 16, 4, 4, 256, 128, false, true }, empty, 8);
+	test_case("... grouped", (struct shape){ 16, 8, 2, 256, 128, false, true }, empty, 8);
+	test_case("... smallest plan", (struct shape){ 16, 8, 2, 128, 128, false, true }, (const int[]){ 0, 0, 100, 101 + 126 }, 3);
+	test_case("... largest plan", (struct shape){ 16384, 8, 2, 512, 128, false, true }, empty, 8);
 	time_case(8192);
 	time_case(32768);
 	printf("attention: %d failures\n", failures);

@@ -472,8 +472,8 @@ bool fo_num_check_once(const struct fo_num_case *c, const struct fo_kernel *k, i
 	return ok;
 }
 
-/* from .. to: numbers of threads. */
-static bool check(const struct fo_num_case *c, const struct fo_kernel *k, int from, int to, bool bits, struct fo_num_margin *margin,
+/* from .. to: numbers of threads. bits: NULL, or asked after a run whether another one must give the same. */
+static bool check(const struct fo_num_case *c, const struct fo_kernel *k, int from, int to, bool (*bits)(void), struct fo_num_margin *margin,
 		  char *why, size_t size)
 {
 	int pairs = (int)strlen(fo_op_info(c->call.kind)->inplace) / 2;
@@ -487,7 +487,7 @@ static bool check(const struct fo_num_case *c, const struct fo_kernel *k, int fr
 			struct fo_num_data got;
 
 			ok = trial_run(&t, c, k, threads, &got, margin, why, size);
-			ok = ok && (!bits || repeatable(c, k, &t.in, &got, threads, why, size));
+			ok = ok && ((bits && !bits()) || repeatable(c, k, &t.in, &got, threads, why, size));
 			for (int pair = -1; pair < pairs && threads == 2; pair++)
 				ok = ok && in_place(c, k, &t.in, &got, pair, why, size);
 			fo_num_data_free(&got);
@@ -500,13 +500,13 @@ static bool check(const struct fo_num_case *c, const struct fo_kernel *k, int fr
 bool fo_num_check(const struct fo_num_case *c, const struct fo_kernel *k, struct fo_num_margin *margin, char *why,
 		  size_t size)
 {
-	return check(c, k, 1, THREADS_MAX, true, margin, why, size);
+	return check(c, k, 1, THREADS_MAX, NULL, margin, why, size);
 }
 
-bool fo_num_check_device(const struct fo_num_case *c, const struct fo_kernel *k, bool bits, struct fo_num_margin *margin, char *why,
-			 size_t size)
+bool fo_num_check_device(const struct fo_num_case *c, const struct fo_kernel *k, bool (*same_bits)(void), struct fo_num_margin *margin,
+			 char *why, size_t size)
 {
-	return check(c, k, 2, 2, bits, margin, why, size);
+	return check(c, k, 2, 2, same_bits, margin, why, size);
 }
 
 bool fo_num_check_naive(const struct fo_num_case *c, struct fo_num_margin *margin, char *why, size_t size)

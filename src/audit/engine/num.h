@@ -76,9 +76,10 @@ struct fo_num_margin {
  * pairs. margin may be NULL. */
 bool fo_num_check(const struct fo_num_case *c, const struct fo_kernel *k, struct fo_num_margin *margin, char *why,
 		  size_t size);
-/* The same for kernels that run elsewhere, whatever call->threads says. bits: two runs give the same. */
-bool fo_num_check_device(const struct fo_num_case *c, const struct fo_kernel *k, bool bits, struct fo_num_margin *margin, char *why,
-			 size_t size);
+/* The same for kernels that run elsewhere, whatever call->threads says. same_bits is asked after a run whether another one must give the
+ * same bits as that one did. */
+bool fo_num_check_device(const struct fo_num_case *c, const struct fo_kernel *k, bool (*same_bits)(void), struct fo_num_margin *margin,
+			 char *why, size_t size);
 /* ref in the case's precision against double precision, with a bound that asks no other implementation: four roundings to
  * each output's type, and four to fp32 times the root of the longest dimension (rounding errors of a sum walk at random). */
 bool fo_num_check_naive(const struct fo_num_case *c, struct fo_num_margin *margin, char *why, size_t size);

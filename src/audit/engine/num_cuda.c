@@ -8,6 +8,7 @@ enum { SENTINEL = 0xa5, SENTINEL_BYTES = 256 };
 static struct fo_cuda *device;
 static char error[512];
 static bool failed;
+static struct fo_call last; /* without its data */
 
 void fo_num_cuda_use(struct fo_cuda *c) { device = c; }
 
@@ -31,6 +32,8 @@ const char *fo_num_cuda_cannot(const struct fo_num_case *n)
 	struct fo_call shape = without_data(&n->call);
 	return fo_cuda_cannot(device, &shape);
 }
+
+bool fo_num_cuda_same_bits(void) { return last.kind != FO_OP_attention_bwd || strcmp(fo_cuda_by(device, &last), "cuDNN") != 0; }
 
 /* Operand i's block in host memory, page-locked memory and on the device; operands in one place share all. */
 struct block {
@@ -98,6 +101,7 @@ static fo_status run_job(struct job *j)
 	int64_t variant = k->variant ? k->variant(c, host) : 0;
 	if (k->prepare)
 		FO_TRY(k->prepare(device, &shape, variant, &bytes));
+	last = shape;
 	FO_TRY(blocks_in(j));
 	for (int i = 0; i < c->n; i++)
 		call.arg[i].data = j->b[i].device + ((unsigned char *)c->arg[i].data - j->b[i].host);

@@ -181,9 +181,8 @@ void fo_verify_kernels(struct fo_verify_run *v)
 
 static bool check_device_case(const struct fo_verify_run *v, const struct fo_num_case *c, struct fo_num_margin *m, char *why, size_t size)
 {
-	/* Runs twice and compares bits, which cuDNN's attention does not promise. */
-	bool once = v->o->brief || !strcmp(fo_cuda_kernel_of(c->call.kind)->by, "cuDNN");
-	bool good = once ? fo_num_check_once(c, &fo_num_cuda_kernel, 1, m, why, size) : fo_num_check(c, &fo_num_cuda_kernel, m, why, size);
+	bool good = v->o->brief ? fo_num_check_once(c, &fo_num_cuda_kernel, 1, m, why, size) :
+				  fo_num_check_device(c, &fo_num_cuda_kernel, fo_num_cuda_same_bits, m, why, size);
 	const char *error = fo_num_cuda_error();
 	if (error)
 		snprintf(why, size, "%s: %s", c->name, error);

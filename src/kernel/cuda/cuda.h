@@ -140,7 +140,7 @@ size_t fo_cuda_ws_most(const struct fo_cuda_device *d, const struct fo_call *sha
  * turns a call down there, our own takes it. */
 const char *fo_cuda_by(const struct fo_cuda *c, const struct fo_call *shape);
 /* Why bf16 attention of what was prepared so far runs on our own kernels, slower than cuDNN's by a multiple: it is not there, does not start
- * or turned a call down. NULL: nothing of that is known, or the device is a software one. Lives as long as the device. */
+ * or turned a call down. NULL: nothing of that is known. Lives as long as the device. */
 const char *fo_cuda_attention_note(const struct fo_cuda *c);
 
 /* ---- products: which of cuBLASLt's algorithms ---- */

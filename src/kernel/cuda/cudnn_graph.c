@@ -1,6 +1,7 @@
 /* Attention graphs for cuDNN, attribute by attribute. What its engines recognise was found by asking them (tests/cuda/
  * test_cudnn_graphs.c holds it): K comes in transposed, in the backward graph V too; P and what is transposed are bf16, all other
- * intermediates fp32; masks in the order padding, causal, window. */
+ * intermediates fp32; masks in the order padding, causal, window. Backward subtracts the log-sum-exp before all masks, as NVIDIA's front end
+ * does: that of rows behind a document's end is whatever lies in memory, and a mask behind the subtraction takes it out again. */
 #include "kernel/cuda/cudnn_graph.h"
 
 #include <stdio.h>
@@ -267,8 +268,11 @@ static struct tensor scores(struct fo_dnn_graph *g, const struct operands *x)
 	struct tensor raw = tensor(g, F32, 0, (int64_t[]){ s->batch, s->heads, s->seq, s->seq },
 				   (int64_t[]){ s->heads * s->seq * s->seq, s->seq * s->seq, s->seq, 1 }, NULL);
 	product(g, x->q, x->kt, raw, x->len, x->len, NULL);
-	struct tensor scaled = binary(g, CUDNN_POINTWISE_MUL, raw, x->scale);
-	return s->ragged ? mask_padding(g, x, scaled) : scaled;
+	return binary(g, CUDNN_POINTWISE_MUL, raw, x->scale);
+}
+static struct tensor masked(struct fo_dnn_graph *g, const struct operands *x, struct tensor s)
+{
+	return mask_causal(g, x, x->s->ragged ? mask_padding(g, x, s) : s);
 }
 
 /* ---- forward ---- */
@@ -278,7 +282,7 @@ static void compose_forward(struct fo_dnn_graph *g, const struct fo_dnn_shape *s
 	const struct operands x = operands(g, s);
 	struct tensor v = rows(g, &x, BF16, FO_DNN_V, s->kv, s->ld[FO_DNN_V], x.off[FO_DNN_V], false);
 	struct tensor o = rows(g, &x, BF16, FO_DNN_O, s->heads, s->ld[FO_DNN_O], x.off[FO_DNN_O], false);
-	struct tensor score = mask_causal(g, &x, scores(g, &x)), max = column(g, &x), sum = column(g, &x);
+	struct tensor score = masked(g, &x, scores(g, &x)), max = column(g, &x), sum = column(g, &x);
 	reduce(g, CUDNN_REDUCE_TENSOR_MAX, score, max);
 	struct tensor e = unary(g, CUDNN_POINTWISE_EXP, binary(g, CUDNN_POINTWISE_SUB, score, max));
 	reduce(g, CUDNN_REDUCE_TENSOR_ADD, e, sum);
@@ -342,7 +346,7 @@ static void compose_backward(struct fo_dnn_graph *g, const struct fo_dnn_shape *
 
 	/* P from the stored log-sum-exp; dV = P' dO */
 	struct tensor less = binary(g, CUDNN_POINTWISE_SUB, scores(g, &x), x.lse);
-	struct tensor p = unary(g, CUDNN_POINTWISE_EXP, mask_causal(g, &x, less));
+	struct tensor p = unary(g, CUDNN_POINTWISE_EXP, masked(g, &x, less));
 	struct tensor pt = reshape(g, p, tensor(g, BF16, 0, across, across_stride, NULL));
 	product_by_kv_head(g, &x, pt, d_o, FO_DNN_DV_FULL, ld[FO_DNN_DV], x.off[FO_DNN_V], dv);
 

@@ -144,9 +144,7 @@ static fo_status open_libraries(struct fo_cuda *c)
 	cublasStatus_t st = c->lt->cublasLtCreate(&c->lt_handle);
 	if (st != CUBLAS_STATUS_SUCCESS)
 		return fo_fail(FO_EDEVICE, "cannot start cuBLASLt: status %d", (int)st);
-	/* Without it attention runs on our own kernels: not an error. A software device cannot run its code. */
-	if (c->info.software)
-		return FO_OK;
+	/* Without it attention runs on our own kernels: not an error. */
 	c->dnn = fo_cuda_load_cudnn(&found);
 	if (!c->dnn) {
 		snprintf(c->dnn_why, sizeof c->dnn_why, "%s", found.why);

@@ -171,7 +171,10 @@ static void dnn_version(struct fo_cuda_loaded *l)
 	size_t v = ((const struct fo_cudnn_calls *)l->function)->cudnnGetVersion();
 	snprintf(l->found.version, sizeof l->found.version, "%zu.%zu.%zu", v / 10000, v / 100 % 100, v % 100);
 	l->found.refused = v < CUDNN_LEAST;
-	if (l->found.refused)
+	if (driver.software && !l->software) {
+		l->found.refused = true;
+		snprintf(l->found.why, sizeof l->found.why, "NVIDIA's cuDNN cannot run on a software device");
+	} else if (l->found.refused)
 		snprintf(l->found.why, sizeof l->found.why, "cuDNN %s is known to compute wrong gradients: install 9.18 or newer", l->found.version);
 	else
 		load_compiler(driver.software);
