@@ -29,16 +29,16 @@ static const struct family {
 	  /* 989 TFLOP/s. keys0 and the rates of rows without end are the curve through cuDNN's own three figures (644 / 541 TFLOP/s at 8,192
 	   * tokens, 673 / 579 at 16,384, 688 / 581 at 32,768; 64 heads): 704 and 596, the second 2 % below the middle one. */
 	  { { { 700 / 989., 745 / 989., 790 / 989. },
-	      "700, 745, 790 of 989 TFLOP/s: 769 to 798 were seen in bursts of 14 ms on random numbers; at the 1,376 MHz that an H100 of the "
+	      "of 989; 769 to 798 were seen in bursts of 14 ms on random numbers; at the 1,376 MHz that an H100 of the "
 	      "same power held in training, 744 is all that tensor cores can do" },
 	    { { 1150 / 1979., 1250 / 1979., 1350 / 1979. },
-	      "1,150, 1,250, 1,350 of 1,979 TFLOP/s: 1.9 times bf16 less its clock (Transformer Engine's page on an H200 NVL); nothing is "
+	      "of 1,979; 1.9 times bf16 less its clock (Transformer Engine's page on an H200 NVL); nothing is "
 	      "published of this card with scales of tensors" },
 	    { { 704 / 1.065 / 989, 704 / 1.03 / 989, 704 / 989. },
 	      "cuDNN 9.19's own table for an H200, 64 heads: 644 TFLOP/s at 8,192 tokens; up to 6.5 % less with 32 heads, unmeasured" },
 	    { { 596 / 1.065 / 989, 596 / 1.03 / 989, 596 / 989. }, "the same table: 541 TFLOP/s at 8,192 tokens" },
-	    { { 3.7 / 4.8, 3.85 / 4.8, 4.0 / 4.8 }, "3.7 to 4.0 of 4.8 TB/s: a copy reaches 4.3" },
-	    { { 4.0 / 4.8, 4.15 / 4.8, 4.3 / 4.8 }, "4.0 to 4.3 of 4.8 TB/s: a copy reaches 4.3" } } },
+	    { { 3.7 / 4.8, 3.85 / 4.8, 4.0 / 4.8 }, "of 4.8; a copy reaches 4.3, kernels that compute a little less" },
+	    { { 4.0 / 4.8, 4.15 / 4.8, 4.3 / 4.8 }, "of 4.8; a copy reaches 4.3" } } },
 	{ "H100-SXM", true, { 763, 828 },
 	  { { { 0.64, 0.73, 790 / 989. },
 	      "0.73 of the peak fits published runs on this card best; 0.80 is the best product that was measured (794.5 TFLOP/s, "
@@ -202,8 +202,8 @@ static struct fo_device_time product(const struct fo_device_rates *r, const stru
 	work.high *= fmax(1, (1 + DEPTH / k) / (1 + (double)DEPTH / DEEP));
 	t.seconds = over(work, rate);
 	/* A faster product hides as much as one that is as much less deep. */
-	if (sums)
-		t.sums = over(scaled(sums_shown(fp8 ? k * r->rate[FO_DEVICE_PRODUCT].mid / rate.mid : k), (first & 4 ? 1 : 2) * bytes_of(p, c)), memory);
+	t.sum_bytes = !sums ? 0 : (first & 4 ? 1 : 2) * bytes_of(p, c);
+	t.sums = over(scaled(sums_shown(fp8 ? k * r->rate[FO_DEVICE_PRODUCT].mid / rate.mid : k), t.sum_bytes), memory);
 	fo_interval_add(&t.seconds, t.sums, 1);
 	double moved = bytes_of(p, a) + bytes_of(p, b) + (sums && !(first & 4) ? 2 : 1) * bytes_of(p, c);
 	t.seconds = at_least(t.seconds, over(same(moved), memory));
@@ -238,12 +238,6 @@ static struct fo_device_time moves(const struct fo_device_rates *r, const struct
 	};
 }
 
-bool fo_device_computes(const struct fo_op *o)
-{
-	const struct fo_op_info *info = fo_op_info(o->kind);
-	return info->cls != FO_CLASS_HOST && info->category < FO_CAT_COMMUNICATION;
-}
-
 struct fo_device_time fo_device_op_seconds(const struct fo_device_rates *r, const struct fo_program *p, const struct fo_op *o, uint32_t first,
 					   double pairs)
 {
@@ -263,8 +257,7 @@ struct fo_device_time fo_device_op_seconds(const struct fo_device_rates *r, cons
 	struct fo_interval row;
 	if (r->profile && (pairs < 0 || !heats || o->kind == FO_OP_matmul) &&
 	    fo_device_profile_find(r->profile, fo_op_signature(p, o, first), heats, &row)) {
-		t.seconds = row;
-		t.sums = (struct fo_interval){ 0 };
+		t = (struct fo_device_time){ .seconds = row };
 		t.known = t.measured = true;
 	}
 	return t;
@@ -298,7 +291,7 @@ struct fo_interval fo_device_overlap(const struct fo_program *p)
 {
 	for (int b = 0; b < p->nblock; b++)
 		for (int i = 0; i < p->block[b].n; i++)
-			if (p->block[b].op[i].lane != FO_LANE_COMPUTE && fo_device_computes(&p->block[b].op[i]))
+			if (p->block[b].op[i].lane != FO_LANE_COMPUTE && fo_lane_computes(p->block[b].op[i].lane))
 				return overlap;
 	return (struct fo_interval){ 0 };
 }
@@ -324,7 +317,7 @@ fo_status fo_device_program_seconds(const struct fo_device_rates *r, const struc
 		for (int i = 0; i < p->block[b].n; i++) {
 			const struct fo_op *o = &p->block[b].op[i];
 			struct fo_device_time t = fo_device_op_seconds(r, p, o, 0, pairs);
-			if (!fo_device_computes(o))
+			if (!fo_lane_computes(o->lane))
 				continue;
 			if (!t.known)
 				return fo_fail(FO_EUNSUPPORTED, "nothing is known of how long %s takes on %s", fo_op_info(o->kind)->name, r->name);

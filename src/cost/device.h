@@ -79,6 +79,7 @@ extern const char *const fo_device_part_name[FO_DEVICE_PARTS];
 struct fo_device_time {
 	struct fo_interval seconds; /* without the gap; 0 for the host's operations */
 	struct fo_interval sums;    /* of these what reading and writing a weight gradient's sum adds */
+	double sum_bytes;           /* that this reads and writes */
 	bool known;                 /* false: there is no kernel or no rate for it; seconds 0 */
 	bool measured;              /* the very operation was */
 };
@@ -93,8 +94,6 @@ enum fo_device_part fo_device_part_of(const struct fo_op *o, enum fo_unit unit);
 struct fo_interval fo_device_overlap(const struct fo_program *p);
 /* The time of an operation in a step that saves so much. */
 struct fo_device_time fo_device_beside(struct fo_device_time t, const struct fo_op *o, struct fo_interval saved);
-/* Does the operation occupy the device's multiprocessors (on whatever lane)? */
-bool fo_device_computes(const struct fo_op *o);
 
 /* A whole step, all operations one behind the other with their gaps and nothing waiting for copies: for comparing two programs of the same run.
  * FO_EUNSUPPORTED naming an operation of which nothing is known. */

@@ -89,5 +89,3 @@ double fo_device_clock_of_peak(const struct fo_cuda_device *d, enum fo_numerics 
 			return flop_s / (d->multiprocessors * (precision == FO_PRECISION_BF16 ? row[i].bf16 : row[i].fp32));
 	return NAN;
 }
-
-int64_t fo_device_reserve(int64_t total_bytes) { return total_bytes / 64; }

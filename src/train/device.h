@@ -2,6 +2,7 @@
 #ifndef FO_TRAIN_DEVICE_H
 #define FO_TRAIN_DEVICE_H
 
+#include "hw/catalogue.h"
 #include "kernel/cuda/cuda.h"
 #include "program/run.h"
 #include "timeline/timeline.h"
@@ -22,9 +23,5 @@ void fo_device_find_peak(const struct fo_cuda_device *d, enum fo_numerics precis
  * multiprocessor: of dense bf16 products 2048 (compute capability 8.0), 4096 (9.0), 8192 (10.0), of fp32 128 (8.0), 256 (9.0, 10.0): the
  * vendor's peaks over its units and boost clocks (NVIDIA's architecture papers). NAN for others. */
 double fo_device_clock_of_peak(const struct fo_cuda_device *d, enum fo_numerics precision, double flop_s);
-
-/* Device memory that is left alone: libraries load code when a kernel first runs, graphs take some once they are made. One part in 64 of the
- * whole: of 150.7 GB 2.4, which with the context's own leaves the 147 that can be planned on. */
-int64_t fo_device_reserve(int64_t total_bytes);
 
 #endif
