@@ -11,6 +11,7 @@
  * One JSON object per line; exit 77: no CUDA device. Clocks drop under power: read the ratios. */
 #include "base/clock.h"
 #include "base/mem.h"
+#include "cost/cost.h"
 #include "kernel/cuda/cuda.h"
 #include "kernel/work.h"
 #include "pass/pass.h"
@@ -28,6 +29,7 @@ enum { LEAST = 10, MOST = 400, ALIGNMENT = 256 };
 struct entry {
 	struct fo_work work;
 	int64_t count; /* in a step */
+	uint64_t key;  /* fo_op_signature: how flatout predict finds it again */
 };
 struct bench {
 	struct fo_run run;
@@ -216,7 +218,7 @@ static void collect(struct bench *b)
 			k++;
 		if (k == b->entries) {
 			fo_array_room(&b->entry, &b->entry_cap, b->entries, sizeof *b->entry);
-			b->entry[b->entries++] = (struct entry){ .work = w };
+			b->entry[b->entries++] = (struct entry){ .work = w, .key = fo_op_signature(&b->program, o, b->unrolled.first[i]) };
 		}
 		b->entry[k].count++;
 	}
@@ -249,9 +251,9 @@ static double print_entry(const struct bench *b, const struct entry *e)
 	double rate = (products ? e->work.flop : e->work.bytes) / median_s(b), ms = median_s(b) * 1e3 * (double)e->count;
 	char shape[512];
 	shape_text(&e->work.call, shape, sizeof shape);
-	printf("{\"operation\":\"%s\",\"category\":\"%s\",\"count\":%lld,\"us_median\":%.2f,\"us_best\":%.2f,\"times\":%zu,\"%s\":%.1f,"
+	printf("{\"operation\":\"%s\",\"key\":\"%016llx\",\"category\":\"%s\",\"count\":%lld,\"us_median\":%.2f,\"us_best\":%.2f,\"times\":%zu,\"%s\":%.1f,"
 	       "\"of_ceiling\":%.3f,\"ms_per_step\":%.3f,\"operands\":\"%s\"}\n",
-	       info->name, fo_category_name[info->category], (long long)e->count, median_s(b) * 1e6, best_s(b) * 1e6, b->n,
+	       info->name, (unsigned long long)e->key, fo_category_name[info->category], (long long)e->count, median_s(b) * 1e6, best_s(b) * 1e6, b->n,
 	       products ? "tflop_s" : "gb_s", rate * (products ? 1e-12 : 1e-9), rate / (products ? b->product_flop_s : b->copy_bytes_s), ms, shape);
 	fflush(stdout);
 	return ms;

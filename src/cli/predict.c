@@ -93,14 +93,17 @@ static fo_status load_profile(struct report *r)
 	if (!*r->in.profile && !fo_fs_exists(path))
 		return fo_hint(fo_fail(FO_EUNSUPPORTED, "this machine has not been measured: there is no profile '%s'", path),
 			       "'flatout calibrate' makes one; --profile=FILE takes another machine's");
-	FO_TRY(fo_limits_read(path, &r->limits));
+	fo_status st = fo_limits_read(path, &r->limits);
+	if (st == FO_EFORMAT && *r->in.profile)
+		return fo_hint(st, "what 'bench/gpu/run ceilings' left of a device is read with --device");
+	FO_TRY(st);
 	int64_t threads = r->in.run.threads;
 	if (!threads && *r->in.compare)
 		threads = fo_record_last_start(&r->record) ? fo_record_last_start(&r->record)->threads : r->record.threads;
 	/* On this machine as many as training takes: a prediction with others would be of another run. */
 	if (threads < 1)
 		threads = *r->in.profile ? fo_rates_threads(&r->limits) : fo_cpu_threads();
-	fo_status st = fo_rates_init(&r->rates, &r->limits, threads < 1 ? 1 : (int)threads);
+	st = fo_rates_init(&r->rates, &r->limits, threads < 1 ? 1 : (int)threads);
 	return st == FO_OK || *r->in.profile ? st : fo_hint(st, "%s", how_to_measure(r));
 }
 

@@ -53,7 +53,10 @@ static fo_status load_rates(struct report *r)
 	r->room = r->rates.memory_bytes ? r->rates.memory_bytes - fo_device_reserve(r->rates.memory_bytes) : 0;
 	if (!*r->in->profile)
 		return FO_OK;
-	FO_TRY(fo_device_profile_read(r->in->profile, &r->profile));
+	fo_status st = fo_device_profile_read(r->in->profile, &r->profile);
+	if (st == FO_EFORMAT)
+		return fo_hint(st, "a profile of 'flatout calibrate' is of a processor; without --profile the device's published figures count");
+	FO_TRY(st);
 	return fo_device_rates_measured(&r->rates, &r->catalogue, &r->profile);
 }
 
@@ -66,35 +69,43 @@ static int64_t budget_of(const struct report *r)
 
 static int64_t planned(const struct report *r) { return r->u.arena_bytes + r->u.persistent_bytes; }
 
-/* The run as its file says does not fit: would it with what may be left open? */
+/* What would fit where the run as it is does not: least changed first. */
 static void find_what_fits(struct report *r)
 {
 	struct fo_run run = r->in->run;
 	struct fo_choice c;
-	fo_status st = FO_ENOMEM;
-	int state = run.state;
+	static const char *const change[] = { "pass.recompute=auto", "optim.state=auto", "pass.optimizer-in-backward=yes, a micro-batch a step" };
+	const int state = run.state;
 	if (*run.program_file) {
 		fo_str_printf(&r->would, "the program of program.file is fixed: a run file leaves more open");
 		return;
 	}
 	run.recompute = FO_RUN_RECOMPUTE_AUTO;
 	run.recompute_layers = 0;
-	for (int i = 0; i < 2 && st != FO_OK; i++) {
+	for (int i = 0; i < 3; i++) {
 		run.state = i ? FO_RUN_STATE_AUTO : state;
-		st = fo_pass_choose_run(&run, &r->model, budget_of(r), 0, true, &c);
-		if (st != FO_OK && i)
-			fo_str_printf(&r->would, "%s", fo_err_text());
+		if (i == 2) {
+			run.optimizer_in_backward = 0;
+			run.clip_norm = run.micro_batches = 1;
+			run.batch_rows = 0;
+		}
+		fo_status st = fo_pass_choose_run(&run, &r->model, budget_of(r), 0, true, &c);
 		fo_err_clear();
-	}
-	if (st != FO_OK)
+		if (st != FO_OK)
+			continue;
+		const bool named[] = { r->in->run.recompute != FO_RUN_RECOMPUTE_AUTO, i >= 1 && state != FO_RUN_STATE_AUTO, i == 2 };
+		for (int k = 0; k < 3; k++)
+			if (named[k])
+				fo_str_printf(&r->would, "%s%s", r->would.len ? ", " : "", change[k]);
+		struct fo_str what = { 0 };
+		fo_recompute_text(&c.run.pass, r->model.layers, &what);
+		fo_str_printf(&r->would, " would fit, with %s master weights and %s moments; computed again: %s",
+
+			      c.run.pass.master == FO_MASTER_NONE ? "no" : fo_master_name[c.run.pass.master], fo_moments_name[c.run.pass.moments], what.data);
+		fo_str_fini(&what);
 		return;
-	fo_str_printf(&r->would, "pass.recompute=auto%s would fit: ", run.state != state ? " with optim.state=auto" : "");
-	struct fo_str what = { 0 };
-	fo_recompute_text(&c.run.pass, r->model.layers, &what);
-	fo_str_printf(&r->would, "it computes %s again", what.data);
-	fo_str_fini(&what);
-	if (run.state != state)
-		fo_str_printf(&r->would, ", master weights %s, moments %s", fo_master_name[c.run.pass.master], fo_moments_name[c.run.pass.moments]);
+	}
+	fo_str_printf(&r->would, "a smaller model, shorter rows, or a device with more memory ('flatout devices') would");
 }
 
 /* As `flatout train` on the device would choose what is left open. */
@@ -104,7 +115,16 @@ static fo_status load_program(struct report *r)
 	run.device = "cuda";
 	run.memory_budget = budget_of(r);
 	FO_TRY(fo_run_model(&run, &r->model));
-	FO_TRY(fo_pass_build_run(&r->program, &run));
+	fo_status st = fo_pass_build_run(&r->program, &run);
+	if (st == FO_ENOMEM) {
+		struct fo_str why = { 0 };
+		fo_str_printf(&why, "%s", fo_err_text());
+		find_what_fits(r);
+		st = fo_hint(fo_fail(FO_ENOMEM, "%s does not fit on %s: %s", r->model.name, r->rates.name, why.data), "%s", r->would.data);
+		fo_str_fini(&why);
+		return st;
+	}
+	FO_TRY(st);
 	FO_TRY(fo_unroll(&r->program, &r->u));
 	fo_plan(&r->program, &r->u);
 	fo_prune_waits(&r->program, &r->u);
@@ -224,7 +244,7 @@ static void print_head(const struct report *r)
 	const char *lead = "         ";
 	char a[32], b[32], c[32];
 	if (r->would.len)
-		fo_cli_put(stdout, "memory   ", lead, "does not fit: %s planned, and a plan can have %s of %s; %s", fo_str_bytes(a, (double)planned(r)),
+		fo_cli_put(stdout, "memory   ", lead, "does not fit: %s planned, %s of the device's %s can be; %s", fo_str_bytes(a, (double)planned(r)),
 			   fo_str_bytes(b, (double)r->room), fo_str_bytes(c, (double)r->rates.memory_bytes), r->would.data);
 	fo_cli_put(stdout, "predict  ", lead, "%s: %lld %s x %lld %s x %lld tokens, %s", fo_cli_seen(p->model.name), (long long)p->run.micro_batches,
 		   fo_cli_plural(p->run.micro_batches, "micro-batch", "micro-batches"), (long long)p->run.rows,

@@ -123,11 +123,13 @@ static fo_status missing(const struct fo_device *d, const char *what)
 fo_status fo_device_rates_init(struct fo_device_rates *r, const struct fo_device *d)
 {
 	double tflops, fp8 = d->dense[FO_PREC_FP8];
-	if (strcmp(d->kind, "gpu"))
-		return fo_hint(fo_fail(FO_EUNSUPPORTED, "the step time on %s is not known from this: it is a %s, and Flatout has no kernels for one", d->name,
-				       d->kind),
+	bool gpu = !strcmp(d->kind, "gpu");
+	if (!gpu || !strncmp(d->name, "MI", 2)) /* AMD's names */
+		return fo_hint(fo_fail(FO_EUNSUPPORTED, "the step time on %s is not known from this: Flatout has no kernels for a%s", d->name,
+				       gpu ? " GPU without CUDA" : *d->kind == 't' ? " TPU" : "n accelerator that is no GPU"),
 			       "'flatout devices' lists the GPUs");
-	FO_TRY(fo_device_peak(d, FO_PREC_BF16, &tflops));
+	if (fo_device_peak(d, FO_PREC_BF16, &tflops) != FO_OK)
+		return fo_wrap(FO_EARG, "the step time on %s is not known from this", d->name);
 	if (isnan(d->memory_tb_s))
 		return missing(d, "memory bandwidth");
 	const struct family *f = find_family(d->name);
