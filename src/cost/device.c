@@ -98,7 +98,7 @@ static const struct {
 /* Passes over the logits for two in fo_op_cost (read, written): the second reading comes from the level-two cache, or half of it, or rows
  * are lost from it too. */
 static const struct fo_interval loss_passes = { 1, 1.5, 2 };
-/* A driver shows a little less than the vendor's figure, in GiB: 139.8 of an H200's 141, 79.2 of an A100's 80. */
+/* A driver shows a little less than the vendor's figure, in GiB: 139.8 of an H200's 141, 179.1 of a B200's 180. */
 #define SHOWN 0.99
 
 static const struct family *find_family(const char *name)
@@ -136,7 +136,7 @@ fo_status fo_device_rates_init(struct fo_device_rates *r, const struct fo_device
 	*r = (struct fo_device_rates){ .peak_flop_s = tflops * 1e12, .memory_byte_s = d->memory_tb_s * 1e12, .units = d->units, .gap_s = gap,
 				       .published = f->published };
 	snprintf(r->name, sizeof r->name, "%s", d->name);
-	double memory = isnan(d->memory_usable_gb) ? d->memory_gb * SHOWN : d->memory_usable_gb;
+	double memory = SHOWN * (isnan(d->memory_usable_gb) ? d->memory_gb : d->memory_usable_gb);
 	r->memory_bytes = isnan(memory) ? 0 : (int64_t)(memory * (1 << 30));
 	for (int c = 0; c < FO_DEVICE_CLASSES; c++) {
 		double of = c == FO_DEVICE_PRODUCT_FP8 ? fp8 * 1e12 : c >= FO_DEVICE_FUSED ? r->memory_byte_s : r->peak_flop_s;
