@@ -25,6 +25,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "cost/cost.h"
 #include "pass/pass.h"
 #include "train/device.h"
 
@@ -212,7 +213,7 @@ static void collect(struct bench *b)
 			k++;
 		if (k == b->entries) {
 			fo_array_room(&b->entry, &b->entry_cap, b->entries, sizeof *b->entry);
-			b->entry[b->entries++] = (struct entry){ .work = w };
+			b->entry[b->entries++] = (struct entry){ .work = w, .key = fo_op_signature(p, o, b->unrolled.first[i]) };
 		}
 		b->entry[k].count++;
 	}
@@ -245,11 +246,13 @@ static double print_entry(const struct bench *b, const struct entry *e, double b
 	const double amount = products ? e->work.flop : e->work.bytes, ceiling = products ? b->product_flop_s : b->copy_bytes_s, unit = products ? 1e-12 : 1e-9;
 	struct fo_str text = { 0 };
 	struct fo_json j;
-	char shape[512];
+	char shape[512], key[17];
 	shape_text(&e->work.call, shape, sizeof shape);
 	fo_json_begin(&j, &text, false);
 	fo_json_object(&j, NULL);
 	fo_json_text(&j, "operation", info->name);
+	snprintf(key, sizeof key, "%016llx", (unsigned long long)e->key);
+	fo_json_text(&j, "key", key);
 	fo_json_text(&j, "category", fo_category_name[info->category]);
 	fo_json_int(&j, "count", e->count);
 	fo_json_real(&j, "us_median", median_s(b) * 1e6);

@@ -11,6 +11,7 @@
 struct entry {
 	struct fo_work work;
 	int64_t count; /* in a step */
+	uint64_t key;  /* fo_op_signature: how flatout predict finds it again */
 };
 struct bench {
 	struct fo_run run;

@@ -37,11 +37,13 @@ const char *fo_opt_last_part(const char *key)
 	return dot ? dot + 1 : key;
 }
 
+static bool is_own(const struct fo_opt *row) { return !strncmp(row->key, FO_OPT_OWN_GROUP ".", sizeof FO_OPT_OWN_GROUP); }
+
 const char *fo_opt_short(const struct fo_opt *rows, int i)
 {
 	const char *last = fo_opt_last_part(rows[i].key);
 	for (int k = 0; rows[k].key; k++)
-		if (k != i && !strcmp(fo_opt_last_part(rows[k].key), last))
+		if (k != i && !strcmp(fo_opt_last_part(rows[k].key), last) && (is_own(&rows[k]) || !is_own(&rows[i])))
 			return rows[i].key;
 	return last;
 }
@@ -240,7 +242,7 @@ void fo_opt_read_env(struct fo_opt_set *s)
 	}
 }
 
-/* Row of a flag's name: a full key, or a last part that only one key has. -1: none; -2: several (both in `other`). */
+/* Row of a flag's name: a full key, or a last part that only one key has, or only one of the command's own. -1: none; -2: several (both in `other`). */
 static int find_flag(const struct fo_opt *rows, const char *name, size_t len, int other[2])
 {
 	int found = fo_opt_find(rows, name, len);
@@ -250,6 +252,10 @@ static int find_flag(const struct fo_opt *rows, const char *name, size_t len, in
 		const char *last = fo_opt_last_part(rows[i].key);
 		if (strlen(last) != len || memcmp(last, name, len))
 			continue;
+		if (found >= 0 && is_own(&rows[found]) != is_own(&rows[i])) {
+			found = is_own(&rows[i]) ? i : found;
+			continue;
+		}
 		if (found >= 0) {
 			other[0] = found;
 			other[1] = i;

@@ -16,7 +16,8 @@
  *       FO_OPT_END
  *   };
  * The key "train.steps" is the flag --train.steps=N (short form --steps=N when `steps` is unique in the table), the YAML
- * entry "train: {steps: N}" and the environment variable FLATOUT_TRAIN_STEPS. */
+ * entry "train: {steps: N}" and the environment variable FLATOUT_TRAIN_STEPS. In a table that joins a command's own rows (group
+ * FO_OPT_OWN_GROUP) to those of a run, the short form is the command's where both have the name. */
 #ifndef FO_BASE_OPT_H
 #define FO_BASE_OPT_H
 
@@ -30,6 +31,8 @@
 #include <stdint.h>
 
 enum fo_opt_type { FO_OPT_T_INT, FO_OPT_T_REAL, FO_OPT_T_BOOL, FO_OPT_T_TEXT, FO_OPT_T_ENUM, FO_OPT_T_BYTES };
+
+#define FO_OPT_OWN_GROUP "cli"
 
 struct fo_opt {
 	const char *key;      /* "group.name"; NULL ends the table */

@@ -1,5 +1,5 @@
 /* flatout predict: the step of a run on a machine that was measured, without running it. */
-#include "cli/cli.h"
+#include "cli/predict.h"
 
 #include "base/fs.h"
 #include "pass/pass.h"
@@ -11,15 +11,11 @@
 #include <math.h>
 #include <string.h>
 
-struct predict {
-	struct fo_run run;
-	const char *profile, *compare, *timeline;
-	double documents;
-	bool all, force;
-	const char *json;
-};
 static const struct fo_opt extra[] = {
-	FO_OPT_PATH(struct predict, profile, "cli.profile", "FILE", "", "a profile of flatout calibrate; empty: this machine's"),
+	FO_OPT_PATH(struct predict, profile, "cli.profile", "FILE", "",
+		    "a profile of flatout calibrate; empty: this machine's; with --device what 'bench/gpu/run ceilings' left"),
+	FO_OPT_TEXT(struct predict, device, "cli.device", "D", "", "an accelerator instead of this machine: 'flatout devices' lists them"),
+	FO_OPT_BOOL(struct predict, budget, "cli.budget", "false", "with --device: the parts of a micro-batch as a table for a document, nothing else"),
 	FO_OPT_LENGTH_REAL(struct predict, documents, "cli.documents", "N", "0", 0, 1e9,
 		    "mean length of documents: attention ends at their bounds; 0: rows are unbroken"),
 	FO_OPT_PATH(struct predict, compare, "cli.compare", "RUN", "", "predict what this run folder ran, beside what was measured there"),
@@ -58,7 +54,7 @@ struct report {
 static fo_status not_of_a_device(const char *what)
 {
 	return fo_hint(fo_fail(FO_EUNSUPPORTED, "%s is not predicted: profiles are of processors", what),
-		       "train.device=cpu predicts the run on this machine's processor");
+		       "--device=h200 predicts the run on such a device, from published figures; train.device=cpu on this machine's processor");
 }
 
 static bool options_given(const struct report *r)
@@ -97,14 +93,17 @@ static fo_status load_profile(struct report *r)
 	if (!*r->in.profile && !fo_fs_exists(path))
 		return fo_hint(fo_fail(FO_EUNSUPPORTED, "this machine has not been measured: there is no profile '%s'", path),
 			       "'flatout calibrate' makes one; --profile=FILE takes another machine's");
-	FO_TRY(fo_limits_read(path, &r->limits));
+	fo_status st = fo_limits_read(path, &r->limits);
+	if (st == FO_EFORMAT && *r->in.profile)
+		return fo_hint(st, "what 'bench/gpu/run ceilings' left of a device is read with --device");
+	FO_TRY(st);
 	int64_t threads = r->in.run.threads;
 	if (!threads && *r->in.compare)
 		threads = fo_record_last_start(&r->record) ? fo_record_last_start(&r->record)->threads : r->record.threads;
 	/* On this machine as many as training takes: a prediction with others would be of another run. */
 	if (threads < 1)
 		threads = *r->in.profile ? fo_rates_threads(&r->limits) : fo_cpu_threads();
-	fo_status st = fo_rates_init(&r->rates, &r->limits, threads < 1 ? 1 : (int)threads);
+	st = fo_rates_init(&r->rates, &r->limits, threads < 1 ? 1 : (int)threads);
 	return st == FO_OK || *r->in.profile ? st : fo_hint(st, "%s", how_to_measure(r));
 }
 
@@ -168,11 +167,11 @@ static fo_status load_program(struct report *r)
 	return FO_OK;
 }
 
-static fo_status write_timeline(const struct report *r)
+fo_status fo_cli_predict_timeline(const struct fo_sim *s, const struct fo_program *p, const struct fo_unrolled *u, const char *path)
 {
 	struct fo_timeline t;
-	FO_TRY(fo_sim_timeline(&r->sim, r->program, r->u, &t));
-	fo_status st = fo_timeline_write(&t, r->program, r->in.timeline);
+	FO_TRY(fo_sim_timeline(s, p, u, &t));
+	fo_status st = fo_timeline_write(&t, p, path);
 	fo_timeline_fini(&t);
 	return st;
 }
@@ -449,7 +448,7 @@ static fo_status report(struct report *r)
 	if (*r->in.compare)
 		FO_TRY(compare(r));
 	if (*r->in.timeline)
-		FO_TRY(write_timeline(r));
+		FO_TRY(fo_cli_predict_timeline(&r->sim, r->program, r->u, r->in.timeline));
 	fo_sim_table_sort(&r->table);
 	if (r->in.json) {
 		print_json(r);
@@ -478,7 +477,7 @@ static fo_status run(int argc, char **argv)
 				     argv[1]),
 			     "leave one of them out");
 	else
-		st = report(&r);
+		st = *r.in.device || r.in.budget ? fo_cli_predict_device(&r.in, &s) : report(&r);
 done:
 	fo_sim_table_fini(&r.table);
 	fo_sim_fini(&r.sim);
@@ -495,14 +494,18 @@ const struct fo_command fo_cmd_predict = {
 	.name = "predict",
 	.group = "improve",
 	.usage = "flatout predict [run.yaml] [--KEY=VALUE ...] [--profile FILE] [--documents N] [--timeline FILE] [--all] [--json]\n"
+		 "flatout predict [run.yaml] --device D [--KEY=VALUE ...] [--profile FILE] [--documents N] [--budget] [--all] [--json]\n"
 		 "flatout predict --compare RUN [--run.threads=N] [--profile FILE] [--all] [--json]",
 	.summary = "step time, MFU and memory of a run, without running it",
 	.text = "The simulator runs the same step program as the engine: the time of each operation comes from the machine profile "
 		"of 'flatout calibrate', their order from the program's lanes and waits, the memory from its plan. What was not "
 		"measured as it is gets interpolated, and the report says how much of the step that is. --compare sets the program "
 		"of a run beside what was measured there and lists where the model is wrong.\n\n"
+		"--device predicts a step on an accelerator by parts, as an interval: from its published figures, or from what "
+		"'bench/gpu/run ceilings' measured on it (--profile).\n\n"
 		"  flatout calibrate && flatout predict run.yaml\n"
 		"  flatout predict run.yaml --pass.merge-qkv=no --run.threads=1\n"
+		"  flatout predict run.yaml --device h200\n"
 		"  flatout predict --compare run\n",
 	.opts = rows,
 	.own = extra,

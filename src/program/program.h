@@ -122,6 +122,8 @@ enum fo_lane {
 	FO_LANE_COUNT
 };
 extern const char *const fo_lane_name[FO_LANE_COUNT];
+/* Lanes whose operations compute: they share the cores of the processor or the device. */
+static inline bool fo_lane_computes(int lane) { return lane == FO_LANE_COMPUTE; }
 
 /* DERIVE: makes what persists of weights alone. The executor does it, too, when weights were changed from outside. */
 enum fo_phase { FO_FORWARD, FO_BACKWARD, FO_WGRAD, FO_RECOMPUTE, FO_OPTIMIZER, FO_TRANSFER, FO_DERIVE, FO_PHASE_COUNT };

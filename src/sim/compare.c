@@ -21,7 +21,7 @@ void fo_sim_table_init(struct fo_sim_table *t, const struct fo_sim *s, const str
 	for (int i = 0; i < u->n; i++) {
 		int block = p->slot[u->slot[i]].block, at = begin[block] + u->op[i];
 		t->line_of[i] = -1;
-		if (fo_instance_op(p, u, i)->lane != FO_LANE_COMPUTE)
+		if (fo_sim_lane(fo_instance_op(p, u, i)) != FO_LANE_COMPUTE)
 			continue;
 		if (line_at[at] < 0) {
 			line_at[at] = t->lines;

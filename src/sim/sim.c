@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* An operation of a block runs in few ways: it stores or adds, with this or that operand in the caches. */
 struct way {
@@ -41,7 +42,7 @@ static void time_instances(struct fo_sim *s, const struct fo_program *p, const s
 		struct fo_op_time t = time_of(w, r, p, fo_instance_op(p, u, i), &use);
 		s->seconds[i] = t.seconds;
 		s->sure[i] = (uint8_t)t.sure;
-		s->busy_s += fo_instance_op(p, u, i)->lane == FO_LANE_COMPUTE && !t.quiet ? t.seconds : 0;
+		s->busy_s += fo_sim_lane(fo_instance_op(p, u, i)) == FO_LANE_COMPUTE && !t.quiet ? t.seconds : 0;
 	}
 	for (int i = 0; i < ops; i++)
 		free(ways[i].way);
@@ -57,35 +58,44 @@ static enum fo_part part_of_wait(const struct fo_op *o)
 	return part < FO_PART_COMMUNICATION ? FO_PART_UNATTRIBUTED : part;
 }
 
-void fo_sim_step(struct fo_sim *s, const struct fo_program *p, const struct fo_unrolled *u, const struct fo_rates *r, double pairs)
+int fo_sim_lane(const struct fo_op *o) { return fo_lane_computes(o->lane) ? FO_LANE_COMPUTE : o->lane; }
+
+void fo_sim_init(struct fo_sim *s, const struct fo_unrolled *u)
+{
+	size_t n = (size_t)u->n + 1;
+	*s = (struct fo_sim){ .n = u->n };
+	s->begin_s = fo_xmalloc(n * sizeof *s->begin_s);
+	s->seconds = fo_xmalloc(n * sizeof *s->seconds);
+	s->sure = fo_xmalloc(n * sizeof *s->sure);
+	s->waited = fo_xmalloc(n * sizeof *s->waited);
+	memset(s->seconds, 0, n * sizeof *s->seconds);
+	memset(s->sure, 0, n * sizeof *s->sure);
+}
+
+void fo_sim_walk(struct fo_sim *s, const struct fo_program *p, const struct fo_unrolled *u, double overhead_s)
 {
 	double *end = fo_xmalloc((size_t)(u->n + 1) * sizeof *end), free_at[FO_LANE_COUNT] = { 0 };
 	int last = -1; /* the instance that ends last */
-	*s = (struct fo_sim){ .n = u->n };
-	s->begin_s = fo_xmalloc((size_t)(u->n + 1) * sizeof *s->begin_s);
-	s->seconds = fo_xmalloc((size_t)(u->n + 1) * sizeof *s->seconds);
-	s->sure = fo_xmalloc((size_t)(u->n + 1) * sizeof *s->sure);
-	s->waited = fo_xmalloc((size_t)(u->n + 1) * sizeof *s->waited);
-	time_instances(s, p, u, r, pairs);
 	for (int i = 0; i < u->n; i++) {
 		const struct fo_op *o = fo_instance_op(p, u, i);
-		double ready = free_at[o->lane];
+		int lane = fo_sim_lane(o);
+		double ready = free_at[lane];
 		s->waited[i] = -1;
 		for (int l = 0; l < FO_LANE_COUNT; l++)
 			if (u->wait[i][l] >= 0 && end[u->wait[i][l]] > ready) {
 				ready = end[u->wait[i][l]];
 				s->waited[i] = u->wait[i][l];
 			}
-		if (o->lane == FO_LANE_COMPUTE) {
+		if (lane == FO_LANE_COMPUTE) {
 			if (s->waited[i] >= 0)
-				s->part_s[part_of_wait(fo_instance_op(p, u, s->waited[i]))] += ready - free_at[o->lane];
+				s->part_s[part_of_wait(fo_instance_op(p, u, s->waited[i]))] += ready - free_at[lane];
 			s->part_s[fo_part_of_op((enum fo_op_kind)o->kind)] += s->seconds[i];
-			s->part_s[FO_PART_UNATTRIBUTED] += r->overhead_s;
+			s->part_s[FO_PART_UNATTRIBUTED] += overhead_s;
 			s->sure_s[s->sure[i]] += s->seconds[i];
 		}
 		s->unknown += s->sure[i] == FO_SURE_NONE;
 		s->begin_s[i] = ready;
-		end[i] = free_at[o->lane] = ready + s->seconds[i] + r->overhead_s;
+		end[i] = free_at[lane] = ready + s->seconds[i] + overhead_s;
 		if (last < 0 || end[i] > end[last])
 			last = i;
 	}
@@ -93,6 +103,13 @@ void fo_sim_step(struct fo_sim *s, const struct fo_program *p, const struct fo_u
 	if (s->step_s > free_at[FO_LANE_COMPUTE])
 		s->part_s[part_of_wait(fo_instance_op(p, u, last))] += s->step_s - free_at[FO_LANE_COMPUTE];
 	free(end);
+}
+
+void fo_sim_step(struct fo_sim *s, const struct fo_program *p, const struct fo_unrolled *u, const struct fo_rates *r, double pairs)
+{
+	fo_sim_init(s, u);
+	time_instances(s, p, u, r, pairs);
+	fo_sim_walk(s, p, u, r->overhead_s);
 }
 
 void fo_sim_fini(struct fo_sim *s)

@@ -3,7 +3,7 @@
  * Lanes are in order and waits point backwards, so for given times one walk over the instances in issue order is exact: an
  * instance starts when its lane is free and what it waits for has ended. The waits are those that the executor obeys, the memory
  * plan's among them. Times come from src/cost: each instance's own, by what it stores and by what the caches still hold of its
- * operands (cost/reuse.h). */
+ * operands (cost/reuse.h). On an accelerator: sim/device.h. */
 #ifndef FO_SIM_SIM_H
 #define FO_SIM_SIM_H
 
@@ -26,6 +26,13 @@ struct fo_sim {
  * without instances takes no time. */
 void fo_sim_step(struct fo_sim *s, const struct fo_program *p, const struct fo_unrolled *u, const struct fo_rates *r, double pairs);
 void fo_sim_fini(struct fo_sim *s);
+/* Room for a step's instances, all zeros, and the walk alone: s->seconds (and s->sure) are filled in between. Compute lanes share the
+ * machine: operations that compute run one after the other, whatever their lane, and never wait for each other longer than that; what
+ * running beside each other gains is the caller's to take off their times. */
+void fo_sim_init(struct fo_sim *s, const struct fo_unrolled *u);
+void fo_sim_walk(struct fo_sim *s, const struct fo_program *p, const struct fo_unrolled *u, double overhead_s);
+/* The lane on whose resource an operation runs: one for all compute lanes. */
+int fo_sim_lane(const struct fo_op *o);
 
 /* The same as spans of step 0, as the executor would have recorded them (the overhead stands between spans). Freed with
  * fo_timeline_fini. FO_ENOMEM. */

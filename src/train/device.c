@@ -131,5 +131,3 @@ void fo_device_use_json(const struct fo_nvml_use *u, double joules_per_token, co
 	fo_json_real(j, "peak_clock_hz", f->peak_hz);
 	fo_json_real(j, "tensor_pipes", f->pipes);
 }
-
-int64_t fo_device_reserve(int64_t total_bytes) { return total_bytes / 64; }

@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "hw/nvml.h"
+#include "hw/catalogue.h"
 #include "kernel/cuda/cuda.h"
 #include "program/run.h"
 #include "timeline/timeline.h"
@@ -42,9 +43,5 @@ struct fo_mfu_split fo_device_split(const struct fo_cuda_device *d, enum fo_nume
 
 /* Fields of an open JSON object: those of fo_nvml_use_json, joules_per_token, and MFU in factors. */
 void fo_device_use_json(const struct fo_nvml_use *u, double joules_per_token, const struct fo_mfu_split *f, struct fo_json *j);
-
-/* Device memory that is left alone: libraries load code when a kernel first runs, graphs take some once they are made. One part in 64 of the
- * whole: of 150.7 GB 2.4, which with the context's own leaves the 147 that can be planned on. */
-int64_t fo_device_reserve(int64_t total_bytes);
 
 #endif

@@ -4,6 +4,7 @@
 #include "data/data_int.h"
 #include "diagnose/straggler.h"
 #include "cost/cost.h"
+#include "cost/device_profile.h"
 #include "hw/profile.h"
 #include "ladder/plan_int.h"
 #include "program/run.h"
@@ -376,6 +377,21 @@ static void profile(const void *bytes, size_t n)
 	fo_limits_fini(&m);
 }
 
+static void device_profile(const void *bytes, size_t n)
+{
+	struct fo_device_profile f;
+	struct fo_interval seconds;
+	fo_err_clear();
+	fo_status st = fo_device_profile_parse(bytes, n, "fuzz", &f);
+	explained(st);
+	if (st != FO_OK)
+		return;
+	for (size_t i = 0; i < f.rows; i++)
+		if (!fo_device_profile_find(&f, f.row[i].key, true, &seconds) || !(seconds.low > 0 && seconds.low <= seconds.mid && seconds.mid < seconds.high))
+			abort();
+	fo_device_profile_fini(&f);
+}
+
 /* A training log: whatever it says, steps ascend, the figures can be asked for, and a page comes of it. */
 static void log_file(const void *bytes, size_t n)
 {
@@ -541,6 +557,7 @@ const struct fuzz_target fuzz_target[] = {
 	{ "plan", plan },
 	{ "text", text },
 	{ "json_line", json_line },
+	{ "device_profile", device_profile },
 	{ "profile", profile },
 	{ "log", log_file },
 	{ "schedule", schedule },

@@ -1,0 +1,22 @@
+/* flatout predict: what its two halves share. */
+#ifndef FO_CLI_PREDICT_H
+#define FO_CLI_PREDICT_H
+
+#include "cli/cli.h"
+#include "program/run.h"
+#include "sim/sim.h"
+
+struct predict {
+	struct fo_run run;
+	const char *profile, *compare, *timeline, *device;
+	double documents;
+	bool all, budget, force;
+	const char *json;
+};
+
+/* Writes the predicted step as a timeline (predict.c). */
+FO_CHECKED fo_status fo_cli_predict_timeline(const struct fo_sim *s, const struct fo_program *p, const struct fo_unrolled *u, const char *path);
+/* On an accelerator of the catalogue (predict_device.c). */
+FO_CHECKED fo_status fo_cli_predict_device(const struct predict *in, const struct fo_opt_set *options);
+
+#endif
