@@ -13,14 +13,13 @@ fo_status fo_session_device_open(struct fo_session *s)
 		fo_session_warn(s, "a CUDA device is there but cannot be used: %s; the processor computes (train.device=cpu says so at once)", why);
 	if (!s->cuda)
 		return FO_OK;
-	static const enum fo_cuda_tune_mode mode[] = { FO_CUDA_TUNE_ON, FO_CUDA_TUNE_KEPT, FO_CUDA_TUNE_OFF };
+	static const enum fo_cuda_tune_mode mode[] = { FO_CUDA_TUNE_ON, FO_CUDA_TUNE_KEPT, FO_CUDA_TUNE_OFF, FO_CUDA_TUNE_LONG };
 	FO_TRY(fo_device_tune(s->cuda, mode[s->r->tune]));
 	FO_TRY(fo_cuda_memory(s->cuda, &s->device_free, &total));
 	s->device_reserve = fo_device_reserve(total);
 	/* Started here: threads that begin later may be bound to a processor. */
-	const struct fo_cuda_device *d = fo_cuda_info(s->cuda);
-	if (!s->h->dry_run && !d->software)
-		s->nvml = fo_nvml_watch_start(fo_nvml_find(d->pci));
+	if (!s->h->dry_run)
+		s->nvml = fo_nvml_watch_start(fo_cuda_nvml(s->cuda));
 	return FO_OK;
 }
 

@@ -192,6 +192,8 @@ static void plan_json(const struct fo_train_plan *p, struct fo_str *out)
 	if (p->device) {
 		fo_json_object(&j, "products");
 		fo_json_int(&j, "measured", p->tuned.measured);
+		fo_json_int(&j, "by_blocks", p->tuned.by_blocks);
+		fo_json_int(&j, "by_energy", p->tuned.by_energy);
 		fo_json_int(&j, "kept", p->tuned.kept);
 		fo_json_int(&j, "proposed", p->tuned.proposed);
 		fo_json_real(&j, "seconds", p->tuned.seconds);
@@ -251,6 +253,8 @@ static void put_products(FILE *f, const struct fo_cuda_tuned *t)
 	struct fo_str s = { 0 };
 	if (t->measured)
 		fo_str_printf(&s, "%d measured in %.1f s (%.3f times as fast as the first proposals), ", t->measured, t->seconds, t->gain);
+	if (t->by_blocks)
+		fo_str_printf(&s, "%d of them chosen by blocks of a second (%d by their energy), ", t->by_blocks, t->by_energy);
 	if (t->measured || t->kept)
 		fo_str_printf(&s, "%d from the cache, ", t->kept);
 	if (s.len || *t->note)
