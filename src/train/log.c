@@ -191,6 +191,9 @@ fo_status fo_session_log_end_of_run(struct fo_session *s, const struct fo_train_
 		fo_json_real(&j, "mfu_counted", r->split.counted);
 		fo_json_real(&j, "peak_clock_hz", r->split.peak_hz);
 		fo_json_real(&j, "tensor_pipes", r->split.pipes);
+		fo_json_real(&j, "ofu", r->split.ofu);
+		fo_json_real(&j, "mfu_useful", r->split.useful);
+		fo_json_text(&j, "ofu_why", *r->split.why ? r->split.why : NULL);
 		fo_json_close(&j);
 	}
 	fo_json_real(&j, "huge_page_share", r->huge_share);
