@@ -220,7 +220,7 @@ fo_status bench_sustain(struct bench *b)
 	char why[400] = "";
 	fo_work_linear(&square, FO_ISA_REF, FO_WORK_FORWARD, b->square, b->square, b->square, FO_BF16, 1);
 	FO_TRY(bench_ready(b, &square, &l));
-	struct fo_nvml_watch *w = fo_nvml_watch_start(fo_nvml_find(fo_cuda_info(b->cuda)->pci));
+	struct fo_nvml_watch *w = fo_nvml_watch_start(fo_cuda_nvml(b->cuda));
 	if (!w)
 		snprintf(why, sizeof why, "not readable: %s",
 			 fo_nvml_library(&nvml) ? "it does not know this device" : nvml.why);

@@ -207,7 +207,7 @@ static void device(struct fo_json *j, const struct bench *b, double round_s, con
 {
 	const struct fo_cuda_device *d = fo_cuda_info(b->cuda);
 	const struct fo_mfu f = mfu(b, round_s);
-	const struct fo_mfu_split split = fo_device_split(d, b->program.run.precision, &f, b->peak_flop_s, u->sm_hz);
+	const struct fo_mfu_split split = fo_device_split(d, b->program.run.precision, &f, b->peak_flop_s, u);
 	struct fo_exec_code code[FO_EXEC_CODES_MAX];
 	struct fo_nvml_library nvml;
 	struct fo_cuda_tuned tuned;
@@ -381,7 +381,7 @@ static fo_status open_all(struct bench *b)
 	if (b->cuda) {
 		FO_TRY(fo_device_tune(b->cuda, &b->run));
 		FO_TRY(fo_cuda_memory(b->cuda, &b->device_free, &total));
-		b->nvml = fo_nvml_watch_start(fo_nvml_find(fo_cuda_info(b->cuda)->pci));
+		b->nvml = fo_nvml_watch_start(fo_cuda_nvml(b->cuda));
 	}
 	FO_TRY(fo_room_have(b->cuda, &b->have));
 	FO_TRY(find_peak(b, fo_run_precision(&b->run)));

@@ -178,10 +178,17 @@ static void print_device(struct fo_report *o, struct fo_table *t, struct fo_aren
 			fo_str_printf(&line, part[i].form, part[i].v);
 	fo_table_row(t, "device", line.data);
 	fo_str_fini(&line);
-	if (d && !isnan(d->clock * d->work * d->counted))
+	if (!d)
+		return;
+	const struct fo_mfu_split *s = &d->split;
+	if (!isnan(s->clock * s->work * s->counted))
 		fo_table_row(t, "split",
 			     fo_arena_printf(a, "MFU = clock %.1f %% (of %.2f GHz) x work per clock %.1f %% x %.3f counted per FLOP run",
-					     100 * d->clock, d->peak_hz * 1e-9, 100 * d->work, d->counted));
+					     100 * s->clock, s->peak_hz * 1e-9, 100 * s->work, s->counted));
+	line = (struct fo_str){ 0 };
+	fo_ofu_text(s, &line);
+	fo_table_row(t, "OFU", line.data);
+	fo_str_fini(&line);
 }
 
 static void print_rest(struct fo_report *o, struct fo_table *t, struct fo_arena *a)

@@ -28,6 +28,7 @@ static struct {
 	int (*utilisation)(void *, struct utilisation *);  /* per cent */
 	int (*memory)(void *, struct memory *);
 } nvml;
+static void *handle;
 static struct fo_nvml_library library;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -64,7 +65,7 @@ static void find(void *h, void *to, const char *name, const char *older)
 
 static void load(void)
 {
-	void *h = open_library();
+	void *h = handle = open_library();
 	if (!h) {
 		snprintf(library.why, sizeof library.why, "'%s' was not found: it comes with the NVIDIA driver",
 			 *library.file ? library.file : "libnvidia-ml.so.1");
@@ -88,7 +89,7 @@ static void load(void)
 	int st = nvml.init && nvml.by_pci ? nvml.init() : -1;
 	if (st != SUCCESS) {
 		snprintf(library.why, sizeof library.why, "'%s' cannot be used: %s", library.file,
-			 st == -1 ? "it has not the functions of NVML" : nvml.error ? nvml.error(st) : "it does not start");
+			 st == -1 ? "it has not the functions of NVML" : fo_nvml_error(st));
 		return;
 	}
 	library.loaded = true;
@@ -105,6 +106,16 @@ bool fo_nvml_library(struct fo_nvml_library *out)
 		*out = library;
 	return library.loaded;
 }
+
+void fo_nvml_symbol(const char *name, void *to)
+{
+	if (fo_nvml_library(NULL))
+		find(handle, to, name, NULL);
+	else
+		memset(to, 0, sizeof(void *));
+}
+
+const char *fo_nvml_error(int result) { return nvml.error ? nvml.error(result) : "an error that it has no words for"; }
 
 fo_nvml_device fo_nvml_find(const char *pci)
 {

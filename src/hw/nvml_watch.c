@@ -1,5 +1,5 @@
 /* A thread that reads a device ten times a second. */
-#include "hw/nvml.h"
+#include "hw/nvml_gpm.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -8,17 +8,28 @@
 #include <math.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
 /* The driver renews power and clocks some ten to fifty times a second (nvidia-smi's dmon reads once a second): more would read the same
  * value twice, less would miss what happens within a step. */
 #define PERIOD_NS 100000000
+/* Two reads of counters: more than the 100 ms that NVIDIA's header asks for, so every second look. */
+#define COUNTERS_NS 150000000
 
+/* Sums of intervals between reads of counters: of those whose clock is known by cycles, and of all by time. */
+struct weighted {
+	double seconds, weight[FO_NVML_SHARES], sum[FO_NVML_SHARES];
+};
 /* Sums over samples; each reading counts apart, since a device may tell one and not another. */
 struct sums {
 	int64_t begin_ns, samples, clocks, memory_clocks, reasons, power, thermal, other;
 	double sm_hz, memory_hz, hottest_c, energy_begin_j;
+	struct weighted cycles, time;
+	double cycles_hz; /* clock x seconds of `cycles` */
+	int64_t left_out; /* intervals that did not count */
 };
 struct fo_nvml_watch {
 	fo_nvml_device device;
@@ -29,6 +40,16 @@ struct fo_nvml_watch {
 	double energy_j;    /* of the newest sample */
 	int64_t when_ns;
 	struct sums all, part;
+	char why[160]; /* of what went wrong last with counters; "" */
+	/* Of the interval since the last read of counters: clocks that were read, idle or not. */
+	double hz;
+	int64_t hzs;
+	/* The thread's own. */
+	struct fo_nvml_gpm *gpm; /* NULL: no counters */
+	int64_t counters_ns;     /* when they were read last */
+	unsigned changes_then;
+	/* Anybody's. Even: the time counts. One more with each change, so that an interval in which it changed is known. */
+	atomic_uint changes;
 };
 
 static void add(struct sums *s, const struct fo_nvml_now *n)
@@ -57,8 +78,57 @@ static void look(struct fo_nvml_watch *w)
 	pthread_mutex_lock(&w->lock);
 	w->energy_j = n.energy_j;
 	w->when_ns = fo_now_ns();
+	if (n.sm_hz > 0)
+		w->hz += n.sm_hz, w->hzs++;
 	add(&w->all, &n);
 	add(&w->part, &n);
+	pthread_mutex_unlock(&w->lock);
+}
+
+static void add_shares(struct weighted *to, const double share[FO_NVML_SHARES], double seconds, double hz)
+{
+	to->seconds += seconds;
+	for (int i = 0; i < FO_NVML_SHARES; i++)
+		if (!isnan(share[i])) {
+			to->weight[i] += seconds * hz;
+			to->sum[i] += share[i] * seconds * hz;
+		}
+}
+
+static void add_interval(struct sums *s, const double share[FO_NVML_SHARES], double seconds, double hz)
+{
+	add_shares(&s->time, share, seconds, 1);
+	if (isnan(hz))
+		return;
+	add_shares(&s->cycles, share, seconds, hz);
+	s->cycles_hz += hz * seconds;
+}
+
+/* Counters since the last read, if it is long enough ago and all of the time since then counts. */
+static void look_at_counters(struct fo_nvml_watch *w)
+{
+	double share[FO_NVML_SHARES];
+	char why[sizeof w->why] = "";
+	int64_t begin = w->counters_ns, now = fo_now_ns();
+	if (!w->gpm || now - begin < COUNTERS_NS)
+		return;
+	unsigned then = w->changes_then;
+	bool told = fo_nvml_gpm_read(w->gpm, share, why, sizeof why);
+	w->counters_ns = now;
+	w->changes_then = atomic_load(&w->changes);
+	bool counts = then % 2 == 0 && then == w->changes_then;
+	pthread_mutex_lock(&w->lock);
+	double hz = w->hzs ? w->hz / (double)w->hzs : NAN;
+	w->hz = 0;
+	w->hzs = 0;
+	snprintf(w->why, sizeof w->why, "%s", why);
+	if (told && counts) {
+		add_interval(&w->all, share, 1e-9 * (double)(now - begin), hz);
+		add_interval(&w->part, share, 1e-9 * (double)(now - begin), hz);
+	} else if (told) {
+		w->all.left_out++;
+		w->part.left_out++;
+	}
 	pthread_mutex_unlock(&w->lock);
 }
 
@@ -69,6 +139,7 @@ static void *watch(void *arg)
 	while (!quit) {
 		struct timespec until;
 		look(w);
+		look_at_counters(w);
 		clock_gettime(CLOCK_MONOTONIC, &until);
 		until.tv_nsec += PERIOD_NS;
 		until.tv_sec += until.tv_nsec / 1000000000;
@@ -84,6 +155,14 @@ static void *watch(void *arg)
 
 static struct sums fresh(double energy_j) { return (struct sums){ .begin_ns = fo_now_ns(), .hottest_c = NAN, .energy_begin_j = energy_j }; }
 
+static void discard(struct fo_nvml_watch *w)
+{
+	pthread_cond_destroy(&w->wake);
+	pthread_mutex_destroy(&w->lock);
+	fo_nvml_gpm_close(w->gpm);
+	free(w);
+}
+
 struct fo_nvml_watch *fo_nvml_watch_start(fo_nvml_device d)
 {
 	struct fo_nvml_now n;
@@ -95,6 +174,7 @@ struct fo_nvml_watch *fo_nvml_watch_start(fo_nvml_device d)
 	fo_nvml_read(d, &n);
 	*w = (struct fo_nvml_watch){ .device = d, .energy_j = n.energy_j, .when_ns = fo_now_ns() };
 	w->all = w->part = fresh(n.energy_j);
+	w->gpm = fo_nvml_gpm_open(d, w->why, sizeof w->why);
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -106,9 +186,7 @@ struct fo_nvml_watch *fo_nvml_watch_start(fo_nvml_device d)
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (!error)
 		return w;
-	pthread_cond_destroy(&w->wake);
-	pthread_mutex_destroy(&w->lock);
-	free(w);
+	discard(w);
 	return NULL;
 }
 
@@ -121,9 +199,13 @@ void fo_nvml_watch_stop(struct fo_nvml_watch *w)
 	pthread_cond_signal(&w->wake);
 	pthread_mutex_unlock(&w->lock);
 	pthread_join(w->thread, NULL);
-	pthread_cond_destroy(&w->wake);
-	pthread_mutex_destroy(&w->lock);
-	free(w);
+	discard(w);
+}
+
+void fo_nvml_watch_count(struct fo_nvml_watch *w, bool on)
+{
+	if (w && (atomic_load(&w->changes) % 2 == 0) != on) /* one thread tells */
+		atomic_fetch_add(&w->changes, 1);
 }
 
 void fo_nvml_watch_restart(struct fo_nvml_watch *w)
@@ -131,12 +213,32 @@ void fo_nvml_watch_restart(struct fo_nvml_watch *w)
 	if (!w)
 		return;
 	look(w);
+	atomic_fetch_add(&w->changes, 2); /* the interval that is under way began before */
 	pthread_mutex_lock(&w->lock);
 	w->all = w->part = fresh(w->energy_j);
 	pthread_mutex_unlock(&w->lock);
 }
 
 static double mean(double sum, int64_t n) { return n ? sum / (double)n : NAN; }
+
+static struct fo_nvml_active active_of(const struct fo_nvml_watch *w, const struct sums *s)
+{
+	const struct weighted *by = s->cycles.seconds > 0 ? &s->cycles : &s->time;
+	struct fo_nvml_active a = { .seconds = by->seconds, .sm_hz = s->cycles.seconds > 0 ? s->cycles_hz / s->cycles.seconds : NAN };
+	for (int i = 0; i < FO_NVML_SHARES; i++)
+		a.share[i] = by->weight[i] > 0 ? by->sum[i] / by->weight[i] : NAN;
+	/* Multiprocessors that never had work in all of the time: counters that stand still say that of a device that works, too. */
+	bool still = by->seconds > 0 && a.share[FO_NVML_SM] == 0;
+	for (int i = 0; i < FO_NVML_SHARES && still; i++)
+		a.share[i] = NAN;
+	if (!isnan(a.share[FO_NVML_TENSOR]))
+		return a;
+	const char *why = still ? "the device's counters stand still" : *w->why ? w->why :
+			  by->seconds > 0 ? "NVML tells no share of it between 0 and 100 %" :
+			  s->left_out ? "no fifth of a second lay within steps alone" : "it ran for less than the time between two reads";
+	snprintf(a.why, sizeof a.why, "%s", why);
+	return a;
+}
 
 static struct fo_nvml_use use_of(const struct fo_nvml_watch *w, const struct sums *s)
 {
@@ -152,13 +254,15 @@ static struct fo_nvml_use use_of(const struct fo_nvml_watch *w, const struct sum
 				     .power_share = mean((double)s->power, s->reasons),
 				     .thermal_share = mean((double)s->thermal, s->reasons),
 				     .other_share = mean((double)s->other, s->reasons),
-				     .hottest_c = s->hottest_c };
+				     .hottest_c = s->hottest_c,
+				     .active = active_of(w, s) };
 }
 
 static struct fo_nvml_use unknown(void)
 {
 	return (struct fo_nvml_use){ .sm_hz = NAN, .memory_hz = NAN, .joules = NAN, .watts = NAN, .power_share = NAN, .thermal_share = NAN,
-				     .other_share = NAN, .hottest_c = NAN };
+				     .other_share = NAN, .hottest_c = NAN,
+				     .active = { .share = { NAN, NAN, NAN, NAN, NAN, NAN }, .sm_hz = NAN, .why = "NVML does not know the device" } };
 }
 
 struct fo_nvml_use fo_nvml_watch_sample(struct fo_nvml_watch *w)
@@ -184,6 +288,9 @@ struct fo_nvml_use fo_nvml_watch_total(struct fo_nvml_watch *w)
 	return u;
 }
 
+const char *const fo_nvml_share_name[FO_NVML_SHARES] = { "sm_active",   "tensor_active", "tensor_hmma",
+							  "tensor_imma", "tensor_dfma",	  "dram_active" };
+
 void fo_nvml_use_json(const struct fo_nvml_use *u, struct fo_json *j)
 {
 	fo_json_real(j, "seconds", u->seconds);
@@ -196,4 +303,9 @@ void fo_nvml_use_json(const struct fo_nvml_use *u, struct fo_json *j)
 	fo_json_real(j, "throttled_thermal", u->thermal_share);
 	fo_json_real(j, "throttled_other", u->other_share);
 	fo_json_real(j, "hottest_c", u->hottest_c);
+	for (int i = 0; i < FO_NVML_SHARES; i++)
+		fo_json_real(j, fo_nvml_share_name[i], u->active.share[i]);
+	fo_json_real(j, "active_seconds", u->active.seconds);
+	fo_json_real(j, "active_clock_hz", u->active.sm_hz);
+	fo_json_text(j, "active_why", *u->active.why ? u->active.why : NULL);
 }

@@ -63,8 +63,8 @@ const struct fo_opt fo_run_options[] = {
 		   "on a device every kernel of a process's first N steps is timed by CUPTI, into kernels.jsonl; the steps take longer; 0: of none"),
 	FO_OPT_ENUM(R, tune, "train.tune", "on",
 		    "on a device: algorithms of products are measured once and kept in the cache; kept: what the cache has, nothing is measured; off: "
-		    "the library's first proposals",
-		    "on|kept|off"), /* enum fo_run_tune */
+		    "the library's first proposals; long: those that are close run for seconds, as in a step",
+		    "on|kept|off|long"), /* enum fo_run_tune */
 	FO_OPT_REAL(R, lr, "optim.lr", "X", "6e-4", 0, 10, "", "peak learning rate of AdamW"),
 	FO_OPT_ENUM(R, schedule, "optim.schedule", "cosine", "how the learning rate falls after warm-up",
 		    "cosine|linear|wsd|constant"),

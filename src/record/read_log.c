@@ -378,18 +378,32 @@ static bool add_start(struct fo_record *r, const json_t *o, int64_t step)
 	return s;
 }
 
+const struct fo_record_device fo_record_no_device = {
+	.sm_hz = NAN, .watts = NAN, .joules_per_token = NAN, .power_share = NAN, .thermal_share = NAN, .sm_active = NAN, .dram_active = NAN,
+	.split = { NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, "" },
+};
+
 static struct fo_record_device device_of(const json_t *d)
 {
-	return (struct fo_record_device){ .told = json_is_object(d),
-					  .sm_hz = real_of(d, "sm_clock_hz"),
-					  .peak_hz = real_of(d, "peak_clock_hz"),
-					  .watts = real_of(d, "watts"),
-					  .joules_per_token = real_of(d, "joules_per_token"),
-					  .power_share = real_of(d, "throttled_power"),
-					  .thermal_share = real_of(d, "throttled_thermal"),
-					  .clock = real_of(d, "mfu_clock"),
-					  .work = real_of(d, "mfu_work"),
-					  .counted = real_of(d, "mfu_counted") };
+	const char *why = json_string_value(json_object_get(d, "ofu_why"));
+	struct fo_record_device r = { .told = json_is_object(d),
+				      .sm_hz = real_of(d, "sm_clock_hz"),
+				      .watts = real_of(d, "watts"),
+				      .joules_per_token = real_of(d, "joules_per_token"),
+				      .power_share = real_of(d, "throttled_power"),
+				      .thermal_share = real_of(d, "throttled_thermal"),
+				      .sm_active = real_of(d, "sm_active"),
+				      .dram_active = real_of(d, "dram_active"),
+				      .split = { .clock = real_of(d, "mfu_clock"),
+						 .work = real_of(d, "mfu_work"),
+						 .counted = real_of(d, "mfu_counted"),
+						 .hz = real_of(d, "sm_clock_hz"),
+						 .peak_hz = real_of(d, "peak_clock_hz"),
+						 .pipes = real_of(d, "tensor_pipes"),
+						 .ofu = real_of(d, "ofu"),
+						 .useful = real_of(d, "mfu_useful") } };
+	fo_str_visible(r.split.why, sizeof r.split.why, why ? why : "");
+	return r;
 }
 
 static bool add_end(struct fo_record *r, const json_t *o, int64_t step)

@@ -108,9 +108,11 @@ struct fo_record_start {
 /* What a device did while a process's steps ran, and MFU in factors (docs/cuda.md); NAN where not told. */
 struct fo_record_device {
 	bool told;
-	double sm_hz, peak_hz, watts, joules_per_token, power_share, thermal_share;
-	double clock, work, counted; /* their product is the MFU */
+	double sm_hz, watts, joules_per_token, power_share, thermal_share;
+	double sm_active, dram_active; /* shares, within steps */
+	struct fo_mfu_split split;     /* hz is in sm_hz */
 };
+extern const struct fo_record_device fo_record_no_device; /* not told, each figure NAN */
 /* What a process said when it ended by itself. */
 struct fo_record_end {
 	int64_t step;

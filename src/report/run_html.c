@@ -493,10 +493,10 @@ static void machine_table(struct page *p)
 /* What computed, where it was not the processor: by NVML, over the last process; what it could not read has no row but the clock's. */
 static void device_table(struct page *p, const char *name)
 {
-	static const struct fo_record_device none = { .sm_hz = NAN, .peak_hz = NAN, .watts = NAN, .joules_per_token = NAN, .power_share = NAN,
-						      .thermal_share = NAN, .clock = NAN, .work = NAN, .counted = NAN };
 	const struct fo_record_end *e = fo_record_last_end(p->r);
-	const struct fo_record_device *d = e && e->device.told ? &e->device : &none;
+	const struct fo_record_device *d = e && e->device.told ? &e->device : &fo_record_no_device;
+	const struct fo_mfu_split *s = &d->split;
+	struct fo_str ofu = { 0 };
 	struct fo_draw_table t;
 	fo_draw_table_begin(&t, p->out, NULL, "lr", (const char *const[]){ "device", name });
 	fo_draw_table_row(&t, (const char *const[]){ "mean clock", isfinite(d->sm_hz) ? fo_arena_printf(p->a, "%.2f GHz", d->sm_hz / 1e9)
@@ -509,10 +509,22 @@ static void device_table(struct page *p, const char *name)
 		fo_draw_table_row(&t, (const char *const[]){ "clock held back by power", number(p, d->power_share, FO_DRAW_SHARE) });
 	if (isfinite(d->thermal_share))
 		fo_draw_table_row(&t, (const char *const[]){ "clock held back by heat", number(p, d->thermal_share, FO_DRAW_SHARE) });
+	const struct {
+		const char *what;
+		double share;
+	} active[] = { { "tensor pipes active", s->pipes }, { "multiprocessors active", d->sm_active }, { "memory active", d->dram_active } };
+	for (size_t i = 0; i < sizeof active / sizeof *active; i++)
+		if (isfinite(active[i].share))
+			fo_draw_table_row(&t, (const char *const[]){ active[i].what, number(p, active[i].share, FO_DRAW_SHARE) });
 	fo_draw_table_end(&t);
-	if (isfinite(d->clock * d->work * d->counted))
-		fo_draw_text(p->out, "MFU = clock %.1f %% (of %.2f GHz) x work per clock %.1f %% x %.3f counted per FLOP run.", 100 * d->clock,
-			     d->peak_hz / 1e9, 100 * d->work, d->counted);
+	if (isfinite(s->clock * s->work * s->counted))
+		fo_draw_text(p->out, "MFU = clock %.1f %% (of %.2f GHz) x work per clock %.1f %% x %.3f counted per FLOP run.", 100 * s->clock,
+			     s->peak_hz / 1e9, 100 * s->work, s->counted);
+	if (d->told) {
+		fo_ofu_text(s, &ofu);
+		fo_draw_text(p->out, "OFU %s.", ofu.data);
+		fo_str_fini(&ofu);
+	}
 }
 
 static void draw_machine(struct page *p)

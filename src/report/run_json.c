@@ -71,7 +71,7 @@ static void device_json(const struct fo_record *r, struct fo_json *j)
 {
 	const struct fo_record_end *e = fo_record_last_end(r);
 	const char *name = r->starts ? r->start[r->starts - 1].device : "";
-	const struct fo_record_device none = { false, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN }, *d = e ? &e->device : &none;
+	const struct fo_record_device *d = e ? &e->device : &fo_record_no_device;
 	if (!*name) {
 		fo_json_raw(j, "device", "null");
 		return;
@@ -79,14 +79,20 @@ static void device_json(const struct fo_record *r, struct fo_json *j)
 	fo_json_object(j, "device");
 	fo_json_text(j, "name", name);
 	fo_json_real(j, "sm_clock_hz", d->sm_hz);
-	fo_json_real(j, "peak_clock_hz", d->peak_hz);
+	fo_json_real(j, "peak_clock_hz", d->split.peak_hz);
 	fo_json_real(j, "watts", d->watts);
 	fo_json_real(j, "joules_per_token", d->joules_per_token);
 	fo_json_real(j, "throttled_power", d->power_share);
 	fo_json_real(j, "throttled_thermal", d->thermal_share);
-	fo_json_real(j, "mfu_clock", d->clock);
-	fo_json_real(j, "mfu_work", d->work);
-	fo_json_real(j, "mfu_counted", d->counted);
+	fo_json_real(j, "mfu_clock", d->split.clock);
+	fo_json_real(j, "mfu_work", d->split.work);
+	fo_json_real(j, "mfu_counted", d->split.counted);
+	fo_json_real(j, "sm_active", d->sm_active);
+	fo_json_real(j, "dram_active", d->dram_active);
+	fo_json_real(j, "tensor_pipes", d->split.pipes);
+	fo_json_real(j, "ofu", d->split.ofu);
+	fo_json_real(j, "mfu_useful", d->split.useful);
+	fo_json_text(j, "ofu_why", *d->split.why ? d->split.why : NULL);
 	fo_json_close(j);
 }
 

@@ -52,6 +52,7 @@ static const struct {
 	[FO_RUN_TUNE_ON] = { "on", FO_CUDA_TUNE_ON },
 	[FO_RUN_TUNE_KEPT] = { "kept", FO_CUDA_TUNE_KEPT },
 	[FO_RUN_TUNE_OFF] = { "off", FO_CUDA_TUNE_OFF },
+	[FO_RUN_TUNE_LONG] = { "long", FO_CUDA_TUNE_LONG },
 };
 
 fo_status fo_device_tune(struct fo_cuda *c, const struct fo_run *r)
@@ -67,6 +68,8 @@ void fo_device_tuned_json(const struct fo_cuda_tuned *t, const struct fo_run *r,
 {
 	fo_json_text(j, "mode", tune[r->tune].name);
 	fo_json_int(j, "measured", t->measured);
+	fo_json_int(j, "by_blocks", t->by_blocks);
+	fo_json_int(j, "by_energy", t->by_energy);
 	fo_json_int(j, "kept", t->kept);
 	fo_json_int(j, "proposed", t->proposed);
 	fo_json_real(j, "seconds", t->seconds);
@@ -112,13 +115,11 @@ double fo_device_clock_of_peak(const struct fo_cuda_device *d, enum fo_numerics 
 	return NAN;
 }
 
-struct fo_mfu_split fo_device_split(const struct fo_cuda_device *d, enum fo_numerics precision, const struct fo_mfu *mfu, double peak_flop_s, double sm_hz)
+struct fo_mfu_split fo_device_split(const struct fo_cuda_device *d, enum fo_numerics precision, const struct fo_mfu *mfu, double peak_flop_s,
+				    const struct fo_nvml_use *u)
 {
-	struct fo_mfu_split f = { .hz = sm_hz, .peak_hz = fo_device_clock_of_peak(d, precision, peak_flop_s), .pipes = NAN };
-	f.clock = f.hz / f.peak_hz;
-	f.work = mfu->hfu / f.clock;
-	f.counted = mfu->mfu / mfu->hfu;
-	return f;
+	return fo_mfu_split_of(mfu, u, fo_device_clock_of_peak(d, precision, peak_flop_s),
+			       precision == FO_PRECISION_BF16 ? NULL : "the peak of fp32 is that of the vector units");
 }
 
 void fo_device_use_json(const struct fo_nvml_use *u, double joules_per_token, const struct fo_mfu_split *f, struct fo_json *j)
@@ -130,4 +131,7 @@ void fo_device_use_json(const struct fo_nvml_use *u, double joules_per_token, co
 	fo_json_real(j, "mfu_counted", f->counted);
 	fo_json_real(j, "peak_clock_hz", f->peak_hz);
 	fo_json_real(j, "tensor_pipes", f->pipes);
+	fo_json_real(j, "ofu", f->ofu);
+	fo_json_real(j, "mfu_useful", f->useful);
+	fo_json_text(j, "ofu_why", *f->why ? f->why : NULL);
 }

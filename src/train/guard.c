@@ -192,6 +192,7 @@ static fo_status judge_nonfinite(struct fo_session *s, const struct fo_train_ste
 static fo_status rewind_run(struct fo_session *s, int64_t data_step, bool *done)
 {
 	int64_t rewinds = s->meta.rewinds;
+	fo_nvml_watch_count(s->nvml, false);
 	FO_TRY(fo_session_go_back(s, done));
 	if (!*done)
 		return FO_OK;

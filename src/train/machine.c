@@ -18,6 +18,7 @@ void fo_session_watch_start(struct fo_session *s)
 {
 	int64_t t0 = fo_now_ns();
 	fo_state_watch_start(&s->watch, "");
+	fo_nvml_watch_count(s->nvml, false); /* until the first step, which finds everything cold, is done */
 	fo_nvml_watch_restart(s->nvml);
 	next_look(s, t0);
 }

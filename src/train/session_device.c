@@ -17,9 +17,8 @@ fo_status fo_session_device_open(struct fo_session *s)
 	FO_TRY(fo_cuda_memory(s->cuda, &s->device_free, &total));
 	s->device_reserve = fo_device_reserve(total);
 	/* Started here: threads that begin later may be bound to a processor. */
-	const struct fo_cuda_device *d = fo_cuda_info(s->cuda);
-	if (!s->h->dry_run && !d->software)
-		s->nvml = fo_nvml_watch_start(fo_nvml_find(d->pci));
+	if (!s->h->dry_run)
+		s->nvml = fo_nvml_watch_start(fo_cuda_nvml(s->cuda));
 	return FO_OK;
 }
 
@@ -59,7 +58,6 @@ fo_status fo_session_device_fits(struct fo_session *s)
 
 void fo_session_device_summarise(struct fo_session *s, struct fo_train_result *out)
 {
-	out->split = (struct fo_mfu_split){ NAN, NAN, NAN, NAN, NAN, NAN };
 	out->device_use = fo_nvml_watch_total(s->nvml);
 	out->device_joules_per_token = out->loss_tokens ? out->device_use.joules / (double)out->loss_tokens : NAN;
 	out->on_device = s->cuda != NULL;
@@ -67,5 +65,5 @@ void fo_session_device_summarise(struct fo_session *s, struct fo_train_result *o
 		return;
 	const struct fo_cuda_device *d = fo_cuda_info(s->cuda);
 	memcpy(out->device, d->name, sizeof out->device);
-	out->split = fo_device_split(d, fo_run_precision(s->r), &out->mfu, s->peak.flop_s, out->device_use.sm_hz);
+	out->split = fo_device_split(d, fo_run_precision(s->r), &out->mfu, s->peak.flop_s, &out->device_use);
 }

@@ -684,6 +684,8 @@ static fo_status run_loop(struct fo_session *s, struct fo_train_result *out)
 		bool last = s->meta.step == s->r->steps;
 		bool eval = s->eval_batches && !stopped && (last || s->meta.step % s->r->eval_every == 0);
 		bool save = s->r->ckpt_every && s->meta.step % s->r->ckpt_every == 0;
+		if (eval || save || last || stopped)
+			fo_nvml_watch_count(s->nvml, false);
 		if (eval) {
 			st = evaluate(s, &out->val_loss);
 			if (st != FO_OK)
@@ -701,6 +703,7 @@ static fo_status run_loop(struct fo_session *s, struct fo_train_result *out)
 				s->rss_peak = rss;
 			s->mark_ns = fo_now_ns();
 		}
+		fo_nvml_watch_count(s->nvml, !last && !stopped);
 	}
 	if (s->steps_here)
 		FO_TRY(fo_session_watch(s, true));

@@ -41,8 +41,31 @@ for text in 'NVIDIA H200' '1.38 GHz' '698 W' '0.05 J/token' 'held back by power'
 	grep -q -F "$text" logged.html || wrong "the page does not say '$text'"
 done
 run 0 report logged --json
-keys out device mfu_clock mfu_work mfu_counted throttled_power
+keys out device mfu_clock mfu_work mfu_counted throttled_power tensor_pipes ofu mfu_useful
+grep -q '"ofu": null' out || wrong "an OFU that nobody logged: $(grep ofu out)"
 grep -q '"throttled_thermal": null' out || wrong "what was not readable got a figure"
+
+
+# With performance counters: 0.752 x 0.81 is 0.609, and 0.66 of that 1.084. Where there were none the reason stands in its place.
+mkdir active none
+sed 's/"peak_clock_hz":1.83e9/&,"sm_active":0.95,"dram_active":0.4,"tensor_pipes":0.81,"ofu":0.60912,"mfu_useful":1.0835,"ofu_why":null/' logged/log.jsonl >active/log.jsonl
+sed 's/"peak_clock_hz":1.83e9/&,"tensor_pipes":null,"ofu":null,"mfu_useful":null,"ofu_why":"no <counters>"/' logged/log.jsonl >none/log.jsonl
+ofu='60.9 %: MFU = clock 75.2 % x tensor pipes active 81.0 % x 1.08[34]'
+run 0 report active
+says "^split    MFU = clock 75.2 %" "^OFU      $ofu"
+run 0 report active --html=active.html
+grep -q 'OFU 60.9.*MFU = clock 75.2.*x tensor pipes active 81.0.*x 1.08[34] useful' active.html || wrong "the page has no OFU"
+for text in 'tensor pipes active' 'multiprocessors active' 'memory active'; do
+	grep -q -F "$text" active.html || wrong "the page does not say '$text'"
+done
+run 0 report active --json
+grep -q '"ofu": 0.60912' out || wrong "no OFU: $(grep ofu out)"
+run 0 report none
+says "^OFU      not measured: no <counters>"
+run 0 report none --html=none.html
+grep -q 'OFU not measured: no .*counters' none.html && ! grep -q '<counters>' none.html || wrong "the page gives no reason"
+run 0 report logged
+says "^OFU      not measured: the log does not tell it"
 
 [ -n "${FLATOUT_SOFT_CUDA:-}" ] || finish
 FLATOUT_CUDA_LIBRARIES=$FLATOUT_SOFT_CUDA
@@ -78,6 +101,17 @@ near cpu.losses gpu.losses 1
 keys gpu/log.jsonl device device_reserve_bytes host_bytes
 keys gpu/run.json device
 valid gpu/log.jsonl
+
+# What the device did, by an NVML of the tests': beside a software device only one that is named counts.
+! grep -q '"tensor_active":0' gpu/log.jsonl || wrong "counters of no device: $(grep -m 1 tensor_active gpu/log.jsonl)"
+if [ -n "${FLATOUT_FAKE_NVML:-}" ]; then
+	FLATOUT_NVML=$FLATOUT_FAKE_NVML FAKE_NVML_PCI=0000:00:00.0 run 0 train $gpu --run.dir=counted --train.steps=120 --eval.every=0
+	tr -s '\n ' '  ' <out | grep -q 'device software CUDA device, mean clock 1.38 GHz, .*, tensor pipes active in 81 % of the cycles, memory in 40 %' ||
+		wrong "no counters on the screen: $(cat out)"
+	valid counted/log.jsonl
+	grep '"event":"end"' counted/log.jsonl | grep -q '"tensor_active":0.8[01].*,"tensor_imma":null,.*"tensor_pipes":0.8[01].*,"ofu":null' ||
+		wrong "no counters in the log: $(grep '"event":"end"' counted/log.jsonl)"
+fi
 
 # Kernels of the first steps, with whose they are: the software CUPTI hears of those that are launched one by one, in the first step.
 run 0 train $gpu --run.dir=kernels --train.kernel-times=2 --train.steps=3 --optim.warmup=1

@@ -10,6 +10,7 @@
  *   FLATOUT_SOFT_DEVICES   1
  *   FLATOUT_SOFT_TRACE     1: every piece of work on stderr as it runs
  *   FLATOUT_SOFT_CHECK     1: guard zones are looked at after each piece of work, not only when somebody waits
+ *   FLATOUT_SOFT_TIMES     read with each product: what it takes, made up; then no other time passes on the device (soft_cublaslt.c)
  *   FLATOUT_SOFT_COUNTERS  file that gets the counters as JSON when the process ends */
 #ifndef FO_TESTS_CUDA_SOFT_H
 #define FO_TESTS_CUDA_SOFT_H
@@ -38,6 +39,8 @@ void fo_software_seed(uint64_t seed);
 void fo_software_order(int order);
 /* Puts run(args) into a stream (or a graph that is being captured); args are copied. A CUresult. */
 int fo_software_enqueue(void *stream, void (*run)(void *args), const void *args, size_t bytes, const char *name);
+/* Time passes on the device: counted while FLATOUT_SOFT_TIMES is set (soft_cublaslt.c), from inside a piece of work. */
+void fo_software_takes(double us);
 /* All of it lies in one piece of device memory. */
 bool fo_software_holds(const void *device, size_t bytes);
 

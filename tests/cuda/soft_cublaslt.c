@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum {
 	PLAIN,
@@ -22,7 +21,7 @@ enum {
 	CHUNK = 64,
 	MAGIC = 0x50f7a190,
 	FP8_STEP = 16,
-	SLOW_US = 2000,
+	TIRED = 32,
 	WORKSPACE_ALIGN = 256
 };
 
@@ -427,18 +426,32 @@ static void finish(const struct product *p, int64_t i, int64_t j, float sum, flo
 		((uint16_t *)p->d)[j * p->ldd + i] = fo_bf16_from_f32(x);
 }
 
-/* FLATOUT_SOFT_SLOW="0,2": these algorithms take SLOW_US longer, so that a choice by time can be foretold. */
-static void dawdle(int algorithm)
+/* FLATOUT_SOFT_TIMES="100,110/130,100": what a product takes, in made-up microseconds, by algorithm; behind the stroke, where there is one,
+ * from the TIRED-th run of the same algorithm in a row on, as on a device whose clock falls when an algorithm draws much power. While it
+ * is set no other time passes on the device, so that a choice by time can be foretold. */
+static void take_time(int algorithm)
 {
-	const char *list = getenv("FLATOUT_SOFT_SLOW");
-	if (list && strchr(list, '0' + algorithm))
-		usleep(SLOW_US);
+	static int last = -1, in_a_row;
+	const char *p = getenv("FLATOUT_SOFT_TIMES");
+	char *end;
+	in_a_row = algorithm == last ? in_a_row + 1 : 1;
+	last = algorithm;
+	for (int i = 0; p && i < algorithm; i++) {
+		p = strchr(p, ',');
+		p += p != NULL;
+	}
+	if (!p)
+		return;
+	double us = strtod(p, &end);
+	if (*end == '/' && in_a_row > TIRED)
+		us = strtod(end + 1, &end);
+	fo_software_takes(us);
 }
 
 static void product(void *args)
 {
 	const struct product *p = args;
-	dawdle(p->algorithm);
+	take_time(p->algorithm);
 	const float alpha = p->alpha_at ? *(const float *)p->alpha_at : p->alpha, beta = p->beta_at ? *(const float *)p->beta_at : p->beta;
 	/* Halves of the depth begin at whole lanes. */
 	const int64_t half = (p->k + 2 * LANES - 1) / (2 * LANES) * LANES, padded = 2 * half, lines = (p->m + ROWS - 1) / ROWS * ROWS;

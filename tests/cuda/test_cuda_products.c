@@ -1,6 +1,7 @@
 /* Products on a device beyond the cases that every kernel set is held to: fp8 that the library takes as it is, and which algorithm runs. */
 #include "base/fs.h"
 #include "base/mem.h"
+#include "hw/nvml.h"
 #include "support/cuda.h"
 
 #include <math.h>
@@ -380,29 +381,151 @@ static void test_no_memory(void **state)
 	fo_cuda_close(c);
 }
 
-/* The choice is the fastest: two of the software library's three algorithms are made slow in turn. */
+/* ---- times that the software library makes up (FLATOUT_SOFT_TIMES): choices can be foretold ---- */
+
+static void timed(const char *times, enum fo_cuda_tune_mode mode, struct fo_cuda_tuned *out)
+{
+	setenv("FLATOUT_SOFT_TIMES", times, 1);
+	struct fo_cuda *c = fresh(mode, cache);
+	*out = prepared(c, 64, 64, 64);
+	fo_cuda_close(c);
+	unsetenv("FLATOUT_SOFT_TIMES");
+	if (*out->note)
+		fail_msg("%s", out->note);
+}
+/* The cache's only line has each of these. */
+static void keeps(const char *const *text)
+{
+	struct fo_arena a = { 0 };
+	const char *line = text_of(&a);
+	assert_int_equal(lines_of(line), 1);
+	for (; *text; text++)
+		if (!strstr(line, *text))
+			fail_msg("no %s in %s", *text, line);
+	fo_arena_fini(&a);
+}
+#define KEEPS(...) keeps((const char *const[]){ __VA_ARGS__, NULL })
+
+/* The choice is the fastest. */
 static void test_fastest(void **state)
 {
-	static const char *const slow[] = { "1,2", "0,2", "0,1" };
+	static const char *const times[] = { "100,300,200", "300,100,200", "300,200,100" };
 	struct fo_arena a = { 0 };
 	(void)state;
 	if (!soft)
 		skip();
 	for (int fast = 0; fast < 3; fast++) {
+		struct fo_cuda_tuned t;
 		unlink(cache);
-		setenv("FLATOUT_SOFT_SLOW", slow[fast], 1);
-		struct fo_cuda *c = fresh(FO_CUDA_TUNE_ON, cache);
-		struct fo_cuda_tuned t = prepared(c, 64, 64, 64);
-		unsetenv("FLATOUT_SOFT_SLOW");
+		timed(times[fast], FO_CUDA_TUNE_ON, &t);
 		assert_int_equal(t.measured, 1);
-		assert_non_null(strstr(text_of(&a), fo_arena_printf(&a, "\"rank\":%d,", fast)));
-		if (fast)
-			assert_true(t.gain > 2);
-		else
-			assert_true(t.gain == 1);
+		KEEPS(fo_arena_printf(&a, "\"rank\":%d,", fast), "\"method\":\"clear\"", "\"decided_by\":\"time\"", "\"blocks\":[]");
+		assert_true(fabs(t.gain - (fast ? 3 : 1)) < 1e-3);
+	}
+	fo_arena_fini(&a);
+}
+
+/* The first algorithm wins each burst and tires; the second one does not. The third is out of the question either way. */
+static void test_sustained(void **state)
+{
+	static const char tires[] = "100/104,102,200";
+	struct fo_cuda_tuned t;
+	(void)state;
+	if (!soft) { /* times are its own */
+		timed("", FO_CUDA_TUNE_LONG, &t);
+		assert_int_equal(t.measured + t.kept, 1);
+		return;
+	}
+	unlink(cache);
+	timed(tires, FO_CUDA_TUNE_ON, &t);
+	assert_int_equal(t.by_blocks, 0);
+	KEEPS("\"rank\":0,", "\"method\":\"bursts\"", "\"blocks\":[]", "\"noise\":null", "\"joules\":null");
+	/* What bursts chose is chosen again by blocks. */
+	timed(tires, FO_CUDA_TUNE_LONG, &t);
+	assert_int_equal(t.measured, 1);
+	assert_int_equal(t.by_blocks, 1);
+	assert_int_equal(t.by_energy, 0);
+	assert_true(fabs(t.gain - 104.0 / 102) < 1e-3);
+	KEEPS("\"rank\":1,", "\"method\":\"blocks\"", "\"decided_by\":\"time\"", "\"joules\":null", "\"clock_hz\":null",
+	      "\"blocks\":[{\"rank\":0,\"us\":104");
+	/* What blocks chose stays, whoever asks. */
+	static const enum fo_cuda_tune_mode mode[] = { FO_CUDA_TUNE_ON, FO_CUDA_TUNE_LONG, FO_CUDA_TUNE_KEPT };
+	for (size_t i = 0; i < sizeof mode / sizeof *mode; i++) {
+		timed("100,300,300", mode[i], &t);
+		assert_int_equal(t.kept, 1);
+		assert_int_equal(t.measured, 0);
+	}
+	KEEPS("\"rank\":1,", "\"method\":\"blocks\"", "\"blocks\":[{\"rank\":0,\"us\":104");
+	/* A lead that no clock takes back needs no blocks, and is not measured again. */
+	unlink(cache);
+	timed("100/104,120,200", FO_CUDA_TUNE_LONG, &t);
+	assert_int_equal(t.by_blocks, 0);
+	KEEPS("\"rank\":0,", "\"method\":\"clear\"");
+	timed("100/104,120,200", FO_CUDA_TUNE_LONG, &t);
+	assert_int_equal(t.kept, 1);
+}
+
+/* A line as they were before there were blocks is read, and goes through a write unchanged in what it said. */
+static void test_old_line(void **state)
+{
+	struct fo_arena a = { 0 };
+	struct fo_cuda_tuned t;
+	(void)state;
+	if (!soft)
+		skip();
+	unlink(cache);
+	timed("200,100,200", FO_CUDA_TUNE_ON, &t);
+	char *old = text_of(&a), *from = strstr(old, ",\"method\""), *to = strstr(old, ",\"algorithm\"");
+	assert_true(from && to && from < to);
+	memmove(from, to, strlen(to) + 1);
+	put_text(old);
+	timed("100,200,200", FO_CUDA_TUNE_ON, &t);
+	assert_int_equal(t.kept, 1);
+	timed("100/104,102,200", FO_CUDA_TUNE_LONG, &t); /* it was chosen by bursts */
+	assert_int_equal(t.measured, 1);
+	KEEPS("\"method\":\"blocks\"");
+	fo_arena_fini(&a);
+}
+
+/* What blocks say may be damaged, too. */
+static void test_damaged_blocks(void **state)
+{
+	static const char *const from[] = { "\"method\":\"blocks\"", "\"blocks\":[{\"rank\":0", "\"clock_hz\":null" };
+	static const char *const to[] = { "\"method\":\"blokes\"", "\"blocks\":[{\"rank\":-", "\"clock_hz\":\"ab\"" };
+	struct fo_arena a = { 0 };
+	struct fo_cuda_tuned t;
+	(void)state;
+	if (!soft)
+		skip();
+	unlink(cache);
+	timed("100/104,102,200", FO_CUDA_TUNE_LONG, &t);
+	const char *good = text_of(&a);
+	for (size_t i = 0; i < sizeof from / sizeof *from; i++) {
+		put_text(changed(&a, good, from[i], to[i]));
+		struct fo_cuda *c = fresh(FO_CUDA_TUNE_KEPT, cache);
+		t = prepared(c, 64, 64, 64);
+		if (t.kept || !strstr(t.note, "1 damaged line of '"))
+			fail_msg("%s: kept %d, '%s'", to[i], t.kept, t.note);
 		fo_cuda_close(c);
 	}
 	fo_arena_fini(&a);
+}
+
+/* With an NVML that says so (tests/preload/nvml.c) each block has its energy and clock. */
+static void test_blocks_with_nvml(void **state)
+{
+	const char *library = getenv("FLATOUT_FAKE_NVML");
+	struct fo_cuda_tuned t;
+	(void)state;
+	if (!soft || !library)
+		skip();
+	setenv("FLATOUT_NVML", library, 1);
+	setenv("FAKE_NVML_PCI", fo_cuda_info(cuda)->pci, 1);
+	unlink(cache);
+	timed("100/104,102,200", FO_CUDA_TUNE_LONG, &t);
+	assert_int_equal(t.by_blocks, 1);
+	KEEPS("\"rank\":1,", "\"clock_hz\":1376000000", "\"joules\":0.");
+	unsetenv("FLATOUT_NVML");
 }
 
 int main(void)
@@ -410,10 +533,17 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_fp8),	cmocka_unit_test(test_fp8_bound), cmocka_unit_test(test_fp8_ways), cmocka_unit_test(test_cannot),  cmocka_unit_test(test_off),
 		cmocka_unit_test(test_kept),	cmocka_unit_test(test_damaged),	 cmocka_unit_test(test_foreign), cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_no_memory), cmocka_unit_test(test_fastest),
+		cmocka_unit_test(test_no_memory), cmocka_unit_test(test_fastest), cmocka_unit_test(test_sustained),
+		cmocka_unit_test(test_old_line), cmocka_unit_test(test_damaged_blocks),
+		cmocka_unit_test(test_blocks_with_nvml),
 	};
 	int status;
 	setenv("FLATOUT_SOFT_MEMORY", "268435456", 0); /* of which a test takes nearly all */
+	/* Which library it is is found out once per process; a software device uses it only while it is named. */
+	if (getenv("FLATOUT_FAKE_NVML"))
+		setenv("FLATOUT_NVML", getenv("FLATOUT_FAKE_NVML"), 1);
+	fo_nvml_library(NULL);
+	unsetenv("FLATOUT_NVML");
 	cuda = fo_test_cuda_open(&status);
 	if (!cuda)
 		return status;

@@ -1,26 +1,40 @@
-/* A libnvidia-ml.so.1 without a driver, for tests: one device at 0000:1b:00.0 whose readings the environment sets.
+/* A libnvidia-ml.so.1 without a driver, for tests: one device, whose readings the environment sets.
  *
+ *   FAKE_NVML_PCI       where it is; 0000:1b:00.0
  *   FAKE_NVML_CLOCKS    SM clocks in MHz that reads give one after the other, the last one from then on: "1980,1410"
  *   FAKE_NVML_REASONS   clock event reasons, likewise
  *   FAKE_NVML_REFUSES   names of functions that say "not supported" (3), between commas
  *   FAKE_NVML_START     what nvmlInit_v2 returns
  *
+ *   FAKE_NVML_GPM       no: the device has no performance counters; still: they do not move; else the tensor pipes' per cent, one value for
+ *                       each time that they are asked for, the last one from then on, whatever is written there: "80,nan,150"; 81.
+ *                       Multiprocessors have 95, memory 40, 16-bit products what the pipes have; integer products are told by an error of
+ *                       their own, fp64 products are 0
+ *   FAKE_NVML_SAMPLES   what each nvmlGpmSampleGet returns, likewise: "0,0,999,0"
+ *
+ * With FAKE_NVML_OLD (at compile time) it is one from before there were such counters. As NVIDIA's, it wants samples more than 100 ms apart,
+ * in their order, and the version of the structure; it breaks the rule of its header and clears all of the array.
+ *
  * The energy counter grows by 70 J with each read. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 struct list { int at; };
+
+static const char *item(const char *p, struct list *l)
+{
+	for (int i = 0; i < l->at && strchr(p, ','); i++)
+		p = strchr(p, ',') + 1;
+	l->at++;
+	return p;
+}
 
 static unsigned next(const char *variable, struct list *l, unsigned otherwise)
 {
 	const char *p = getenv(variable);
-	if (!p)
-		return otherwise;
-	for (int i = 0; i < l->at && strchr(p, ','); i++)
-		p = strchr(p, ',') + 1;
-	l->at++;
-	return (unsigned)strtoul(p, NULL, 0);
+	return p ? (unsigned)strtoul(item(p, l), NULL, 0) : otherwise;
 }
 
 static int refused(const char *name)
@@ -36,13 +50,14 @@ int nvmlInit_v2(void)
 	const char *v = getenv("FAKE_NVML_START");
 	return v ? atoi(v) : 0;
 }
-const char *nvmlErrorString(int e) { return e == 9 ? "Driver Not Loaded" : "Unknown Error"; }
+const char *nvmlErrorString(int e) { return e == 9 ? "Driver Not Loaded" : e == 3 ? "Not Supported" : "Unknown Error"; }
 int nvmlSystemGetDriverVersion(char *to, unsigned size) { return snprintf(to, size, "580.65.06") < 0; }
 int nvmlSystemGetNVMLVersion(char *to, unsigned size) { return snprintf(to, size, "13.580.65.06") < 0; }
 int nvmlDeviceGetHandleByPciBusId_v2(const char *pci, void **out)
 {
+	const char *at = getenv("FAKE_NVML_PCI");
 	*out = &device;
-	return strcmp(pci, "0000:1b:00.0") ? 6 : 0;
+	return strcmp(pci, at ? at : "0000:1b:00.0") ? 6 : 0;
 }
 int nvmlDeviceGetPowerUsage(void *d, unsigned *mw)
 {
@@ -104,3 +119,83 @@ int nvmlDeviceGetMemoryInfo(void *d, unsigned long long *m)
 	m[1] = m[0] - m[2];
 	return refused("nvmlDeviceGetMemoryInfo");
 }
+
+#ifndef FAKE_NVML_OLD
+/* As nvml.h of CUDA 13.5 has them. */
+struct metric {
+	unsigned id;
+	int result;
+	double value;
+	char *names[3];
+};
+struct get {
+	unsigned version, n;
+	struct sample *from, *to;
+	struct metric metric[477];
+};
+struct sample {
+	double ms; /* 0: none was taken */
+};
+
+static double now_ms(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+static int mode_is(const char *name)
+{
+	const char *mode = getenv("FAKE_NVML_GPM");
+	return mode && !strcmp(mode, name);
+}
+
+int nvmlGpmQueryDeviceSupport(void *d, unsigned *support)
+{
+	(void)d;
+	if (support[0] != 1)
+		return 25; /* NVML_ERROR_ARGUMENT_VERSION_MISMATCH */
+	support[1] = !mode_is("no");
+	return refused("nvmlGpmQueryDeviceSupport");
+}
+int nvmlGpmSampleAlloc(struct sample **out)
+{
+	*out = calloc(1, sizeof **out);
+	return refused("nvmlGpmSampleAlloc");
+}
+int nvmlGpmSampleFree(struct sample *s)
+{
+	free(s);
+	return 0;
+}
+int nvmlGpmSampleGet(void *d, struct sample *s)
+{
+	static struct list l;
+	(void)d;
+	int st = (int)next("FAKE_NVML_SAMPLES", &l, 0);
+	if (!st)
+		s->ms = now_ms();
+	return st;
+}
+int nvmlGpmMetricsGet(struct get *g)
+{
+	static struct list l;
+	const char *list = getenv("FAKE_NVML_GPM");
+	double tensor = mode_is("still") ? 0 : list ? strtod(item(list, &l), NULL) : 81;
+	unsigned n = g->n;
+	if (g->version != 1 || n > 477)
+		return 25;
+	if (!g->from->ms || g->to->ms - g->from->ms <= 100)
+		return 2; /* NVML_ERROR_INVALID_ARGUMENT */
+	for (unsigned i = 0; i < n; i++)
+		switch (g->metric[i].id) {
+		case 2: g->metric[i] = (struct metric){ 2, 0, mode_is("still") ? 0 : 95, { 0 } }; break;
+		case 5: g->metric[i] = (struct metric){ 5, 0, tensor, { 0 } }; break;
+		case 6: g->metric[i] = (struct metric){ 6, 0, 0, { 0 } }; break;
+		case 7: g->metric[i] = (struct metric){ 7, 0, tensor, { 0 } }; break;
+		case 10: g->metric[i] = (struct metric){ 10, 0, mode_is("still") ? 0 : 40, { 0 } }; break;
+		default: g->metric[i] = (struct metric){ g->metric[i].id, 3, 12, { 0 } }; break;
+		}
+	memset(g->metric + n, 0, (477 - n) * sizeof *g->metric);
+	return refused("nvmlGpmMetricsGet");
+}
+#endif

@@ -269,6 +269,8 @@ static void put_products(FILE *f, const struct fo_cuda_tuned *t)
 	struct fo_str s = { 0 };
 	if (t->measured)
 		fo_str_printf(&s, "%d measured in %.1f s (%.3f times as fast as the first proposals), ", t->measured, t->seconds, t->gain);
+	if (t->by_blocks)
+		fo_str_printf(&s, "%d of them chosen by blocks of a second (%d by their energy), ", t->by_blocks, t->by_energy);
 	if (t->measured || t->kept)
 		fo_str_printf(&s, "%d from the cache, ", t->kept);
 	if (s.len || *t->note)
@@ -421,13 +423,15 @@ static void print_split(FILE *f, const struct fo_train_result *r)
 {
 	const struct fo_mfu_split *s = &r->split;
 	char a[32], b[32];
-	if (isnan(s->clock)) {
+	struct fo_str ofu = { 0 };
+	if (isnan(s->clock))
 		fo_cli_put(f, "split    ", LEAD, "MFU by clock and work per clock: not known, the device's clock is not readable");
-		return;
-	}
-	fo_cli_put(f, "split    ", LEAD,
-		   "MFU = clock %.1f %% (%s of %s) x work per clock %.1f %% x %.3f counted per FLOP run; tensor pipes active: not measured",
-		   100 * s->clock, fo_str_si(a, s->hz, "Hz"), fo_str_si(b, s->peak_hz, "Hz"), 100 * s->work, s->counted);
+	else
+		fo_cli_put(f, "split    ", LEAD, "MFU = clock %.1f %% (%s of %s) x work per clock %.1f %% x %.3f counted per FLOP run", 100 * s->clock,
+			   fo_str_si(a, s->hz, "Hz"), fo_str_si(b, s->peak_hz, "Hz"), 100 * s->work, s->counted);
+	fo_ofu_text(s, &ofu);
+	fo_cli_put(f, "OFU      ", LEAD, "%s", ofu.data);
+	fo_str_fini(&ofu);
 }
 
 static void print_rules(FILE *f, const struct fo_train_result *r)
@@ -563,6 +567,11 @@ static void print_device(FILE *f, const struct fo_train_result *r)
 	for (size_t i = 0; i < sizeof part / sizeof *part; i++)
 		if (!isnan(part[i].v))
 			fo_str_printf(&s, part[i].form, part[i].v);
+	const struct fo_nvml_active *on = &u->active;
+	if (!isnan(on->share[FO_NVML_TENSOR]))
+		fo_str_printf(&s, ", tensor pipes active in %.0f %% of the cycles", 100 * on->share[FO_NVML_TENSOR]);
+	if (!isnan(on->share[FO_NVML_DRAM]))
+		fo_str_printf(&s, ", memory in %.0f %%", 100 * on->share[FO_NVML_DRAM]);
 	fo_cli_put(f, "device   ", LEAD, "%s%s", r->device, s.len ? s.data : ": clock, power and energy not readable");
 	fo_str_fini(&s);
 }
@@ -690,6 +699,9 @@ void fo_screen_summary_json(const struct fo_train_result *r, struct fo_str *out)
 		fo_json_real(&j, "clock_hz", r->split.hz);
 		fo_json_real(&j, "peak_clock_hz", r->split.peak_hz);
 		fo_json_real(&j, "tensor_pipes", r->split.pipes);
+		fo_json_real(&j, "ofu", r->split.ofu);
+		fo_json_real(&j, "useful", r->split.useful);
+		fo_json_text(&j, "why", *r->split.why ? r->split.why : NULL);
 		fo_json_close(&j);
 	}
 	fo_json_int(&j, "skipped", r->skipped);

@@ -70,6 +70,9 @@ FO_CHECKED fo_status fo_cuda_open(struct fo_cuda **out, int index);
 void fo_cuda_close(struct fo_cuda *c);
 const struct fo_cuda_device *fo_cuda_info(const struct fo_cuda *c);
 FO_CHECKED fo_status fo_cuda_attach(struct fo_cuda *c); /* to the calling thread */
+/* The device as NVML knows it (hw/nvml.h: an fo_nvml_device); NULL: it does not. A software device has the one that FLATOUT_NVML names, and
+ * none without: the system's NVML knows real ones. */
+void *fo_cuda_nvml(const struct fo_cuda *c);
 
 /* Device memory: 256-byte aligned at least, contents undefined. FO_ENOMEM says how much was asked for and free. */
 FO_CHECKED fo_status fo_cuda_alloc(struct fo_cuda *c, size_t bytes, void **device);
@@ -150,12 +153,15 @@ enum fo_cuda_tune_mode {
 	FO_CUDA_TUNE_OFF,  /* the library's first proposal: the same on every run of one library */
 	FO_CUDA_TUNE_KEPT, /* what the cache holds, else the first proposal */
 	FO_CUDA_TUNE_ON,   /* what the cache holds, else all proposals are measured, about a second per product, and the best is kept there */
+	FO_CUDA_TUNE_LONG, /* as ON, and the fastest few, where bursts leave them close, run in blocks of a second each: up to 11 s per product.
+			    * What the cache holds by bursts alone is chosen anew */
 };
 struct fo_cuda_tuned {
 	int proposed, kept, measured; /* products by how their algorithm was chosen */
 	double seconds;               /* spent on measuring */
 	double gain;                  /* geometric mean over measured products: time of the first proposal / of the chosen one; 1 without any */
 	char note[320];               /* what was odd: damaged lines, no memory to measure in; "" */
+	int by_blocks, by_energy;     /* of those measured: chosen by blocks of a second; of these by the energy that they took */
 };
 /* Of what is prepared from now on; before: FO_CUDA_TUNE_OFF. cache: a file of JSON lines (docs/formats.md, "Products of CUDA devices"),
  * made when something is kept; NULL: none. Lines that are damaged are noted and left out, those of other devices and libraries stay.

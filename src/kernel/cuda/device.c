@@ -224,6 +224,12 @@ void fo_cuda_close(struct fo_cuda *c)
 	free(c);
 }
 
+void *fo_cuda_nvml(const struct fo_cuda *c)
+{
+	const char *named = getenv("FLATOUT_NVML");
+	return !c->info.software || (named && *named) ? fo_nvml_find(c->info.pci) : NULL;
+}
+
 const struct fo_cuda_device *fo_cuda_info(const struct fo_cuda *c) { return &c->info; }
 fo_status fo_cuda_attach(struct fo_cuda *c) { return fo_cuda_check(c, c->driver->cuCtxSetCurrent(c->context), "make the device current"); }
 

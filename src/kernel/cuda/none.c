@@ -161,6 +161,11 @@ const char *fo_cuda_by(const struct fo_cuda *c, const struct fo_call *shape)
 	(void)c, (void)shape;
 	return "none";
 }
+void *fo_cuda_nvml(const struct fo_cuda *c)
+{
+	(void)c;
+	return NULL;
+}
 fo_status fo_cuda_tune_set(struct fo_cuda *c, enum fo_cuda_tune_mode mode, const char *cache)
 {
 	(void)c, (void)mode, (void)cache;

@@ -4,6 +4,7 @@
 
 #include "base/str.h"
 #include "kernel/cuda/cuda_int.h"
+#include "kernel/tune_blocks.h"
 
 /* d(m,n) = op(a) op(b) [+ d], all column-major: a is (m,k), or (k,m) where ta; b is (k,n), or (n,k) where tb. Row-major c(m,n) = a b is
  * column-major c'(n,m) = b' a', so its second factor is `a` here. Zeroed before it is filled: it is hashed and compared as bytes. */
@@ -42,11 +43,22 @@ size_t fo_cuda_product_ws_most(const struct fo_cuda *c);
 
 /* ---- choices that were measured, by product: a file of JSON lines (tune_cache.c) ---- */
 
+enum fo_cuda_method {
+	FO_CUDA_BURSTS, /* fastest in bursts, others close behind */
+	FO_CUDA_CLEAR,  /* fastest in bursts by so much that longer runs were not needed */
+	FO_CUDA_BLOCKS, /* of those that bursts left close, by blocks of a second */
+	FO_CUDA_METHODS
+};
 struct fo_cuda_choice {
 	struct fo_cuda_product key;
 	cublasLtMatmulAlgo_t algo;
-	double us, first_us; /* of the choice and of the library's first proposal; medians */
+	double us, first_us; /* of the choice and of the library's first proposal; medians, both of the method's own runs */
 	int rank, of;        /* the choice's place among the proposals, and how many ran */
+	uint8_t method;      /* enum fo_cuda_method */
+	bool by_energy;      /* blocks: struct fo_tune_verdict */
+	double noise, joules, hz; /* of blocks, the last two the choice's medians; NAN */
+	struct fo_tune_block block[FO_TUNE_BLOCKS]; /* as they ran; who: place among the proposals */
+	int blocks;          /* 0: none */
 };
 struct fo_cuda_choices {
 	struct fo_cuda_choice *choice;

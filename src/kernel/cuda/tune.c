@@ -2,10 +2,13 @@
  *
  * Measuring. Operands are random: a device at its power limit runs zeros up to 13 % faster, and what is best on zeros need not be best
  * on numbers. Copies of them larger than the second-level cache are used in turn. First every proposal runs alone for a while, then the
- * fastest few alternate, batch by batch, so that clocks and heat are the same for all of them; medians decide. */
+ * fastest few alternate, batch by batch, so that clocks and heat are the same for all of them; medians decide (FO_CUDA_TUNE_ON). What that
+ * hides is that they are not the same in a step: which algorithm runs decides how far power holds the clock back. So where several are
+ * close, FO_CUDA_TUNE_LONG runs each for a second, there and back, with the device's energy and clock beside the time (kernel/tune_blocks.h). */
 #include "kernel/cuda/product.h"
 
 #include "base/clock.h"
+#include "hw/nvml.h"
 #include "hw/profile.h"
 
 #include <math.h>
@@ -17,16 +20,25 @@
 enum {
 	BUCKETS = 256, /* of the table: a program has tens of products */
 	PROPOSALS = 32,
-	FINALISTS = 4,
+	FINALISTS = FO_TUNE_FINALISTS,
 	BATCHES = 25,   /* per finalist; odd: the median is one of them */
 	SETS = 32,      /* of operands, at most */
-	RUNS_MOST = 2000,
+	RUNS_MOST = 2000,           /* of a burst */
+	BLOCK_RUNS_MOST = 400000,   /* of a block: none of them takes less than the 2.5 us in which the host launches it */
 	THREADS = 256,
 	ALIGNED = 256,
 };
 #define WARM_MS 50.0   /* before anything counts: clocks and power settle */
 #define SCREEN_MS 10.0 /* per proposal */
 #define BATCH_MS 5.0   /* per batch of a finalist: 4 x 25 x 5 ms = half a second */
+/* A block. Power and clock settle within a tenth of a second (the driver renews them some ten to fifty times a second): twice that does not
+ * count. Behind it a second, because the energy counter moves in steps of up to a tenth of one. */
+#define SETTLE_MS 200.0
+#define BLOCK_MS 1000.0
+/* Who is slower than the fastest by more than this in bursts is not helped by its clock: products of zeros, which draw the least power that
+ * there is, run 13 % faster than products of numbers on an H200, and algorithms differ by far less in power than that. An assumption, until
+ * both orders were seen on a device; the blocks that are kept in the cache show whether it is too narrow. */
+#define CLOSE 1.05
 #define SOFTWARE_PART 0.02 /* of these on the tests' model of a device, whose times say nothing of any other */
 
 struct fo_cuda_tune {
@@ -252,8 +264,9 @@ static fo_status time_runs(struct bench *b, const struct timed *t, int runs, dou
 
 static int runs_for(const struct bench *b, double want_ms, double ms)
 {
+	int most = want_ms < SETTLE_MS ? RUNS_MOST : BLOCK_RUNS_MOST;
 	double n = ms > 0 ? want_ms * (b->c->info.software ? SOFTWARE_PART : 1) / ms : RUNS_MOST;
-	return n < 1 ? 1 : n > RUNS_MOST ? RUNS_MOST : (int)n;
+	return n < 1 ? 1 : n > most ? most : (int)n;
 }
 
 static int faster(const void *a, const void *b)
@@ -300,6 +313,66 @@ static fo_status final(struct bench *b, struct timed *t, int n)
 	return FO_OK;
 }
 
+/* One block of x behind a while in which power and clock settle. w NULL: time alone. */
+static fo_status run_block(struct bench *b, struct fo_nvml_watch *w, const struct timed *x, struct fo_tune_block *out)
+{
+	int runs = runs_for(b, BLOCK_MS, x->ms);
+	double ms;
+	FO_TRY(time_runs(b, x, runs_for(b, SETTLE_MS, x->ms), &ms));
+	(void)fo_nvml_watch_sample(w);
+	FO_TRY(time_runs(b, x, runs, &ms));
+	struct fo_nvml_use use = fo_nvml_watch_sample(w);
+	*out = (struct fo_tune_block){ .us = ms * 1e3, .joules = use.joules / runs, .hz = use.sm_hz };
+	return FO_OK;
+}
+
+/* Chooses among t[0 .. n-1], n >= 2, by blocks. */
+static fo_status sustain(struct bench *b, const struct timed *t, int n, struct fo_cuda_choice *out)
+{
+	struct fo_tune_verdict v;
+	struct fo_nvml_watch *w = fo_nvml_watch_start(fo_cuda_nvml(b->c));
+	int order[FO_TUNE_BLOCKS], blocks = fo_tune_blocks_order(n, order);
+	fo_status st = FO_OK;
+	for (int i = 0; i < blocks && st == FO_OK; i++) {
+		st = run_block(b, w, &t[order[i]], &out->block[i]);
+		out->block[i].who = order[i];
+	}
+	fo_nvml_watch_stop(w);
+	if (st != FO_OK)
+		return st;
+	fo_tune_blocks_decide(out->block, blocks, n, &v);
+	for (int i = 0; i < blocks; i++)
+		out->block[i].who = t[order[i]].rank;
+	out->blocks = blocks;
+	out->method = FO_CUDA_BLOCKS;
+	out->by_energy = v.by_energy;
+	out->noise = v.noise;
+	out->joules = v.joules[v.best];
+	out->hz = v.hz[v.best];
+	out->algo = t[v.best].h.algo;
+	out->rank = t[v.best].rank;
+	out->us = out->first_us = v.us[v.best];
+	for (int i = 0; i < n; i++)
+		out->first_us = t[i].rank == 0 ? v.us[i] : out->first_us;
+	take(b->p, &t[v.best].h.algo, t[v.best].h.workspaceSize);
+	return FO_OK;
+}
+
+/* Finalists by their medians of bursts, fastest first: how many are close to the first. The library's first proposal is put behind them. */
+static int close_ones(struct timed *t, int n)
+{
+	int close = 1;
+	while (close < n && t[close].ms <= t[0].ms * CLOSE)
+		close++;
+	for (int i = close; i < n; i++)
+		if (t[i].rank == 0) {
+			const struct timed first = t[i];
+			t[i] = t[close];
+			t[close] = first;
+		}
+	return close;
+}
+
 /* Measures n >= 1 proposals into *out. The library's first one is a finalist whatever it took alone: what is gained is said against it. */
 static fo_status measure(struct bench *b, const cublasLtMatmulHeuristicResult_t *h, int n, struct fo_cuda_choice *out)
 {
@@ -317,10 +390,14 @@ static fo_status measure(struct bench *b, const cublasLtMatmulHeuristicResult_t 
 		qsort(t + first, (size_t)(n - first), sizeof *t, faster);
 		st = final(b, t, finalists);
 		*out = (struct fo_cuda_choice){ .key = b->p->key, .algo = t[0].h.algo, .us = t[0].ms * 1e3, .first_us = t[0].ms * 1e3,
-						.rank = t[0].rank, .of = n };
+						.rank = t[0].rank, .of = n, .noise = NAN, .joules = NAN, .hz = NAN };
 		for (int i = 0; i < finalists; i++)
 			out->first_us = t[i].rank == 0 ? t[i].ms * 1e3 : out->first_us;
+		int close = close_ones(t, finalists), with_first = close < finalists && t[close].rank == 0;
+		out->method = close > 1 ? FO_CUDA_BURSTS : FO_CUDA_CLEAR;
 		take(b->p, &t[0].h.algo, t[0].h.workspaceSize);
+		if (st == FO_OK && close > 1 && b->c->tune->mode == FO_CUDA_TUNE_LONG)
+			st = sustain(b, t, close + with_first, out);
 	}
 	finish(b);
 	free(t);
@@ -330,10 +407,9 @@ static fo_status measure(struct bench *b, const cublasLtMatmulHeuristicResult_t 
 /* ---- choosing ---- */
 
 /* What was kept, if this library still takes it. */
-static bool take_kept(struct fo_cuda *c, struct fo_cuda_product_plan *p)
+static bool take_kept(struct fo_cuda *c, struct fo_cuda_product_plan *p, const struct fo_cuda_choice *k)
 {
 	struct fo_cuda_tune *t = c->tune;
-	const struct fo_cuda_choice *k = fo_cuda_choices_find(&t->kept, &p->key);
 	cublasLtMatmulHeuristicResult_t r = { 0 };
 	if (!k)
 		return false;
@@ -364,6 +440,8 @@ static bool take_measured(struct fo_cuda *c, struct fo_cuda_product_plan *p, con
 		return false;
 	}
 	t->result.measured++;
+	t->result.by_blocks += found.method == FO_CUDA_BLOCKS;
+	t->result.by_energy += found.by_energy;
 	t->log_gain += found.us > 0 && found.first_us > 0 ? log(found.first_us / found.us) : 0;
 	if (t->path && found.us > 0 && fo_cuda_choices_keep(&t->kept, t->path, &found) != FO_OK) {
 		snprintf(t->result.note, sizeof t->result.note, "choices are not kept: %s", fo_err_text());
@@ -379,12 +457,14 @@ static void choose(struct fo_cuda *c, struct fo_cuda_product_plan *p)
 	struct fo_cuda_tune *t = c->tune;
 	cublasLtMatmulHeuristicResult_t h[PROPOSALS];
 	/* Products of operands that lie anywhere are there for correctness: they are not measured. */
-	bool tune = t->mode == FO_CUDA_TUNE_ON && !p->key.loose;
-	if (t->mode != FO_CUDA_TUNE_OFF && take_kept(c, p))
+	bool tune = (t->mode == FO_CUDA_TUNE_ON || t->mode == FO_CUDA_TUNE_LONG) && !p->key.loose;
+	const struct fo_cuda_choice *kept = t->mode == FO_CUDA_TUNE_OFF ? NULL : fo_cuda_choices_find(&t->kept, &p->key);
+	bool again = kept && kept->method == FO_CUDA_BURSTS && t->mode == FO_CUDA_TUNE_LONG;
+	if (!again && take_kept(c, p, kept))
 		return;
 	int n = propose(c, p, tune ? PROPOSALS : 1, h);
 	p->good = n > 0;
-	if (!p->good || (tune && n > 1 && take_measured(c, p, h, n)))
+	if (!p->good || (tune && n > 1 && take_measured(c, p, h, n)) || (again && take_kept(c, p, kept)))
 		return;
 	take(p, &h[0].algo, h[0].workspaceSize);
 	t->result.proposed++;

@@ -4,6 +4,7 @@
 #include "base/json.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,10 @@ enum {
 };
 #define SIZE_MOST ((json_int_t)1 << 40) /* no dimension of a product on a device is larger */
 #define US_MOST 1e9
+#define JOULES_MOST 1e9
+#define HZ_MOST 1e12
+
+static const char *const method_name[FO_CUDA_METHODS] = { "bursts", "clear", "blocks" };
 
 static const struct {
 	const char *name;
@@ -68,6 +73,41 @@ static bool read_us(const json_t *j, const char *name, double *out)
 	return json_is_number(v) && *out > 0 && *out < US_MOST;
 }
 
+/* A number, or null: NAN. */
+static bool read_known(const json_t *j, const char *name, double most, double *out)
+{
+	const json_t *v = json_object_get(j, name);
+	*out = json_is_null(v) ? NAN : json_number_value(v);
+	return json_is_null(v) || (json_is_number(v) && *out >= 0 && *out <= most);
+}
+
+/* How it was chosen. Lines from before there were blocks say nothing: by bursts. */
+static bool read_method(const json_t *j, struct fo_cuda_choice *c)
+{
+	const char *method = json_string_value(json_object_get(j, "method")), *by = json_string_value(json_object_get(j, "decided_by"));
+	const json_t *blocks = json_object_get(j, "blocks");
+	c->noise = c->joules = c->hz = NAN;
+	if (!json_object_get(j, "method"))
+		return true;
+	while (method && c->method < FO_CUDA_METHODS && strcmp(method, method_name[c->method]) != 0)
+		c->method++;
+	if (!method || c->method == FO_CUDA_METHODS || !by || !json_is_array(blocks) || json_array_size(blocks) > FO_TUNE_BLOCKS ||
+	    (strcmp(by, "time") != 0 && strcmp(by, "energy") != 0))
+		return false;
+	c->by_energy = !strcmp(by, "energy");
+	c->blocks = (int)json_array_size(blocks);
+	for (int i = 0; i < c->blocks; i++) {
+		const json_t *b = json_array_get(blocks, (size_t)i);
+		int64_t rank;
+		if (!read_size(b, "rank", RANK_MOST, &rank) || !read_us(b, "us", &c->block[i].us) ||
+		    !read_known(b, "joules", JOULES_MOST, &c->block[i].joules) || !read_known(b, "clock_hz", HZ_MOST, &c->block[i].hz))
+			return false;
+		c->block[i].who = (int)rank;
+	}
+	return read_known(j, "noise", 1, &c->noise) && read_known(j, "joules", JOULES_MOST, &c->joules) &&
+	       read_known(j, "clock_hz", HZ_MOST, &c->hz);
+}
+
 static bool read_algo(const json_t *j, cublasLtMatmulAlgo_t *out)
 {
 	const char *s = json_string_value(json_object_get(j, "algorithm"));
@@ -101,7 +141,7 @@ static bool read_choice(const json_t *j, struct fo_cuda_choice *c)
 		return false;
 	c->rank = (int)rank;
 	c->of = (int)of;
-	return read_us(j, "us", &c->us) && read_us(j, "first_us", &c->first_us) && read_algo(j, &c->algo);
+	return read_us(j, "us", &c->us) && read_us(j, "first_us", &c->first_us) && read_method(j, c) && read_algo(j, &c->algo);
 }
 
 const struct fo_cuda_choice *fo_cuda_choices_find(const struct fo_cuda_choices *in, const struct fo_cuda_product *key)
@@ -172,6 +212,25 @@ void fo_cuda_choices_fini(struct fo_cuda_choices *c)
 
 /* ---- writing ---- */
 
+static void write_method(const struct fo_cuda_choice *c, struct fo_json *j)
+{
+	fo_json_text(j, "method", method_name[c->method]);
+	fo_json_text(j, "decided_by", c->by_energy ? "energy" : "time");
+	fo_json_real(j, "noise", c->noise);
+	fo_json_real(j, "joules", c->joules);
+	fo_json_real(j, "clock_hz", c->hz);
+	fo_json_array(j, "blocks");
+	for (int i = 0; i < c->blocks; i++) {
+		fo_json_object(j, NULL);
+		fo_json_int(j, "rank", c->block[i].who);
+		fo_json_real(j, "us", c->block[i].us);
+		fo_json_real(j, "joules", c->block[i].joules);
+		fo_json_real(j, "clock_hz", c->block[i].hz);
+		fo_json_close(j);
+	}
+	fo_json_close(j);
+}
+
 static void write_choice(const struct fo_cuda_choices *of, const struct fo_cuda_choice *c, struct fo_str *out)
 {
 	char hex[2 * ALGO_BYTES + 1];
@@ -194,6 +253,7 @@ static void write_choice(const struct fo_cuda_choices *of, const struct fo_cuda_
 	fo_json_real(&j, "first_us", c->first_us);
 	fo_json_int(&j, "rank", c->rank);
 	fo_json_int(&j, "of", c->of);
+	write_method(c, &j);
 	fo_json_text(&j, "algorithm", hex);
 	fo_json_close(&j);
 	fo_str_puts(out, "\n");

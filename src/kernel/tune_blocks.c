@@ -1,0 +1,75 @@
+#include "kernel/tune_blocks.h"
+
+#include "base/clock.h"
+
+#include <math.h>
+
+/* What a choice by energy may cost at most. Blocks instead of bursts are expected to gain a half to one per cent of a step. */
+#define NOISE_MOST 0.01
+
+int fo_tune_blocks_order(int n, int order[FO_TUNE_BLOCKS])
+{
+	for (int i = 0; i < n; i++)
+		order[i] = order[2 * n - 1 - i] = i;
+	return 2 * n;
+}
+
+/* Median of the blocks of `who`, and half of their range over it: of their times, energies or clocks (0, 1, 2). NAN where one is not a number. */
+static double middle(const struct fo_tune_block *b, int blocks, int who, int what, double *spread)
+{
+	double v[FO_TUNE_BLOCKS], low = INFINITY, high = -INFINITY;
+	int n = 0;
+	for (int i = 0; i < blocks; i++) {
+		if (b[i].who != who)
+			continue;
+		double x = what == 0 ? b[i].us : what == 1 ? b[i].joules : b[i].hz;
+		if (!(x > 0) || isinf(x))
+			return *spread = NAN;
+		v[n++] = x;
+		low = x < low ? x : low;
+		high = x > high ? x : high;
+	}
+	double m = n ? fo_stats_quantile(v, (size_t)n, 0.5) : NAN;
+	*spread = n ? (high - low) / 2 / m : NAN;
+	return m;
+}
+
+/* Of those that are `in` the one with the least v; who has no figure is never it. -1: nobody. */
+static int least(const double *v, const bool *in, int n)
+{
+	int best = -1;
+	for (int i = 0; i < n; i++)
+		if (in[i] && !isnan(v[i]) && (best < 0 || v[i] < v[best]))
+			best = i;
+	return best;
+}
+
+void fo_tune_blocks_decide(const struct fo_tune_block *b, int blocks, int n, struct fo_tune_verdict *out)
+{
+	bool in[FO_TUNE_FINALISTS] = { false }, known = true;
+	double spread, energy_noise = 0;
+	*out = (struct fo_tune_verdict){ 0 };
+	for (int i = 0; i < n; i++) {
+		out->us[i] = middle(b, blocks, i, 0, &spread);
+		in[i] = !isnan(out->us[i]);
+		if (spread > out->noise)
+			out->noise = spread < NOISE_MOST ? spread : NOISE_MOST;
+		out->hz[i] = middle(b, blocks, i, 2, &spread);
+	}
+	int fastest = least(out->us, in, n);
+	for (int i = 0; i < n; i++) {
+		out->joules[i] = middle(b, blocks, i, 1, &spread);
+		in[i] = in[i] && out->us[i] <= out->us[fastest] * (1 + out->noise);
+		if (!in[i])
+			continue;
+		known = known && !isnan(out->joules[i]);
+		if (spread > energy_noise)
+			energy_noise = spread;
+	}
+	out->best = fastest < 0 ? 0 : fastest;
+	int frugal = known ? least(out->joules, in, n) : -1;
+	if (frugal >= 0 && out->joules[frugal] < out->joules[out->best] * (1 - energy_noise)) {
+		out->best = frugal;
+		out->by_energy = true;
+	}
+}
