@@ -60,6 +60,7 @@ struct fo_run {
 	int64_t recompute_layers;     /* the first ones; 0: all */
 	int fused_optimizer;          /* 0 yes, 1 no */
 	int optimizer_in_backward;    /* 0 yes, 1 no */
+	int wgrad_lane;               /* 0 no, 1 yes */
 	int fp8;                      /* enum fo_fp8 */
 	int64_t fp8_history;
 	int fp8_precompute; /* 0 no, 1 yes */

@@ -1,7 +1,7 @@
 /* The simulator: when each operation of a step program runs, on a machine that was measured.
  *
- * Lanes are in order and waits point backwards, so for given times one walk over the instances in issue order is exact: an
- * instance starts when its lane is free and what it waits for has ended. The waits are those that the executor obeys, the memory
+ * An instance starts when its lane is free and what it waits for has ended. Lanes that compute (fo_lane_computes) share the cores: while
+ * two run an operation, each takes twice its time, so a step is never shorter than their work together. The waits are those that the executor obeys, the memory
  * plan's among them. Times come from src/cost: each instance's own, by what it stores and by what the caches still hold of its
  * operands (cost/reuse.h). */
 #ifndef FO_SIM_SIM_H
@@ -13,11 +13,13 @@
 struct fo_sim {
 	int n;                       /* instances */
 	double step_s;               /* from the first start to the last end */
-	double part_s[FO_PART_COUNT]; /* of the compute lane, as in the step profile; they sum to step_s */
-	double *begin_s, *seconds;   /* per instance: start from the step's begin; time of its kernel, without the overhead */
+	double part_s[FO_PART_COUNT]; /* of the lanes that compute, as in the step profile; they sum to step_s */
+	double overhead_s;           /* behind each instance */
+	double *begin_s, *end_s;     /* per instance: start and end from the step's begin, the end with the overhead behind it */
+	double *seconds;             /* per instance: time of its kernel with the cores to itself, without the overhead */
 	uint8_t *sure;               /* per instance: enum fo_sure */
 	int32_t *waited;             /* per instance: the instance of another lane that it had to wait for; -1: it did not */
-	double sure_s[FO_SURE_COUNT]; /* of the compute lane's kernels: how much of it is how sure */
+	double sure_s[FO_SURE_COUNT]; /* of the kernels of lanes that compute: how much of it is how sure */
 	double busy_s;               /* ... and how much of it comes from rows that had no quiet span */
 	int unknown;                 /* instances of which nothing is known: the step takes longer than step_s */
 };

@@ -219,7 +219,7 @@ static void assign_lanes(struct fo_exec *e)
 		struct lane *ln = &e->cpu->lane[l];
 		ln->e = e;
 		ln->id = l;
-		ln->threads = l == FO_LANE_COMPUTE ? e->o.threads : 1;
+		ln->threads = fo_lane_computes(l) ? e->o.threads : 1; /* a kernel's bits may depend on them: on both lanes the same */
 		ln->instance = fo_xmalloc((size_t)(e->u.n + 1) * sizeof *ln->instance);
 	}
 	for (int i = 0; i < e->u.n; i++) {
