@@ -35,7 +35,6 @@ struct plan {
 	const struct fo_program *p;
 	struct fo_unrolled *u;
 	struct space device, host;
-	int32_t *until; /* per life: the instance behind which its bytes are free */
 };
 
 static struct space *space_of(struct plan *s, const struct fo_life *l)
@@ -81,7 +80,7 @@ static bool place_in_place(struct plan *s, int id, const struct fo_op *o, int i,
 		if (pair[0] - '0' != i || in >= o->n)
 			continue;
 		struct fo_life *q = &s->u->life[life_of[in]];
-		bool fits = !q->persists && !q->moved && s->until[life_of[in]] == id && q->bytes == l->bytes &&
+		bool fits = !q->persists && !q->moved && q->until == id && q->bytes == l->bytes &&
 			    same_rectangle(s->p, &o->arg[i], &o->arg[in]);
 		for (int k = 0; fits && k < o->n; k++) {
 			bool partner = life_of[k] != life_of[in];
@@ -176,16 +175,16 @@ static void find_ends(struct plan *s)
 		ahead[0] = i;
 	}
 	for (int i = 0; i < u->nlife; i++) {
-		const struct fo_life *l = &u->life[i];
+		struct fo_life *l = &u->life[i];
 		int32_t read = s->p->buf[l->buf].home == FO_HOME_GRAD ? -1 : l->last_on_lane[FO_LANE_WGRAD];
-		s->until[i] = read >= 0 && further[read] > l->last ? further[read] : l->last;
+		l->until = read >= 0 && further[read] > l->last ? further[read] : l->last;
 	}
 	free(further);
 }
 
 void fo_plan(const struct fo_program *p, struct fo_unrolled *u)
 {
-	struct plan s = { .p = p, .u = u, .until = fo_xmalloc((size_t)(u->nlife + 1) * sizeof *s.until) };
+	struct plan s = { .p = p, .u = u };
 	int *dies = fo_xmalloc((size_t)(u->n + 1) * sizeof *dies),
 	    *next = fo_xmalloc((size_t)(u->nlife + 1) * sizeof *next);
 	memset(dies, -1, (size_t)(u->n + 1) * sizeof *dies);
@@ -197,8 +196,8 @@ void fo_plan(const struct fo_program *p, struct fo_unrolled *u)
 			l->offset = u->persistent_bytes;
 			u->persistent_bytes += padded(l);
 		} else {
-			next[i] = dies[s.until[i]];
-			dies[s.until[i]] = i;
+			next[i] = dies[l->until];
+			dies[l->until] = i;
 		}
 	}
 	for (int id = 0; id < u->n; id++) {
@@ -218,7 +217,6 @@ void fo_plan(const struct fo_program *p, struct fo_unrolled *u)
 	u->host_arena_bytes = s.host.top;
 	free(s.device.range);
 	free(s.host.range);
-	free(s.until);
 	free(dies);
 	free(next);
 }

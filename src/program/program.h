@@ -382,6 +382,7 @@ struct fo_life { /* one generation of one buffer instance */
 	int32_t buf, layer, mb;
 	int32_t first, last; /* instances of its first write and last use */
 	int32_t last_on_lane[FO_LANE_COUNT];
+	int32_t until; /* set by fo_plan: the instance behind which its bytes are free; `last`, or later where the wgrad lane reads it */
 	int64_t bytes, offset;       /* offset: in the arena, in the host's arena (home HOST), or in the persistent area */
 	bool persists, taken, moved; /* moved: its bytes went on to an output in place */
 	int32_t reads;

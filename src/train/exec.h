@@ -55,7 +55,7 @@ typedef fo_status fo_port_fn(void *ctx, enum fo_port port, int mb, const struct 
 struct fo_exec_options {
 	enum fo_isa isa;
 	bool null_kernels;   /* every kernel returns at once: loops and schedules without arithmetic */
-	int threads;         /* of the kernels of lanes that compute (fo_lane_computes), each; other lanes' kernels use one */
+	int threads;         /* of kernels on lanes that compute (fo_lane_computes), one of which does at a time; other lanes' kernels use one */
 	bool poison;         /* fill each new generation with NaN first (tests, debug builds) */
 	uint64_t delay_seed; /* not 0: random delays before operations (tests) */
 	double *mac;         /* not NULL: `ref` counts multiply-accumulates here (tests) */
