@@ -59,6 +59,8 @@ const struct fo_opt fo_run_options[] = {
 		    "what computes: cpu; cuda, or cuda:N of several; auto: a CUDA device where one opens, else the processor"),
 	FO_OPT_INT(R, timed_every, "train.timed-every", "N", "16", 0, 1e9, "steps",
 		   "on a device the operations of every N-th step are timed, to say where time went; 0: of none. The processor times all"),
+	FO_OPT_ENUM(R, inputs_ahead, "train.inputs-ahead", "yes",
+		    "on a device: the next step's batch is copied there while a step runs. The processor copies none", "yes|no"),
 	FO_OPT_INT(R, kernel_times, "train.kernel-times", "N", "0", 0, 1e6, "steps",
 		   "on a device every kernel of a process's first N steps is timed by CUPTI, into kernels.jsonl; the steps take longer; 0: of none"),
 	FO_OPT_ENUM(R, tune, "train.tune", "on",
