@@ -6,6 +6,7 @@
 #include "kernel/cuda/cuda.h"
 #include "pass/pass.h"
 #include "program/run.h"
+#include "train/exec.h"
 
 /* Bytes. have: free memory without what is left alone; 0: not known. Both give 0 where nothing limits the run. */
 int64_t fo_room_allowed(const struct fo_run *r, int64_t have); /* that the run may take: memory.limit, or have where that is less */
@@ -39,6 +40,24 @@ struct fo_room_plan {
 /* FO_ENOMEM, before anything is taken: no choice fits, or what the run asks for does not. */
 FO_CHECKED fo_status fo_room_plan(struct fo_room_plan *out, const struct fo_run *r, const struct fo_model *m, const struct fo_cuda_device *d,
 				  int64_t have);
+/* A training step ready to run, made as `flatout train` makes it: what the run leaves open is chosen within the memory that is free, and a plan
+ * that does not fit is refused. On a device no memory is taken before its weights are made or its first step. It must not move. */
+struct fo_room_step {
+	const struct fo_run *run;
+	struct fo_exec_options options;
+	fo_port_fn *port;
+	void *ctx;
+	int64_t have; /* bytes: fo_room_have */
+	struct fo_model model;
+	struct fo_choice choice;
+	struct fo_program program;
+	struct fo_store *store; /* zeroed */
+	struct fo_exec *exec;
+};
+/* Closed with fo_room_step_close, whatever was returned. FO_ENOMEM: nothing fits. */
+FO_CHECKED fo_status fo_room_step_open(struct fo_room_step *s, const struct fo_run *r, const struct fo_exec_options *o, fo_port_fn *port, void *ctx);
+void fo_room_step_close(struct fo_room_step *s); /* zeroed: nothing */
+
 /* Fields of an open JSON object: what of the step is recomputed, formats of the state, rows, micro_batches, candidates, plans looked at, share
  * of the time by the model that chose. */
 void fo_room_choice_json(const struct fo_choice *c, const struct fo_program *p, struct fo_json *j);
