@@ -327,4 +327,6 @@ static fo_status run(struct fo_cuda_queue *q, const struct fo_call *call, int64_
 	return fo_cuda_launch(q, FO_CUDA_FN_product_scale, grid, &args);
 }
 
-const struct fo_cuda_kernel fo_cuda_matmul = { .by = "cuBLASLt", .cannot = cannot, .prepare = prepare, .ws_most = ws_most, .run = run };
+const struct fo_cuda_kernel fo_cuda_matmul = {
+	.by = "cuBLASLt", .cannot = cannot, .prepare = prepare, .ws_most = ws_most, .run = run
+};
