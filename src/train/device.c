@@ -122,7 +122,8 @@ struct fo_mfu_split fo_device_split(const struct fo_cuda_device *d, enum fo_nume
 			       precision == FO_PRECISION_BF16 ? NULL : "the peak of fp32 is that of the vector units");
 }
 
-void fo_device_use_json(const struct fo_nvml_use *u, double joules_per_token, const struct fo_mfu_split *f, struct fo_json *j)
+void fo_device_use_json(const struct fo_nvml_use *u, double joules_per_token, const struct fo_mfu_split *f,
+			struct fo_json *j)
 {
 	fo_nvml_use_json(u, j);
 	fo_json_real(j, "joules_per_token", joules_per_token);

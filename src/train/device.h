@@ -14,10 +14,11 @@
  * says so in a sentence (of `size` bytes; else it is ""). FO_EARG for other texts, and fo_cuda_open's errors for a device that was asked for. */
 FO_CHECKED fo_status fo_device_open(const char *text, struct fo_cuda **out, char *why, size_t size);
 
-/* How its products' algorithms are chosen from now on, with the user's cache (fo_cuda_tune_set): as train.tune of the run says; r NULL, for
- * commands that take no run: kept. The one place where the option becomes the device's mode. */
+/* How its products' algorithms are chosen from now on, with the user's cache (fo_cuda_tune_set): as train.tune of the
+ * run says; r NULL, for commands that take no run: kept. The one place where the option becomes the device's mode. */
 FO_CHECKED fo_status fo_device_tune(struct fo_cuda *c, const struct fo_run *r);
-/* Fields of an open JSON object: mode (what train.tune says), measured, kept, proposed, seconds, gain, note (struct fo_cuda_tuned). */
+/* Fields of an open JSON object: mode (what train.tune says), measured, kept, proposed, seconds, gain, note (struct
+ * fo_cuda_tuned). */
 void fo_device_tuned_json(const struct fo_cuda_tuned *t, const struct fo_run *r, struct fo_json *j);
 
 /* Dense peak of the device's row in the catalogue (fo_device_match) for products of this precision: bf16 products, whatever part of them
@@ -34,6 +35,7 @@ struct fo_mfu_split fo_device_split(const struct fo_cuda_device *d, enum fo_nume
 				    const struct fo_nvml_use *u);
 
 /* Fields of an open JSON object: those of fo_nvml_use_json, joules_per_token, and MFU in factors. */
-void fo_device_use_json(const struct fo_nvml_use *u, double joules_per_token, const struct fo_mfu_split *f, struct fo_json *j);
+void fo_device_use_json(const struct fo_nvml_use *u, double joules_per_token, const struct fo_mfu_split *f,
+			struct fo_json *j);
 
 #endif

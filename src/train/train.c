@@ -16,7 +16,10 @@
 
 /* ---- setting up ---- */
 
-static int64_t memory_free(const struct fo_session *s) { return s->cuda ? s->device_free - s->device_reserve : fo_memory_available(); }
+static int64_t memory_free(const struct fo_session *s)
+{
+	return s->cuda ? s->device_free - s->device_reserve : fo_memory_available();
+}
 
 /* Checkpoints that the run adds to its folder, at most at one time: the newest ones stay while the next is written. */
 static int64_t checkpoints_added(const struct fo_session *s)
@@ -50,10 +53,7 @@ static fo_status disk_fits(struct fo_session *s, const struct fo_train_plan *p)
 }
 
 /* What the run may take; 0: not known. */
-static int64_t memory_allowed(const struct fo_session *s)
-{
-	return fo_room_allowed(s->r, memory_free(s));
-}
+static int64_t memory_allowed(const struct fo_session *s) { return fo_room_allowed(s->r, memory_free(s)); }
 
 /* Sums round as the step is split, and the state is stored as it is: a run that goes on keeps both, whatever memory is free. */
 static void keep_choice(struct fo_session *s, struct fo_run *r)
@@ -187,8 +187,7 @@ static int64_t loader_bytes(const struct fo_session *s)
 /* Evaluation beyond the shared arena, and beside a device's memory nothing else. */
 static int64_t other_bytes(const struct fo_session *s)
 {
-	struct fo_memory m = fo_exec_memory(s->exec), e = fo_exec_memory(s->eval);
-	return (s->cuda ? 0 : loader_bytes(s)) + (e.arena > m.arena ? e.arena : 0) + e.workspace;
+	return (s->cuda ? 0 : loader_bytes(s)) + fo_room_evaluation(s->exec, s->eval);
 }
 
 /* What a run on a device takes of the host: tables, the pieces that its state passes through, staging, the loader, activations that wait

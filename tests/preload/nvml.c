@@ -4,6 +4,7 @@
  *   FAKE_NVML_CLOCKS    SM clocks in MHz that reads give one after the other, the last one from then on: "1980,1410"
  *   FAKE_NVML_REASONS   clock event reasons, likewise
  *   FAKE_NVML_REFUSES   names of functions that say "not supported" (3), between commas
+ *   FAKE_NVML_PCI       where the device is, in place of that address
  *   FAKE_NVML_START     what nvmlInit_v2 returns
  *
  *   FAKE_NVML_GPM       no: the device has no performance counters; still: they do not move; else the tensor pipes' per cent, one value for
