@@ -15,6 +15,7 @@ fo_status fo_session_device_open(struct fo_session *s)
 		return FO_OK;
 	static const enum fo_cuda_tune_mode mode[] = { FO_CUDA_TUNE_ON, FO_CUDA_TUNE_KEPT, FO_CUDA_TUNE_OFF, FO_CUDA_TUNE_LONG };
 	FO_TRY(fo_device_tune(s->cuda, mode[s->r->tune]));
+	fo_cuda_tune_hooks(s->cuda, s->h->progress, s->h->ctx, s->h->stop);
 	FO_TRY(fo_cuda_memory(s->cuda, &s->device_free, &total));
 	s->device_reserve = fo_device_reserve(total);
 	/* Started here: threads that begin later may be bound to a processor. */

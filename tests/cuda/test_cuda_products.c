@@ -393,6 +393,39 @@ static void test_sustained(void **state)
 	assert_int_equal(t.kept, 1);
 }
 
+/* Whoever stops it while it measures gets what is known by then, and nothing more is measured. */
+struct told {
+	int calls;
+	volatile sig_atomic_t stop;
+};
+static void progress(void *ctx, const char *what, const char *unit, double done, double total)
+{
+	struct told *t = ctx;
+	(void)what, (void)unit, (void)total;
+	t->stop = t->calls++ == 1; /* the second product: before its blocks */
+	assert_int_equal(done, t->calls - 1);
+}
+static void test_stopped(void **state)
+{
+	struct told told = { 0 };
+	(void)state;
+	if (!soft)
+		skip();
+	unlink(cache);
+	setenv("FLATOUT_SOFT_TIMES", "100/104,102,200", 1);
+	struct fo_cuda *c = fresh(FO_CUDA_TUNE_LONG, cache);
+	fo_cuda_tune_hooks(c, progress, &told, &told.stop);
+	assert_int_equal(prepared(c, 64, 64, 64).by_blocks, 1);
+	struct fo_cuda_tuned t = prepared(c, 64, 64, 128);
+	assert_int_equal(t.measured, 1);
+	assert_non_null(strstr(t.note, "was not measured: it was stopped"));
+	t = prepared(c, 64, 64, 192);
+	assert_int_equal(t.measured, 1);
+	assert_int_equal(told.calls, 2);
+	unsetenv("FLATOUT_SOFT_TIMES");
+	fo_cuda_close(c);
+}
+
 /* A line as they were before there were blocks is read, and goes through a write unchanged in what it said. */
 static void test_old_line(void **state)
 {
@@ -461,7 +494,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_fp8),	cmocka_unit_test(test_fp8_ways), cmocka_unit_test(test_cannot),  cmocka_unit_test(test_off),
 		cmocka_unit_test(test_kept),	cmocka_unit_test(test_damaged),	 cmocka_unit_test(test_foreign), cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_no_memory), cmocka_unit_test(test_fastest), cmocka_unit_test(test_sustained),
+		cmocka_unit_test(test_no_memory), cmocka_unit_test(test_fastest), cmocka_unit_test(test_sustained), cmocka_unit_test(test_stopped),
 		cmocka_unit_test(test_old_line), cmocka_unit_test(test_damaged_blocks),
 		cmocka_unit_test(test_blocks_with_nvml),
 	};

@@ -14,6 +14,8 @@
 
 #include "kernel/kernel.h"
 
+#include <signal.h>
+
 struct fo_str;
 struct fo_json;
 struct fo_arena;
@@ -160,6 +162,9 @@ struct fo_cuda_tuned {
  * A choice decides the order of sums: runs that shall give the same bits need the same choices, so the same cache or mode OFF.
  * Algorithms whose sums depend on the order in which blocks finish are never chosen. Fails where the file is there and cannot be read. */
 FO_CHECKED fo_status fo_cuda_tune_set(struct fo_cuda *c, enum fo_cuda_tune_mode mode, const char *cache);
+/* Measuring may take minutes: progress (NULL: none) is told of each product that is measured, and once *stop (NULL: never) is not 0 nothing more
+ * is. Of what is prepared from now on; both live as long as that. */
+void fo_cuda_tune_hooks(struct fo_cuda *c, fo_progress_fn *progress, void *ctx, const volatile sig_atomic_t *stop);
 /* "<cache>/cuda-products.jsonl" (hw/profile.h). */
 char *fo_cuda_tune_path(struct fo_arena *a);
 void fo_cuda_tune_result(const struct fo_cuda *c, struct fo_cuda_tuned *out);

@@ -48,6 +48,9 @@ struct fo_cuda_tune {
 	struct fo_cuda_choices kept;
 	struct fo_cuda_tuned result;
 	double log_gain; /* sum over measured products */
+	fo_progress_fn *progress;
+	void *progress_ctx;
+	const volatile sig_atomic_t *stop;
 };
 
 static struct fo_cuda_tune *tune_of(struct fo_cuda *c)
@@ -73,6 +76,16 @@ void fo_cuda_tune_free(struct fo_cuda *c)
 	free(t);
 	c->tune = NULL;
 }
+
+void fo_cuda_tune_hooks(struct fo_cuda *c, fo_progress_fn *progress, void *ctx, const volatile sig_atomic_t *stop)
+{
+	struct fo_cuda_tune *t = tune_of(c);
+	t->progress = progress;
+	t->progress_ctx = ctx;
+	t->stop = stop;
+}
+
+static bool stopped(const struct fo_cuda_tune *t) { return t->stop && *t->stop; }
 
 char *fo_cuda_tune_path(struct fo_arena *a) { return fo_cache_path(a, "cuda-products.jsonl"); }
 
@@ -334,7 +347,7 @@ static fo_status sustain(struct bench *b, const struct timed *t, int n, struct f
 	int order[FO_TUNE_BLOCKS], blocks = fo_tune_blocks_order(n, order);
 	fo_status st = FO_OK;
 	for (int i = 0; i < blocks && st == FO_OK; i++) {
-		st = run_block(b, w, &t[order[i]], &out->block[i]);
+		st = stopped(b->c->tune) ? fo_fail(FO_EINTERRUPT, "it was stopped") : run_block(b, w, &t[order[i]], &out->block[i]);
 		out->block[i].who = order[i];
 	}
 	fo_nvml_watch_stop(w);
@@ -431,6 +444,8 @@ static bool take_measured(struct fo_cuda *c, struct fo_cuda_product_plan *p, con
 	struct bench b = { .c = c, .p = p };
 	struct fo_cuda_choice found;
 	int64_t start = fo_now_ns();
+	if (t->progress)
+		t->progress(t->progress_ctx, "measuring the algorithms of products", "products", t->result.measured, 0);
 	fo_status st = measure(&b, h, n, &found);
 	t->result.seconds += 1e-9 * (double)(fo_now_ns() - start);
 	if (st != FO_OK) {
@@ -457,9 +472,9 @@ static void choose(struct fo_cuda *c, struct fo_cuda_product_plan *p)
 	struct fo_cuda_tune *t = c->tune;
 	cublasLtMatmulHeuristicResult_t h[PROPOSALS];
 	/* Products of operands that lie anywhere are there for correctness: they are not measured. */
-	bool tune = (t->mode == FO_CUDA_TUNE_ON || t->mode == FO_CUDA_TUNE_LONG) && !p->key.loose;
+	bool tune = (t->mode == FO_CUDA_TUNE_ON || t->mode == FO_CUDA_TUNE_LONG) && !p->key.loose && !stopped(t);
 	const struct fo_cuda_choice *kept = t->mode == FO_CUDA_TUNE_OFF ? NULL : fo_cuda_choices_find(&t->kept, &p->key);
-	bool again = kept && kept->method == FO_CUDA_BURSTS && t->mode == FO_CUDA_TUNE_LONG;
+	bool again = tune && kept && kept->method == FO_CUDA_BURSTS && t->mode == FO_CUDA_TUNE_LONG;
 	if (!again && take_kept(c, p, kept))
 		return;
 	int n = propose(c, p, tune ? PROPOSALS : 1, h);
