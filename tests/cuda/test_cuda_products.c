@@ -393,7 +393,7 @@ static void test_sustained(void **state)
 	assert_int_equal(t.kept, 1);
 }
 
-/* Whoever stops it while it measures gets what is known by then, and nothing more is measured. */
+/* Whoever stops it while it measures gets what bursts said, and nothing more is measured. */
 struct told {
 	int calls;
 	volatile sig_atomic_t stop;
@@ -408,6 +408,7 @@ static void progress(void *ctx, const char *what, const char *unit, double done,
 static void test_stopped(void **state)
 {
 	struct told told = { 0 };
+	struct fo_arena a = { 0 };
 	(void)state;
 	if (!soft)
 		skip();
@@ -417,13 +418,17 @@ static void test_stopped(void **state)
 	fo_cuda_tune_hooks(c, progress, &told, &told.stop);
 	assert_int_equal(prepared(c, 64, 64, 64).by_blocks, 1);
 	struct fo_cuda_tuned t = prepared(c, 64, 64, 128);
-	assert_int_equal(t.measured, 1);
-	assert_non_null(strstr(t.note, "was not measured: it was stopped"));
+	assert_int_equal(t.measured, 2);
+	assert_int_equal(t.by_blocks, 1);
+	assert_non_null(strstr(text_of(&a), "\"us\":100.0"));
+	assert_non_null(strstr(text_of(&a), "\"method\":\"bursts\",\"decided_by\":\"time\",\"noise\":null,\"joules\":null,\"clock_hz\":null,\"blocks\":[]"));
 	t = prepared(c, 64, 64, 192);
-	assert_int_equal(t.measured, 1);
+	assert_int_equal(t.measured, 2);
 	assert_int_equal(told.calls, 2);
+	assert_string_equal(t.note, "");
 	unsetenv("FLATOUT_SOFT_TIMES");
 	fo_cuda_close(c);
+	fo_arena_fini(&a);
 }
 
 /* A line as they were before there were blocks is read, and goes through a write unchanged in what it said. */

@@ -6,7 +6,9 @@
 
 #ifdef FO_NVML_HEADER
 #include <nvml.h>
+#endif
 
+#ifdef NVML_GPM_METRICS_GET_VERSION /* headers since CUDA 12 */
 #define SAME(type, field, theirs, their_field)                                                                   \
 	_Static_assert(offsetof(struct type, field) == offsetof(theirs, their_field) &&                          \
 			       sizeof((struct type){ 0 }.field) == sizeof(((theirs *)0)->their_field), #type "." #field)
@@ -34,7 +36,7 @@ int main(void) { return 0; }
 #else
 int main(void)
 {
-	puts("skipped: nvml.h was not found");
+	puts("skipped: no nvml.h with GPM was found");
 	return 77;
 }
 #endif

@@ -339,23 +339,26 @@ static fo_status run_block(struct bench *b, struct fo_nvml_watch *w, const struc
 	return FO_OK;
 }
 
-/* Chooses among t[0 .. n-1], n >= 2, by blocks. */
+/* Chooses among t[0 .. n-1], n >= 2, by blocks. FO_EINTERRUPT: stopped, *out is as it was. */
 static fo_status sustain(struct bench *b, const struct timed *t, int n, struct fo_cuda_choice *out)
 {
 	struct fo_tune_verdict v;
+	struct fo_tune_block block[FO_TUNE_BLOCKS];
 	struct fo_nvml_watch *w = fo_nvml_watch_start(fo_cuda_nvml(b->c));
 	int order[FO_TUNE_BLOCKS], blocks = fo_tune_blocks_order(n, order);
 	fo_status st = FO_OK;
 	for (int i = 0; i < blocks && st == FO_OK; i++) {
-		st = stopped(b->c->tune) ? fo_fail(FO_EINTERRUPT, "it was stopped") : run_block(b, w, &t[order[i]], &out->block[i]);
-		out->block[i].who = order[i];
+		st = stopped(b->c->tune) ? fo_fail(FO_EINTERRUPT, "it was stopped") : run_block(b, w, &t[order[i]], &block[i]);
+		block[i].who = order[i];
 	}
 	fo_nvml_watch_stop(w);
 	if (st != FO_OK)
 		return st;
-	fo_tune_blocks_decide(out->block, blocks, n, &v);
-	for (int i = 0; i < blocks; i++)
+	fo_tune_blocks_decide(block, blocks, n, &v);
+	for (int i = 0; i < blocks; i++) {
+		out->block[i] = block[i];
 		out->block[i].who = t[order[i]].rank;
+	}
 	out->blocks = blocks;
 	out->method = FO_CUDA_BLOCKS;
 	out->by_energy = v.by_energy;
@@ -408,9 +411,14 @@ static fo_status measure(struct bench *b, const cublasLtMatmulHeuristicResult_t 
 			out->first_us = t[i].rank == 0 ? t[i].ms * 1e3 : out->first_us;
 		int close = close_ones(t, finalists), with_first = close < finalists && t[close].rank == 0;
 		out->method = close > 1 ? FO_CUDA_BURSTS : FO_CUDA_CLEAR;
-		take(b->p, &t[0].h.algo, t[0].h.workspaceSize);
 		if (st == FO_OK && close > 1 && b->c->tune->mode == FO_CUDA_TUNE_LONG)
 			st = sustain(b, t, close + with_first, out);
+		if (st == FO_EINTERRUPT) { /* what bursts said stands */
+			fo_err_clear();
+			st = FO_OK;
+		}
+		if (out->method != FO_CUDA_BLOCKS)
+			take(b->p, &t[0].h.algo, t[0].h.workspaceSize);
 	}
 	finish(b);
 	free(t);
