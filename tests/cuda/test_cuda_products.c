@@ -384,6 +384,12 @@ static void test_sustained(void **state)
 		assert_int_equal(t.measured, 0);
 	}
 	KEEPS("\"rank\":1,", "\"method\":\"blocks\"", "\"blocks\":[{\"rank\":0,\"us\":104");
+	/* What is gained is said against the library's first proposal, in blocks, however slow that is. */
+	unlink(cache);
+	timed("130,100/104,102", FO_CUDA_TUNE_LONG, &t);
+	assert_int_equal(t.by_blocks, 1);
+	assert_true(fabs(t.gain - 130.0 / 102) < 1e-3);
+	KEEPS("\"rank\":2,", "\"rank\":0,\"us\":130");
 	/* A lead that no clock takes back needs no blocks, and is not measured again. */
 	unlink(cache);
 	timed("100/104,120,200", FO_CUDA_TUNE_LONG, &t);
