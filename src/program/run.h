@@ -30,7 +30,7 @@ struct fo_run {
 	const char *device;  /* FO_RUN_DEVICES */
 	int64_t timed_every; /* on a device; 0: never */
 	int64_t kernel_times; /* on a device: steps of a process; 0: none */
-	int tune;            /* on a device: 0 on, 1 kept, 2 off, 3 long */
+	int tune;             /* on a device: 0 on, 1 kept, 2 off, 3 long */
 	const char *affinity; /* "none", "cores", or a list of hardware threads */
 	int verify;    /* self-check at the start: enum fo_verify_at_start */
 	int master, moments; /* enum fo_master, fo_moments */

@@ -13,7 +13,8 @@ fo_status fo_session_device_open(struct fo_session *s)
 		fo_session_warn(s, "a CUDA device is there but cannot be used: %s; the processor computes (train.device=cpu says so at once)", why);
 	if (!s->cuda)
 		return FO_OK;
-	static const enum fo_cuda_tune_mode mode[] = { FO_CUDA_TUNE_ON, FO_CUDA_TUNE_KEPT, FO_CUDA_TUNE_OFF, FO_CUDA_TUNE_LONG };
+	static const enum fo_cuda_tune_mode mode[] = { FO_CUDA_TUNE_ON, FO_CUDA_TUNE_KEPT, FO_CUDA_TUNE_OFF,
+						       FO_CUDA_TUNE_LONG };
 	FO_TRY(fo_device_tune(s->cuda, mode[s->r->tune]));
 	fo_cuda_tune_hooks(s->cuda, s->h->progress, s->h->ctx, s->h->stop);
 	FO_TRY(fo_cuda_memory(s->cuda, &s->device_free, &total));
@@ -83,5 +84,6 @@ void fo_session_device_summarise(struct fo_session *s, struct fo_train_result *o
 	memcpy(out->device, d->name, sizeof out->device);
 	enum fo_numerics precision = fo_run_precision(s->r);
 	out->split = fo_mfu_split_of(&out->mfu, &out->device_use, fo_device_clock_of_peak(d, precision, s->peak.flop_s),
-				     precision == FO_PRECISION_BF16 ? NULL : "the peak of fp32 is that of the vector units");
+				     precision == FO_PRECISION_BF16 ? NULL
+								    : "the peak of fp32 is that of the vector units");
 }

@@ -347,13 +347,15 @@ static void test_fastest(void **state)
 		unlink(cache);
 		timed(times[fast], FO_CUDA_TUNE_ON, &t);
 		assert_int_equal(t.measured, 1);
-		KEEPS(fo_arena_printf(&a, "\"rank\":%d,", fast), "\"method\":\"clear\"", "\"decided_by\":\"time\"", "\"blocks\":[]");
+		KEEPS(fo_arena_printf(&a, "\"rank\":%d,", fast), "\"method\":\"clear\"", "\"decided_by\":\"time\"",
+		      "\"blocks\":[]");
 		assert_true(fabs(t.gain - (fast ? 3 : 1)) < 1e-3);
 	}
 	fo_arena_fini(&a);
 }
 
-/* The first algorithm wins each burst and tires; the second one does not. The third is out of the question either way. */
+/* The first algorithm wins each burst and tires; the second one does not. The third is out of the question either
+ * way. */
 static void test_sustained(void **state)
 {
 	static const char tires[] = "100/104,102,200";
@@ -427,7 +429,8 @@ static void test_stopped(void **state)
 	assert_int_equal(t.measured, 2);
 	assert_int_equal(t.by_blocks, 1);
 	assert_non_null(strstr(text_of(&a), "\"us\":100.0"));
-	assert_non_null(strstr(text_of(&a), "\"method\":\"bursts\",\"decided_by\":\"time\",\"noise\":null,\"joules\":null,\"clock_hz\":null,\"blocks\":[]"));
+	assert_non_null(strstr(text_of(&a), "\"method\":\"bursts\",\"decided_by\":\"time\",\"noise\":null,\"joules\":"
+					    "null,\"clock_hz\":null,\"blocks\":[]"));
 	t = prepared(c, 64, 64, 192);
 	assert_int_equal(t.measured, 2);
 	assert_int_equal(told.calls, 2);
@@ -503,10 +506,20 @@ static void test_blocks_with_nvml(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_fp8),	cmocka_unit_test(test_fp8_ways), cmocka_unit_test(test_cannot),  cmocka_unit_test(test_off),
-		cmocka_unit_test(test_kept),	cmocka_unit_test(test_damaged),	 cmocka_unit_test(test_foreign), cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_no_memory), cmocka_unit_test(test_fastest), cmocka_unit_test(test_sustained), cmocka_unit_test(test_stopped),
-		cmocka_unit_test(test_old_line), cmocka_unit_test(test_damaged_blocks),
+		cmocka_unit_test(test_fp8),
+		cmocka_unit_test(test_fp8_ways),
+		cmocka_unit_test(test_cannot),
+		cmocka_unit_test(test_off),
+		cmocka_unit_test(test_kept),
+		cmocka_unit_test(test_damaged),
+		cmocka_unit_test(test_foreign),
+		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_no_memory),
+		cmocka_unit_test(test_fastest),
+		cmocka_unit_test(test_sustained),
+		cmocka_unit_test(test_stopped),
+		cmocka_unit_test(test_old_line),
+		cmocka_unit_test(test_damaged_blocks),
 		cmocka_unit_test(test_blocks_with_nvml),
 	};
 	int status;

@@ -1,10 +1,11 @@
 /* Products by shape: descriptors made once, and an algorithm for each, proposed by the library, kept from before or measured here.
  *
- * Measuring. Operands are random: a device at its power limit runs zeros up to 13 % faster, and what is best on zeros need not be best
- * on numbers. Copies of them larger than the second-level cache are used in turn. First every proposal runs alone for a while, then the
- * fastest few alternate, batch by batch, so that clocks and heat are the same for all of them; medians decide (FO_CUDA_TUNE_ON). What that
- * hides is that they are not the same in a step: which algorithm runs decides how far power holds the clock back. So where several are
- * close, FO_CUDA_TUNE_LONG runs each for a second, there and back, with the device's energy and clock beside the time (kernel/tune_blocks.h). */
+ * Measuring. Operands are random: a device at its power limit runs zeros up to 13 % faster, and what is best on zeros
+ * need not be best on numbers. Copies of them larger than the second-level cache are used in turn. First every proposal
+ * runs alone for a while, then the fastest few alternate, batch by batch, so that clocks and heat are the same for all of
+ * them; medians decide (FO_CUDA_TUNE_ON). In a step they are not the same: which algorithm runs decides how far power
+ * holds the clock back. So where several are close, FO_CUDA_TUNE_LONG runs each for a second, there and back, with the
+ * device's energy and clock beside the time (kernel/tune_blocks.h). */
 #include "kernel/cuda/product.h"
 
 #include "base/clock.h"
@@ -21,23 +22,25 @@ enum {
 	BUCKETS = 256, /* of the table: a program has tens of products */
 	PROPOSALS = 32,
 	FINALISTS = FO_TUNE_FINALISTS,
-	BATCHES = 25,   /* per finalist; odd: the median is one of them */
-	SETS = 32,      /* of operands, at most */
-	RUNS_MOST = 2000,           /* of a burst */
-	BLOCK_RUNS_MOST = 400000,   /* of a block: none of them takes less than the 2.5 us in which the host launches it */
+	BATCHES = 25,     /* per finalist; odd: the median is one of them */
+	SETS = 32,        /* of operands, at most */
+	RUNS_MOST = 2000, /* of a burst */
+	BLOCK_RUNS_MOST =
+		400000, /* of a block: none of them takes less than the 2.5 us in which the host launches it */
 	THREADS = 256,
 	ALIGNED = 256,
 };
 #define WARM_MS 50.0   /* before anything counts: clocks and power settle */
 #define SCREEN_MS 10.0 /* per proposal */
 #define BATCH_MS 5.0   /* per batch of a finalist: 4 x 25 x 5 ms = half a second */
-/* A block. Power and clock settle within a tenth of a second (the driver renews them some ten to fifty times a second): twice that does not
- * count. Behind it a second, because the energy counter moves in steps of up to a tenth of one. */
+/* A block. Power and clock settle within a tenth of a second (the driver renews them some ten to fifty times a second):
+ * twice that does not count. Behind it a second, because the energy counter moves in steps of up to a tenth of one. */
 #define SETTLE_MS 200.0
 #define BLOCK_MS 1000.0
-/* Who is slower than the fastest by more than this in bursts is not helped by its clock: products of zeros, which draw the least power that
- * there is, run 13 % faster than products of numbers on an H200, and algorithms differ by far less in power than that. An assumption, until
- * both orders were seen on a device; the blocks that are kept in the cache show whether it is too narrow. */
+/* Who is slower than the fastest by more than this in bursts is not helped by its clock: products of zeros, which draw
+ * the least power that there is, run 13 % faster than products of numbers on an H200, and algorithms differ by far less
+ * in power than that. An assumption, until both orders were seen on a device; the blocks that are kept in the cache
+ * show whether it is too narrow. */
 #define CLOSE 1.05
 #define SOFTWARE_PART 0.02 /* of these on the tests' model of a device, whose times say nothing of any other */
 
@@ -348,7 +351,8 @@ static fo_status sustain(struct bench *b, const struct timed *t, int n, struct f
 	int order[FO_TUNE_BLOCKS], blocks = fo_tune_blocks_order(n, order);
 	fo_status st = FO_OK;
 	for (int i = 0; i < blocks && st == FO_OK; i++) {
-		st = stopped(b->c->tune) ? fo_fail(FO_EINTERRUPT, "it was stopped") : run_block(b, w, &t[order[i]], &block[i]);
+		st = stopped(b->c->tune) ? fo_fail(FO_EINTERRUPT, "it was stopped")
+					 : run_block(b, w, &t[order[i]], &block[i]);
 		block[i].who = order[i];
 	}
 	fo_nvml_watch_stop(w);
@@ -374,7 +378,8 @@ static fo_status sustain(struct bench *b, const struct timed *t, int n, struct f
 	return FO_OK;
 }
 
-/* Finalists by their medians of bursts, fastest first: how many are close to the first. The library's first proposal is put behind them. */
+/* Finalists by their medians of bursts, fastest first: how many are close to the first. The library's first proposal is
+ * put behind them. */
 static int close_ones(struct timed *t, int n)
 {
 	int close = 1;
@@ -405,8 +410,15 @@ static fo_status measure(struct bench *b, const cublasLtMatmulHeuristicResult_t 
 		bool first = t[0].rank == 0 && n > 1;
 		qsort(t + first, (size_t)(n - first), sizeof *t, faster);
 		st = final(b, t, finalists);
-		*out = (struct fo_cuda_choice){ .key = b->p->key, .algo = t[0].h.algo, .us = t[0].ms * 1e3, .first_us = t[0].ms * 1e3,
-						.rank = t[0].rank, .of = n, .noise = NAN, .joules = NAN, .hz = NAN };
+		*out = (struct fo_cuda_choice){ .key = b->p->key,
+						.algo = t[0].h.algo,
+						.us = t[0].ms * 1e3,
+						.first_us = t[0].ms * 1e3,
+						.rank = t[0].rank,
+						.of = n,
+						.noise = NAN,
+						.joules = NAN,
+						.hz = NAN };
 		for (int i = 0; i < finalists; i++)
 			out->first_us = t[i].rank == 0 ? t[i].ms * 1e3 : out->first_us;
 		int close = close_ones(t, finalists), with_first = close < finalists && t[close].rank == 0;
@@ -481,7 +493,8 @@ static void choose(struct fo_cuda *c, struct fo_cuda_product_plan *p)
 	cublasLtMatmulHeuristicResult_t h[PROPOSALS];
 	/* Products of operands that lie anywhere are there for correctness: they are not measured. */
 	bool tune = (t->mode == FO_CUDA_TUNE_ON || t->mode == FO_CUDA_TUNE_LONG) && !p->key.loose && !stopped(t);
-	const struct fo_cuda_choice *kept = t->mode == FO_CUDA_TUNE_OFF ? NULL : fo_cuda_choices_find(&t->kept, &p->key);
+	const struct fo_cuda_choice *kept = t->mode == FO_CUDA_TUNE_OFF ? NULL
+									: fo_cuda_choices_find(&t->kept, &p->key);
 	bool again = tune && kept && kept->method == FO_CUDA_BURSTS && t->mode == FO_CUDA_TUNE_LONG;
 	if (!again && take_kept(c, p, kept))
 		return;
