@@ -212,7 +212,7 @@ static void device(struct fo_json *j, const struct bench *b, double round_s, con
 	const struct fo_cuda_device *d = fo_cuda_info(b->cuda);
 	const struct fo_mfu f = mfu(b, round_s);
 	const struct fo_mfu_split split = fo_device_split(d, b->step.program.run.precision, &f, b->peak_flop_s,
-							  u->sm_hz);
+							  u);
 	struct fo_exec_code code[FO_EXEC_CODES_MAX];
 	struct fo_nvml_library nvml;
 	struct fo_cuda_tuned tuned;

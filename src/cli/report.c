@@ -183,7 +183,9 @@ static void print_device(struct fo_report *o, struct fo_table *t, struct fo_aren
 	const struct fo_mfu_split *s = &d->split;
 	if (!isnan(s->clock * s->work * s->counted))
 		fo_table_row(t, "split",
-			     fo_arena_printf(a, "MFU = clock %.1f %% (of %.2f GHz) x work per clock %.1f %% x %.3f counted per FLOP run",
+			     fo_arena_printf(a,
+					     "MFU = clock %.1f %% (of %.2f GHz) x work per clock %.1f %% x %.3f "
+					     "counted per FLOP run",
 					     100 * s->clock, s->peak_hz * 1e-9, 100 * s->work, s->counted));
 	line = (struct fo_str){ 0 };
 	fo_ofu_text(s, &line);

@@ -20,9 +20,6 @@
 
 struct fo_tokenizer;
 
-/* Called now and then during long work; done and total in `unit`s. May be NULL. */
-typedef void fo_progress_fn(void *ctx, const char *what, const char *unit, double done, double total);
-
 /* Trains on the inputs' text (as fo_text_open takes them; o NULL: its defaults), read as a stream: of more than `max_bytes`
  * an even sample of 64 KiB blocks, between half of that and that much. The Llama-3 pattern cuts it into pieces, merges go by
  * pair frequency, ties by the smaller pair of ids; ids 0..255 are the bytes in GPT-2's byte-to-unicode order, then merges,

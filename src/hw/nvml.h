@@ -24,7 +24,8 @@ struct fo_nvml_library {
 /* Loads it once per process and says what came of it. */
 bool fo_nvml_library(struct fo_nvml_library *out);
 
-/* Of the loaded library: its function of this name into *to (a pointer to a function), NULL: it has none; its words for a result. */
+/* Of the loaded library: its function of this name into *to (a pointer to a function), NULL: it has none; its words for
+ * a result. */
 void fo_nvml_symbol(const char *name, void *to);
 const char *fo_nvml_error(int result);
 
@@ -65,16 +66,17 @@ enum fo_nvml_share {
 /* "sm_active", "tensor_active", "tensor_hmma", "tensor_imma", "tensor_dfma", "dram_active" */
 extern const char *const fo_nvml_share_name[FO_NVML_SHARES];
 
-/* Means over `seconds`, weighted by time and clock, that is by cycles: clock times a share is then exactly what was active per second. */
+/* Means over `seconds`, weighted by time and clock, that is by cycles: clock times a share is then exactly what was
+ * active per second. */
 struct fo_nvml_active {
 	double seconds; /* of intervals that lay wholly within the time to be counted (fo_nvml_watch_count); 0: none */
 	double share[FO_NVML_SHARES]; /* NAN: not measured */
-	double sm_hz;   /* mean SM clock of the same intervals, idle or not; NAN */
-	char why[160];  /* where share[FO_NVML_TENSOR] is NAN: in a clause, why; else "" */
+	double sm_hz;                 /* mean SM clock of the same intervals, idle or not; NAN */
+	char why[160];                /* where share[FO_NVML_TENSOR] is NAN: in a clause, why; else "" */
 };
 
-/* What a device did over a time: read ten times a second by a thread of its own, because clocks move within steps. Counters of activity
- * are read five times a second: two reads must lie more than 100 ms apart. */
+/* What a device did over a time: read ten times a second by a thread of its own, because clocks move within steps.
+ * Counters of activity are read five times a second: two reads must lie more than 100 ms apart. */
 struct fo_nvml_use {
 	double seconds;
 	int64_t samples;
@@ -89,14 +91,16 @@ struct fo_nvml_watch;
 struct fo_nvml_watch *fo_nvml_watch_start(fo_nvml_device d);
 void fo_nvml_watch_stop(struct fo_nvml_watch *w); /* NULL: nothing */
 void fo_nvml_watch_restart(struct fo_nvml_watch *w); /* forgets what it saw */
-/* Whether the time from now on counts for `active`: yes from the start. Waits for nothing: cheap enough for each step. w NULL: nothing. */
+/* Whether the time from now on counts for `active`: yes from the start. Waits for nothing: cheap enough for each step.
+ * w NULL: nothing. */
 void fo_nvml_watch_count(struct fo_nvml_watch *w, bool on);
 /* Since the last call, or since the start. w NULL: all NAN. */
 struct fo_nvml_use fo_nvml_watch_sample(struct fo_nvml_watch *w);
 /* Since the start, up to now. */
 struct fo_nvml_use fo_nvml_watch_total(struct fo_nvml_watch *w);
 /* Fields of an open JSON object: seconds, samples, sm_clock_hz, memory_clock_hz, joules, watts, throttled_power, throttled_thermal,
- * throttled_other, hottest_c, those of fo_nvml_share_name, active_seconds, active_clock_hz, active_why; null where not readable. */
+ * throttled_other, hottest_c, those of fo_nvml_share_name, active_seconds, active_clock_hz, active_why; null where not
+ * readable. */
 void fo_nvml_use_json(const struct fo_nvml_use *u, struct fo_json *j);
 
 #endif

@@ -9,7 +9,8 @@
 /* nvmlGpmMetricId_t, in the order of enum fo_nvml_share. */
 static const unsigned metric_id[FO_NVML_SHARES] = { 2, 5, 7, 9, 6, 10 };
 
-/* A share of more than this is no share. Counters of cycles and of work are not read in the same instant: at 100 ms a millisecond is 1 %. */
+/* A share of more than this is no share. Counters of cycles and of work are not read in the same instant: at 100 ms a
+ * millisecond is 1 %. */
 #define PER_CENT_MOST 101
 
 struct fo_nvml_gpm {
@@ -49,8 +50,8 @@ struct fo_nvml_gpm *fo_nvml_gpm_open(fo_nvml_device d, char *why, size_t size)
 	}
 	int st = query(d, &support);
 	if (st || !support.supported) {
-		snprintf(why, size, "NVML reads no performance counters of this device (GPM: Hopper and later)%s%s%s", st ? ": '" : "",
-			 st ? fo_nvml_error(st) : "", st ? "'" : "");
+		snprintf(why, size, "NVML reads no performance counters of this device (GPM: Hopper and later)%s%s%s",
+			 st ? ": '" : "", st ? fo_nvml_error(st) : "", st ? "'" : "");
 		goto none;
 	}
 	if (alloc_samples(g, alloc, why, size))

@@ -48,7 +48,8 @@ struct fo_nvml_watch {
 	struct fo_nvml_gpm *gpm; /* NULL: no counters */
 	int64_t counters_ns;     /* when they were read last */
 	unsigned changes_then;
-	/* Anybody's. Even: the time counts. One more with each change, so that an interval in which it changed is known. */
+	/* Anybody's. Even: the time counts. One more with each change, so that an interval in which it changed is
+	 * known. */
 	atomic_uint changes;
 };
 
@@ -224,18 +225,22 @@ static double mean(double sum, int64_t n) { return n ? sum / (double)n : NAN; }
 static struct fo_nvml_active active_of(const struct fo_nvml_watch *w, const struct sums *s)
 {
 	const struct weighted *by = s->cycles.seconds > 0 ? &s->cycles : &s->time;
-	struct fo_nvml_active a = { .seconds = by->seconds, .sm_hz = s->cycles.seconds > 0 ? s->cycles_hz / s->cycles.seconds : NAN };
+	struct fo_nvml_active a = { .seconds = by->seconds,
+				    .sm_hz = s->cycles.seconds > 0 ? s->cycles_hz / s->cycles.seconds : NAN };
 	for (int i = 0; i < FO_NVML_SHARES; i++)
 		a.share[i] = by->weight[i] > 0 ? by->sum[i] / by->weight[i] : NAN;
-	/* Multiprocessors that never had work in all of the time: counters that stand still say that of a device that works, too. */
+	/* Multiprocessors that never had work in all of the time: counters that stand still say that of a device that
+	 * works, too. */
 	bool still = by->seconds > 0 && a.share[FO_NVML_SM] == 0;
 	for (int i = 0; i < FO_NVML_SHARES && still; i++)
 		a.share[i] = NAN;
 	if (!isnan(a.share[FO_NVML_TENSOR]))
 		return a;
-	const char *why = still ? "the device's counters stand still" : *w->why ? w->why :
-			  by->seconds > 0 ? "NVML tells no share of it between 0 and 100 %" :
-			  s->left_out ? "no fifth of a second lay within steps alone" : "it ran for less than the time between two reads";
+	const char *why = still             ? "the device's counters stand still"
+			  : *w->why         ? w->why
+			  : by->seconds > 0 ? "NVML tells no share of it between 0 and 100 %"
+			  : s->left_out     ? "no fifth of a second lay within steps alone"
+					    : "it ran for less than the time between two reads";
 	snprintf(a.why, sizeof a.why, "%s", why);
 	return a;
 }
@@ -260,9 +265,17 @@ static struct fo_nvml_use use_of(const struct fo_nvml_watch *w, const struct sum
 
 static struct fo_nvml_use unknown(void)
 {
-	return (struct fo_nvml_use){ .sm_hz = NAN, .memory_hz = NAN, .joules = NAN, .watts = NAN, .power_share = NAN, .thermal_share = NAN,
-				     .other_share = NAN, .hottest_c = NAN,
-				     .active = { .share = { NAN, NAN, NAN, NAN, NAN, NAN }, .sm_hz = NAN, .why = "NVML does not know the device" } };
+	return (struct fo_nvml_use){ .sm_hz = NAN,
+				     .memory_hz = NAN,
+				     .joules = NAN,
+				     .watts = NAN,
+				     .power_share = NAN,
+				     .thermal_share = NAN,
+				     .other_share = NAN,
+				     .hottest_c = NAN,
+				     .active = { .share = { NAN, NAN, NAN, NAN, NAN, NAN },
+						 .sm_hz = NAN,
+						 .why = "NVML does not know the device" } };
 }
 
 struct fo_nvml_use fo_nvml_watch_sample(struct fo_nvml_watch *w)
@@ -289,7 +302,7 @@ struct fo_nvml_use fo_nvml_watch_total(struct fo_nvml_watch *w)
 }
 
 const char *const fo_nvml_share_name[FO_NVML_SHARES] = { "sm_active",   "tensor_active", "tensor_hmma",
-							  "tensor_imma", "tensor_dfma",	  "dram_active" };
+							 "tensor_imma", "tensor_dfma",   "dram_active" };
 
 void fo_nvml_use_json(const struct fo_nvml_use *u, struct fo_json *j)
 {

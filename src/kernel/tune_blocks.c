@@ -4,7 +4,8 @@
 
 #include <math.h>
 
-/* What a choice by energy may cost at most. Blocks instead of bursts are expected to gain a half to one per cent of a step. */
+/* What a choice by energy may cost at most. Blocks instead of bursts are expected to gain a half to one per cent of a
+ * step. */
 #define NOISE_MOST 0.01
 
 int fo_tune_blocks_order(int n, int order[FO_TUNE_BLOCKS])
@@ -14,7 +15,8 @@ int fo_tune_blocks_order(int n, int order[FO_TUNE_BLOCKS])
 	return 2 * n;
 }
 
-/* Median of the blocks of `who`, and half of their range over it: of their times, energies or clocks (0, 1, 2). NAN where one is not a number. */
+/* Median of the blocks of `who`, and half of their range over it: of their times, energies or clocks (0, 1, 2). NAN
+ * where one is not a number. */
 static double middle(const struct fo_tune_block *b, int blocks, int who, int what, double *spread)
 {
 	double v[FO_TUNE_BLOCKS], low = INFINITY, high = -INFINITY;

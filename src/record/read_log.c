@@ -379,7 +379,13 @@ static bool add_start(struct fo_record *r, const json_t *o, int64_t step)
 }
 
 const struct fo_record_device fo_record_no_device = {
-	.sm_hz = NAN, .watts = NAN, .joules_per_token = NAN, .power_share = NAN, .thermal_share = NAN, .sm_active = NAN, .dram_active = NAN,
+	.sm_hz = NAN,
+	.watts = NAN,
+	.joules_per_token = NAN,
+	.power_share = NAN,
+	.thermal_share = NAN,
+	.sm_active = NAN,
+	.dram_active = NAN,
 	.split = { NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, "" },
 };
 

@@ -512,14 +512,18 @@ static void device_table(struct page *p, const char *name)
 	const struct {
 		const char *what;
 		double share;
-	} active[] = { { "tensor pipes active", s->pipes }, { "multiprocessors active", d->sm_active }, { "memory active", d->dram_active } };
+	} active[] = { { "tensor pipes active", s->pipes },
+		       { "multiprocessors active", d->sm_active },
+		       { "memory active", d->dram_active } };
 	for (size_t i = 0; i < sizeof active / sizeof *active; i++)
 		if (isfinite(active[i].share))
-			fo_draw_table_row(&t, (const char *const[]){ active[i].what, number(p, active[i].share, FO_DRAW_SHARE) });
+			fo_draw_table_row(
+				&t, (const char *const[]){ active[i].what, number(p, active[i].share, FO_DRAW_SHARE) });
 	fo_draw_table_end(&t);
 	if (isfinite(s->clock * s->work * s->counted))
-		fo_draw_text(p->out, "MFU = clock %.1f %% (of %.2f GHz) x work per clock %.1f %% x %.3f counted per FLOP run.", 100 * s->clock,
-			     s->peak_hz / 1e9, 100 * s->work, s->counted);
+		fo_draw_text(p->out,
+			     "MFU = clock %.1f %% (of %.2f GHz) x work per clock %.1f %% x %.3f counted per FLOP run.",
+			     100 * s->clock, s->peak_hz / 1e9, 100 * s->work, s->counted);
 	if (d->told) {
 		fo_ofu_text(s, &ofu);
 		fo_draw_text(p->out, "OFU %s.", ofu.data);

@@ -16,7 +16,8 @@ struct fo_mfu fo_mfu_of_tokens(const struct fo_flop *f, double tokens, double se
 	};
 }
 
-struct fo_mfu_split fo_mfu_split_of(const struct fo_mfu *m, const struct fo_nvml_use *u, double peak_hz, const char *not_tensor)
+struct fo_mfu_split fo_mfu_split_of(const struct fo_mfu *m, const struct fo_nvml_use *u, double peak_hz,
+				    const char *not_tensor)
 {
 	const struct fo_nvml_active *a = &u->active;
 	double pipes = a->share[FO_NVML_TENSOR];
@@ -27,10 +28,11 @@ struct fo_mfu_split fo_mfu_split_of(const struct fo_mfu *m, const struct fo_nvml
 	s.ofu = not_tensor ? NAN : s.clock * s.pipes;
 	s.useful = m->mfu / s.ofu;
 	if (isnan(s.ofu))
-		snprintf(s.why, sizeof s.why, "%s", not_tensor		? not_tensor :
-						    isnan(pipes)	? a->why :
-						    isnan(peak_hz)	? "the clock at which the device reaches its peak is not known" :
-									  "the device's clock is not readable");
+		snprintf(s.why, sizeof s.why, "%s",
+			 not_tensor       ? not_tensor
+			 : isnan(pipes)   ? a->why
+			 : isnan(peak_hz) ? "the clock at which the device reaches its peak is not known"
+					  : "the device's clock is not readable");
 	return s;
 }
 
@@ -40,7 +42,8 @@ void fo_ofu_text(const struct fo_mfu_split *s, struct fo_str *out)
 		fo_str_printf(out, "not measured: %s", *s->why ? s->why : "the log does not tell it");
 		return;
 	}
-	fo_str_printf(out, "%.1f %%: MFU = clock %.1f %% x tensor pipes active %.1f %%", 100 * s->ofu, 100 * s->clock, 100 * s->pipes);
+	fo_str_printf(out, "%.1f %%: MFU = clock %.1f %% x tensor pipes active %.1f %%", 100 * s->ofu, 100 * s->clock,
+		      100 * s->pipes);
 	if (isnan(s->useful))
 		fo_str_puts(out, " x what is useful of it: MFU is not known");
 	else

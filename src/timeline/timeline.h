@@ -106,21 +106,26 @@ struct fo_mfu fo_mfu_of_tokens(const struct fo_flop *f, double tokens, double se
 struct fo_mfu fo_mfu_of_step(const struct fo_program *p, double tokens, double pairs, double seconds,
 			     double peak_flop_s);
 
-/* MFU of a device in factors, each NAN where not known (docs/metrics.md, "OFU"): mfu = clock x work x counted = clock x pipes x useful. */
+/* MFU of a device in factors, each NAN where not known (docs/metrics.md, "OFU"): mfu = clock x work x counted = clock x
+ * pipes x useful. */
 struct fo_mfu_split {
-	double clock;         /* mean SM clock / clock at which the device reaches its peak */
-	double work;          /* FLOP that ran / FLOP that this clock gives: hfu / clock */
-	double counted;       /* FLOP that the rule counts / FLOP that ran: mfu / hfu; less than 1 by recomputation, more by causal attention */
-	double hz, peak_hz;   /* the two clocks */
-	double pipes;         /* share of cycles in which a tensor pipe was active */
-	double ofu;           /* clock x pipes: what the peak would be used to if each of those cycles did all it can */
-	double useful;        /* mfu / ofu */
-	char why[160];        /* where ofu is NAN: in a clause, why; else "" */
+	double clock; /* mean SM clock / clock at which the device reaches its peak */
+	double work;  /* FLOP that ran / FLOP that this clock gives: hfu / clock */
+	/* FLOP that the rule counts / FLOP that ran: mfu / hfu; less than 1 by recomputation, more by causal attention */
+	double counted;
+	double hz, peak_hz; /* the two clocks */
+	double pipes;       /* share of cycles in which a tensor pipe was active */
+	double ofu;         /* clock x pipes: what the peak would be used to if each of those cycles did all it can */
+	double useful;      /* mfu / ofu */
+	char why[160];      /* where ofu is NAN: in a clause, why; else "" */
 };
-/* u: what the device did during the steps. The clock is that of the time in which the pipes were measured, if they were, so that factors are of
- * one time. peak_hz: NAN where not known. not_tensor: in a clause, why the peak is not one of tensor pipes; NULL: it is. */
-struct fo_mfu_split fo_mfu_split_of(const struct fo_mfu *m, const struct fo_nvml_use *u, double peak_hz, const char *not_tensor);
-/* "60.9 %: MFU = clock 75.2 % x tensor pipes active 81.0 % x 1.084 useful", or "not measured: WHY"; of s clock, pipes, ofu, useful and why. */
+/* u: what the device did during the steps. The clock is that of the time in which the pipes were measured, if they
+ * were, so that factors are of one time. peak_hz: NAN where not known. not_tensor: in a clause, why the peak is not one
+ * of tensor pipes; NULL: it is. */
+struct fo_mfu_split fo_mfu_split_of(const struct fo_mfu *m, const struct fo_nvml_use *u, double peak_hz,
+				    const char *not_tensor);
+/* "60.9 %: MFU = clock 75.2 % x tensor pipes active 81.0 % x 1.084 useful", or "not measured: WHY"; of s clock, pipes,
+ * ofu, useful and why. */
 void fo_ofu_text(const struct fo_mfu_split *s, struct fo_str *out);
 
 /* ---- the file (docs/formats.md): header, then per lane its spans ---- */

@@ -14,6 +14,7 @@ fo_status fo_session_device_open(struct fo_session *s)
 	if (!s->cuda)
 		return FO_OK;
 	FO_TRY(fo_device_tune(s->cuda, s->r));
+	fo_cuda_tune_hooks(s->cuda, s->h->progress, s->h->ctx, s->h->stop);
 	FO_TRY(fo_cuda_memory(s->cuda, &s->device_free, &total));
 	s->device_reserve = fo_device_reserve(total);
 	/* Started here: threads that begin later may be bound to a processor. */

@@ -111,6 +111,11 @@ if [ -n "${FLATOUT_FAKE_NVML:-}" ]; then
 	valid counted/log.jsonl
 	grep '"event":"end"' counted/log.jsonl | grep -q '"tensor_active":0.8[01].*,"tensor_imma":null,.*"tensor_pipes":0.8[01].*,"ofu":null' ||
 		wrong "no counters in the log: $(grep '"event":"end"' counted/log.jsonl)"
+	# Evaluations are no part of it: what counters cover is no longer than the steps were (a tenth more for what lies between them).
+	FLATOUT_NVML=$FLATOUT_FAKE_NVML FAKE_NVML_PCI=0000:00:00.0 run 0 train $gpu --run.dir=evaluated --train.steps=6 --eval.every=1 --eval.batches=30
+	sed -n 's/.*"event":"step".*"seconds":\([0-9.e-]*\),.*/\1/p; s/.*"event":"end".*"active_seconds":\([0-9.e-]*\),.*/end \1/p' evaluated/log.jsonl |
+		awk '$1 == "end" { seen++; active = $2; next } { steps += $1 } END { exit !(seen == 1 && steps > 0 && active <= 1.1 * steps) }' ||
+		wrong "evaluations are in the counters: $(grep -o '"active_seconds":[^,]*' evaluated/log.jsonl | tail -n 1) s"
 fi
 
 # Kernels of the first steps, with whose they are: the software CUPTI hears of those that are launched one by one, in the first step.

@@ -10,7 +10,8 @@
  *   FLATOUT_SOFT_DEVICES   1
  *   FLATOUT_SOFT_TRACE     1: every piece of work on stderr as it runs
  *   FLATOUT_SOFT_CHECK     1: guard zones are looked at after each piece of work, not only when somebody waits
- *   FLATOUT_SOFT_TIMES     read with each product: what it takes, made up; then no other time passes on the device (soft_cublaslt.c)
+ *   FLATOUT_SOFT_TIMES     read with each product: what it takes, made up; then no other time passes on the device
+ *                          (soft_cublaslt.c)
  *   FLATOUT_SOFT_COUNTERS  file that gets the counters as JSON when the process ends */
 #ifndef FO_TESTS_CUDA_SOFT_H
 #define FO_TESTS_CUDA_SOFT_H

@@ -15,7 +15,7 @@
 
 enum {
 	PLAIN,
-	SPLIT, /* the depth in two halves, in the workspace */
+	SPLIT,  /* the depth in two halves, in the workspace */
 	CHUNKS, /* sums of CHUNK products, one after another */
 	ALGORITHMS,
 	CHUNK = 64,
@@ -426,9 +426,10 @@ static void finish(const struct product *p, int64_t i, int64_t j, float sum, flo
 		((uint16_t *)p->d)[j * p->ldd + i] = fo_bf16_from_f32(x);
 }
 
-/* FLATOUT_SOFT_TIMES="100,110/130,100": what a product takes, in made-up microseconds, by algorithm; behind the stroke, where there is one,
- * from the TIRED-th run of the same algorithm in a row on, as on a device whose clock falls when an algorithm draws much power. While it
- * is set no other time passes on the device, so that a choice by time can be foretold. */
+/* FLATOUT_SOFT_TIMES="100,110/130,100": what a product takes, in made-up microseconds, by algorithm; behind the stroke,
+ * where there is one, from the TIRED-th run of the same algorithm in a row on, as on a device whose clock falls when an
+ * algorithm draws much power. While it is set no other time passes on the device, so that a choice by time can be
+ * foretold. */
 static void take_time(int algorithm)
 {
 	static int last = -1, in_a_row;

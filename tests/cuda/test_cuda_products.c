@@ -419,13 +419,15 @@ static void test_fastest(void **state)
 		unlink(cache);
 		timed(times[fast], FO_CUDA_TUNE_ON, &t);
 		assert_int_equal(t.measured, 1);
-		KEEPS(fo_arena_printf(&a, "\"rank\":%d,", fast), "\"method\":\"clear\"", "\"decided_by\":\"time\"", "\"blocks\":[]");
+		KEEPS(fo_arena_printf(&a, "\"rank\":%d,", fast), "\"method\":\"clear\"", "\"decided_by\":\"time\"",
+		      "\"blocks\":[]");
 		assert_true(fabs(t.gain - (fast ? 3 : 1)) < 1e-3);
 	}
 	fo_arena_fini(&a);
 }
 
-/* The first algorithm wins each burst and tires; the second one does not. The third is out of the question either way. */
+/* The first algorithm wins each burst and tires; the second one does not. The third is out of the question either
+ * way. */
 static void test_sustained(void **state)
 {
 	static const char tires[] = "100/104,102,200";
@@ -456,6 +458,12 @@ static void test_sustained(void **state)
 		assert_int_equal(t.measured, 0);
 	}
 	KEEPS("\"rank\":1,", "\"method\":\"blocks\"", "\"blocks\":[{\"rank\":0,\"us\":104");
+	/* What is gained is said against the library's first proposal, in blocks, however slow that is. */
+	unlink(cache);
+	timed("130,100/104,102", FO_CUDA_TUNE_LONG, &t);
+	assert_int_equal(t.by_blocks, 1);
+	assert_true(fabs(t.gain - 130.0 / 102) < 1e-3);
+	KEEPS("\"rank\":2,", "\"rank\":0,\"us\":130");
 	/* A lead that no clock takes back needs no blocks, and is not measured again. */
 	unlink(cache);
 	timed("100/104,120,200", FO_CUDA_TUNE_LONG, &t);
@@ -463,6 +471,45 @@ static void test_sustained(void **state)
 	KEEPS("\"rank\":0,", "\"method\":\"clear\"");
 	timed("100/104,120,200", FO_CUDA_TUNE_LONG, &t);
 	assert_int_equal(t.kept, 1);
+}
+
+/* Whoever stops it while it measures gets what bursts said, and nothing more is measured. */
+struct told {
+	int calls;
+	volatile sig_atomic_t stop;
+};
+static void progress(void *ctx, const char *what, const char *unit, double done, double total)
+{
+	struct told *t = ctx;
+	(void)what, (void)unit, (void)total;
+	t->stop = t->calls++ == 1; /* the second product: before its blocks */
+	assert_int_equal(done, t->calls - 1);
+}
+static void test_stopped(void **state)
+{
+	struct told told = { 0 };
+	struct fo_arena a = { 0 };
+	(void)state;
+	if (!soft)
+		skip();
+	unlink(cache);
+	setenv("FLATOUT_SOFT_TIMES", "100/104,102,200", 1);
+	struct fo_cuda *c = fresh(FO_CUDA_TUNE_LONG, cache);
+	fo_cuda_tune_hooks(c, progress, &told, &told.stop);
+	assert_int_equal(prepared(c, 64, 64, 64).by_blocks, 1);
+	struct fo_cuda_tuned t = prepared(c, 64, 64, 128);
+	assert_int_equal(t.measured, 2);
+	assert_int_equal(t.by_blocks, 1);
+	assert_non_null(strstr(text_of(&a), "\"us\":100.0"));
+	assert_non_null(strstr(text_of(&a), "\"method\":\"bursts\",\"decided_by\":\"time\",\"noise\":null,\"joules\":"
+					    "null,\"clock_hz\":null,\"blocks\":[]"));
+	t = prepared(c, 64, 64, 192);
+	assert_int_equal(t.measured, 2);
+	assert_int_equal(told.calls, 2);
+	assert_string_equal(t.note, "");
+	unsetenv("FLATOUT_SOFT_TIMES");
+	fo_cuda_close(c);
+	fo_arena_fini(&a);
 }
 
 /* A line as they were before there were blocks is read, and goes through a write unchanged in what it said. */
@@ -531,10 +578,21 @@ static void test_blocks_with_nvml(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_fp8),	cmocka_unit_test(test_fp8_bound), cmocka_unit_test(test_fp8_ways), cmocka_unit_test(test_cannot),  cmocka_unit_test(test_off),
-		cmocka_unit_test(test_kept),	cmocka_unit_test(test_damaged),	 cmocka_unit_test(test_foreign), cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_no_memory), cmocka_unit_test(test_fastest), cmocka_unit_test(test_sustained),
-		cmocka_unit_test(test_old_line), cmocka_unit_test(test_damaged_blocks),
+		cmocka_unit_test(test_fp8),
+		cmocka_unit_test(test_fp8_bound),
+		cmocka_unit_test(test_fp8_ways),
+		cmocka_unit_test(test_cannot),
+		cmocka_unit_test(test_off),
+		cmocka_unit_test(test_kept),
+		cmocka_unit_test(test_damaged),
+		cmocka_unit_test(test_foreign),
+		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_no_memory),
+		cmocka_unit_test(test_fastest),
+		cmocka_unit_test(test_sustained),
+		cmocka_unit_test(test_stopped),
+		cmocka_unit_test(test_old_line),
+		cmocka_unit_test(test_damaged_blocks),
 		cmocka_unit_test(test_blocks_with_nvml),
 	};
 	int status;

@@ -7,14 +7,15 @@
  *   FAKE_NVML_PCI       where the device is, in place of that address
  *   FAKE_NVML_START     what nvmlInit_v2 returns
  *
- *   FAKE_NVML_GPM       no: the device has no performance counters; still: they do not move; else the tensor pipes' per cent, one value for
- *                       each time that they are asked for, the last one from then on, whatever is written there: "80,nan,150"; 81.
- *                       Multiprocessors have 95, memory 40, 16-bit products what the pipes have; integer products are told by an error of
- *                       their own, fp64 products are 0
+ *   FAKE_NVML_GPM       no: the device has no performance counters; still: they do not move; else the tensor pipes'
+ *                       per cent, one value for each time that they are asked for, the last one from then on, whatever
+ *                       is written there: "80,nan,150"; 81. Multiprocessors have 95, memory 40, 16-bit products what
+ *                       the pipes have; integer products have an error of their own, fp64 products 0
  *   FAKE_NVML_SAMPLES   what each nvmlGpmSampleGet returns, likewise: "0,0,999,0"
  *
- * With FAKE_NVML_OLD (at compile time) it is one from before there were such counters. As NVIDIA's, it wants samples more than 100 ms apart,
- * in their order, and the version of the structure; it breaks the rule of its header and clears all of the array.
+ * With FAKE_NVML_OLD (at compile time) it is one from before there were such counters. As NVIDIA's, it wants samples
+ * more than 100 ms apart, in their order, and the version of the structure; it breaks the rule of its header and clears
+ * all of the array.
  *
  * The energy counter grows by 70 J with each read. */
 #include <stdio.h>

@@ -120,7 +120,8 @@ static bool near(double a, double b) { return fabs(a / b - 1) < 1e-9; }
 
 enum { NAPS = 200 /* of a tenth of a second, at most: what a test waits for comes after a few */ };
 
-/* What a watch says, in which all counts, once counters were read over more than so long; each look at it reads the clock, too. */
+/* What a watch says, in which all counts, once counters were read over more than so long; each look at it reads the
+ * clock, too. */
 static struct fo_nvml_active watched(double seconds)
 {
 	struct fo_nvml_watch *w = started();
@@ -150,9 +151,9 @@ static bool says(const char *why)
 static bool counts(void)
 {
 	struct fo_nvml_active a = watched(0.3);
-	return near(a.share[FO_NVML_TENSOR], 0.81) && near(a.share[FO_NVML_HMMA], 0.81) && near(a.share[FO_NVML_SM], 0.95) &&
-	       near(a.share[FO_NVML_DRAM], 0.40) && a.share[FO_NVML_DFMA] == 0 && isnan(a.share[FO_NVML_IMMA]) && near(a.sm_hz, 1376e6) &&
-	       !*a.why && a.seconds > 0.3;
+	return near(a.share[FO_NVML_TENSOR], 0.81) && near(a.share[FO_NVML_HMMA], 0.81) &&
+	       near(a.share[FO_NVML_SM], 0.95) && near(a.share[FO_NVML_DRAM], 0.40) && a.share[FO_NVML_DFMA] == 0 &&
+	       isnan(a.share[FO_NVML_IMMA]) && near(a.sm_hz, 1376e6) && !*a.why && a.seconds > 0.3;
 }
 /* 80 % in one interval, nonsense in the next ones, 60 % in those that follow: only what can be counts. */
 static bool counts_what_can_be(void)
@@ -179,7 +180,8 @@ static bool no_buffers(void) { return says("nvmlGpmSampleAlloc says 'Not Support
 static bool all_nonsense(void) { return says("no share of it between 0 and 100 %"); }
 static bool unknown_device(void)
 {
-	return strstr(fo_nvml_watch_total(NULL).active.why, "does not know the device") && isnan(fo_nvml_watch_total(NULL).active.share[FO_NVML_TENSOR]);
+	return strstr(fo_nvml_watch_total(NULL).active.why, "does not know the device") &&
+	       isnan(fo_nvml_watch_total(NULL).active.share[FO_NVML_TENSOR]);
 }
 /* Without a clock shares are by time, and the clock is not known. */
 static bool no_clock(void)
@@ -214,15 +216,16 @@ static bool only_steps(void)
 		whole = fo_nvml_watch_total(w).active;
 	}
 	fo_nvml_watch_stop(w);
-	return before.seconds == 0 && strstr(before.why, "no fifth of a second lay within steps alone") && torn.seconds == 0 && *torn.why &&
-	       near(whole.share[FO_NVML_TENSOR], 0.81) && whole.seconds > 0.3;
+	return before.seconds == 0 && strstr(before.why, "no fifth of a second lay within steps alone") &&
+	       torn.seconds == 0 && *torn.why && near(whole.share[FO_NVML_TENSOR], 0.81) && whole.seconds > 0.3;
 }
-/* 20 % at 1,000 MHz, then 80 % at 2,000. Means are by cycles, so that clock x share is what was active per second; by time the share would
- * be less. (An interval may see the clock change, so neither is exact.) */
+/* 20 % at 1,000 MHz, then 80 % at 2,000. Means are by cycles, so that clock x share is what was active per second; by
+ * time the share would be less. (An interval may see the clock change, so neither is exact.) */
 static bool by_cycles(void)
 {
 	struct fo_nvml_active a = watched(0.5);
-	double fast = a.sm_hz / 1e9 - 1, cycles = ((1 - fast) * 0.2 + fast * 2 * 0.8) / (1 + fast), time = (1 - fast) * 0.2 + fast * 0.8;
+	double fast = a.sm_hz / 1e9 - 1, cycles = ((1 - fast) * 0.2 + fast * 2 * 0.8) / (1 + fast),
+	       time = (1 - fast) * 0.2 + fast * 0.8;
 	double share = a.share[FO_NVML_TENSOR];
 	return fast > 0 && fast < 1 && fabs(share - cycles) < fabs(share - time);
 }
@@ -238,10 +241,12 @@ static void test_counters(void **state)
 {
 	(void)state;
 	in_child(counts, (const char *const[]){ NULL });
-	in_child(counts_what_can_be, (const char *const[]){ "FAKE_NVML_GPM=80,nan,150,-3,inf,140737488355328,60", NULL });
+	in_child(counts_what_can_be,
+		 (const char *const[]){ "FAKE_NVML_GPM=80,nan,150,-3,inf,140737488355328,60", NULL });
 	in_child(goes_on, (const char *const[]){ "FAKE_NVML_SAMPLES=0,0,999,0,0,999,999,0", NULL });
 	in_child(only_steps, (const char *const[]){ NULL });
-	in_child(by_cycles, (const char *const[]){ "FAKE_NVML_GPM=20,80", "FAKE_NVML_CLOCKS=1000,1000,1000,1000,2000", NULL });
+	in_child(by_cycles,
+		 (const char *const[]){ "FAKE_NVML_GPM=20,80", "FAKE_NVML_CLOCKS=1000,1000,1000,1000,2000", NULL });
 	in_child(no_clock, (const char *const[]){ "FAKE_NVML_REFUSES=nvmlDeviceGetClockInfo", NULL });
 	in_child(too_short, (const char *const[]){ NULL });
 }
@@ -286,8 +291,8 @@ static void test_words(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_reads), cmocka_unit_test(test_does_not_start),
-					    cmocka_unit_test(test_watches), cmocka_unit_test(test_counters),
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_reads),       cmocka_unit_test(test_does_not_start),
+					    cmocka_unit_test(test_watches),     cmocka_unit_test(test_counters),
 					    cmocka_unit_test(test_no_counters), cmocka_unit_test(test_words) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

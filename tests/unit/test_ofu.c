@@ -1,4 +1,5 @@
-/* MFU in factors: clock, work per clock and what the rule counts; clock, tensor pipes and what is useful of them (docs/metrics.md, "OFU"). */
+/* MFU in factors: clock, work per clock and what the rule counts; clock, tensor pipes and what is useful of them
+ * (docs/metrics.md, "OFU"). */
 #include "timeline/timeline.h"
 
 #include <math.h>
@@ -9,7 +10,9 @@
 
 #include <cmocka.h>
 
-static const struct fo_mfu figures = { .mfu = 0.66, .hfu = 0.605, .mfu_causal = 0.59, .mfu_6n = 0.6, .mfu_document = 0.59 };
+static const struct fo_mfu figures = {
+	.mfu = 0.66, .hfu = 0.605, .mfu_causal = 0.59, .mfu_6n = 0.6, .mfu_document = 0.59
+};
 
 static struct fo_nvml_use use_of(double pipes, double active_hz, double hz, const char *why)
 {
@@ -53,7 +56,8 @@ static void test_not_measured(void **state)
 	struct fo_nvml_use u = use_of(NAN, NAN, 1.2e9, "the counters sleep");
 	struct fo_mfu_split s = fo_mfu_split_of(&figures, &u, 2e9, NULL);
 	(void)state;
-	assert_true(near(s.clock, 0.6) && near(s.clock * s.work * s.counted, figures.mfu) && isnan(s.ofu) && isnan(s.useful) && isnan(s.pipes));
+	assert_true(near(s.clock, 0.6) && near(s.clock * s.work * s.counted, figures.mfu) && isnan(s.ofu) &&
+		    isnan(s.useful) && isnan(s.pipes));
 	says(&s, "not measured: the counters sleep");
 	u = use_of(0.8, NAN, 1.2e9, "");
 	s = fo_mfu_split_of(&figures, &u, 2e9, NULL);

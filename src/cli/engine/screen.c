@@ -270,7 +270,8 @@ static void put_products(FILE *f, const struct fo_cuda_tuned *t)
 	if (t->measured)
 		fo_str_printf(&s, "%d measured in %.1f s (%.3f times as fast as the first proposals), ", t->measured, t->seconds, t->gain);
 	if (t->by_blocks)
-		fo_str_printf(&s, "%d of them chosen by blocks of a second (%d by their energy), ", t->by_blocks, t->by_energy);
+		fo_str_printf(&s, "%d of them chosen by blocks of a second (%d by their energy), ", t->by_blocks,
+			      t->by_energy);
 	if (t->measured || t->kept)
 		fo_str_printf(&s, "%d from the cache, ", t->kept);
 	if (s.len || *t->note)
@@ -427,8 +428,10 @@ static void print_split(FILE *f, const struct fo_train_result *r)
 	if (isnan(s->clock))
 		fo_cli_put(f, "split    ", LEAD, "MFU by clock and work per clock: not known, the device's clock is not readable");
 	else
-		fo_cli_put(f, "split    ", LEAD, "MFU = clock %.1f %% (%s of %s) x work per clock %.1f %% x %.3f counted per FLOP run", 100 * s->clock,
-			   fo_str_si(a, s->hz, "Hz"), fo_str_si(b, s->peak_hz, "Hz"), 100 * s->work, s->counted);
+		fo_cli_put(f, "split    ", LEAD,
+			   "MFU = clock %.1f %% (%s of %s) x work per clock %.1f %% x %.3f counted per FLOP run",
+			   100 * s->clock, fo_str_si(a, s->hz, "Hz"), fo_str_si(b, s->peak_hz, "Hz"), 100 * s->work,
+			   s->counted);
 	fo_ofu_text(s, &ofu);
 	fo_cli_put(f, "OFU      ", LEAD, "%s", ofu.data);
 	fo_str_fini(&ofu);

@@ -14,6 +14,8 @@
 
 #include "kernel/kernel.h"
 
+#include <signal.h>
+
 struct fo_str;
 struct fo_json;
 struct fo_arena;
@@ -70,8 +72,8 @@ FO_CHECKED fo_status fo_cuda_open(struct fo_cuda **out, int index);
 void fo_cuda_close(struct fo_cuda *c);
 const struct fo_cuda_device *fo_cuda_info(const struct fo_cuda *c);
 FO_CHECKED fo_status fo_cuda_attach(struct fo_cuda *c); /* to the calling thread */
-/* The device as NVML knows it (hw/nvml.h: an fo_nvml_device); NULL: it does not. A software device has the one that FLATOUT_NVML names, and
- * none without: the system's NVML knows real ones. */
+/* The device as NVML knows it (hw/nvml.h: an fo_nvml_device); NULL: it does not. A software device has the one that
+ * FLATOUT_NVML names, and none without: the system's NVML knows real ones. */
 void *fo_cuda_nvml(const struct fo_cuda *c);
 
 /* Device memory: 256-byte aligned at least, contents undefined. FO_ENOMEM says how much was asked for and free. */
@@ -152,22 +154,27 @@ const char *fo_cuda_attention_note(const struct fo_cuda *c);
 enum fo_cuda_tune_mode {
 	FO_CUDA_TUNE_OFF,  /* the library's first proposal: the same on every run of one library */
 	FO_CUDA_TUNE_KEPT, /* what the cache holds, else the first proposal */
-	FO_CUDA_TUNE_ON,   /* what the cache holds, else all proposals are measured, about a second per product, and the best is kept there */
-	FO_CUDA_TUNE_LONG, /* as ON, and the fastest few, where bursts leave them close, run in blocks of a second each: up to 11 s per product.
-			    * What the cache holds by bursts alone is chosen anew */
+	FO_CUDA_TUNE_ON,   /* what the cache holds, else all proposals are measured and the best is kept: about a second each */
+	/* As ON, and the fastest few, where bursts leave them close, run in blocks of a second each: up to 11 s per product.
+	 * What the cache holds by bursts alone is chosen anew. */
+	FO_CUDA_TUNE_LONG,
 };
 struct fo_cuda_tuned {
 	int proposed, kept, measured; /* products by how their algorithm was chosen */
 	double seconds;               /* spent on measuring */
 	double gain;                  /* geometric mean over measured products: time of the first proposal / of the chosen one; 1 without any */
 	char note[320];               /* what was odd: damaged lines, no memory to measure in; "" */
-	int by_blocks, by_energy;     /* of those measured: chosen by blocks of a second; of these by the energy that they took */
+	int by_blocks,
+		by_energy; /* of those measured: chosen by blocks of a second; of these by the energy that they took */
 };
 /* Of what is prepared from now on; before: FO_CUDA_TUNE_OFF. cache: a file of JSON lines (docs/formats.md, "Products of CUDA devices"),
  * made when something is kept; NULL: none. Lines that are damaged are noted and left out, those of other devices and libraries stay.
  * A choice decides the order of sums: runs that shall give the same bits need the same choices, so the same cache or mode OFF.
  * Algorithms whose sums depend on the order in which blocks finish are never chosen. Fails where the file is there and cannot be read. */
 FO_CHECKED fo_status fo_cuda_tune_set(struct fo_cuda *c, enum fo_cuda_tune_mode mode, const char *cache);
+/* Measuring may take minutes: progress (NULL: none) is told of each product that is measured, and once *stop (NULL:
+ * never) is not 0 nothing more is. Of what is prepared from now on; both live as long as that. */
+void fo_cuda_tune_hooks(struct fo_cuda *c, fo_progress_fn *progress, void *ctx, const volatile sig_atomic_t *stop);
 /* "<cache>/cuda-products.jsonl" (hw/profile.h). */
 char *fo_cuda_tune_path(struct fo_arena *a);
 void fo_cuda_tune_result(const struct fo_cuda *c, struct fo_cuda_tuned *out);

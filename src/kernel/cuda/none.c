@@ -171,6 +171,10 @@ fo_status fo_cuda_tune_set(struct fo_cuda *c, enum fo_cuda_tune_mode mode, const
 	(void)c, (void)mode, (void)cache;
 	return none();
 }
+void fo_cuda_tune_hooks(struct fo_cuda *c, fo_progress_fn *progress, void *ctx, const volatile sig_atomic_t *stop)
+{
+	(void)c, (void)progress, (void)ctx, (void)stop;
+}
 char *fo_cuda_tune_path(struct fo_arena *a)
 {
 	return fo_cache_path(a, "cuda-products.jsonl");

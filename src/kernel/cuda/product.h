@@ -52,13 +52,13 @@ enum fo_cuda_method {
 struct fo_cuda_choice {
 	struct fo_cuda_product key;
 	cublasLtMatmulAlgo_t algo;
-	double us, first_us; /* of the choice and of the library's first proposal; medians, both of the method's own runs */
+	double us, first_us; /* of the choice and of the library's first proposal; medians of the method's own runs */
 	int rank, of;        /* the choice's place among the proposals, and how many ran */
 	uint8_t method;      /* enum fo_cuda_method */
 	bool by_energy;      /* blocks: struct fo_tune_verdict */
 	double noise, joules, hz; /* of blocks, the last two the choice's medians; NAN */
 	struct fo_tune_block block[FO_TUNE_BLOCKS]; /* as they ran; who: place among the proposals */
-	int blocks;          /* 0: none */
+	int blocks;                                 /* 0: none */
 };
 struct fo_cuda_choices {
 	struct fo_cuda_choice *choice;

@@ -1,10 +1,11 @@
 /* Products by shape: descriptors made once, and an algorithm for each, proposed by the library, kept from before or measured here.
  *
- * Measuring. Operands are random: a device at its power limit runs zeros up to 13 % faster, and what is best on zeros need not be best
- * on numbers. Copies of them larger than the second-level cache are used in turn. First every proposal runs alone for a while, then the
- * fastest few alternate, batch by batch, so that clocks and heat are the same for all of them; medians decide (FO_CUDA_TUNE_ON). What that
- * hides is that they are not the same in a step: which algorithm runs decides how far power holds the clock back. So where several are
- * close, FO_CUDA_TUNE_LONG runs each for a second, there and back, with the device's energy and clock beside the time (kernel/tune_blocks.h). */
+ * Measuring. Operands are random: a device at its power limit runs zeros up to 13 % faster, and what is best on zeros
+ * need not be best on numbers. Copies of them larger than the second-level cache are used in turn. First every proposal
+ * runs alone for a while, then the fastest few alternate, batch by batch, so that clocks and heat are the same for all of
+ * them; medians decide (FO_CUDA_TUNE_ON). In a step they are not the same: which algorithm runs decides how far power
+ * holds the clock back. So where several are close, FO_CUDA_TUNE_LONG runs each for a second, there and back, with the
+ * device's energy and clock beside the time (kernel/tune_blocks.h). */
 #include "kernel/cuda/product.h"
 
 #include "base/clock.h"
@@ -21,23 +22,25 @@ enum {
 	BUCKETS = 256, /* of the table: a program has tens of products */
 	PROPOSALS = 32,
 	FINALISTS = FO_TUNE_FINALISTS,
-	BATCHES = 25,   /* per finalist; odd: the median is one of them */
-	SETS = 32,      /* of operands, at most */
-	RUNS_MOST = 2000,           /* of a burst */
-	BLOCK_RUNS_MOST = 400000,   /* of a block: none of them takes less than the 2.5 us in which the host launches it */
+	BATCHES = 25,     /* per finalist; odd: the median is one of them */
+	SETS = 32,        /* of operands, at most */
+	RUNS_MOST = 2000, /* of a burst */
+	BLOCK_RUNS_MOST =
+		400000, /* of a block: none of them takes less than the 2.5 us in which the host launches it */
 	THREADS = 256,
 	ALIGNED = 256,
 };
 #define WARM_MS 50.0   /* before anything counts: clocks and power settle */
 #define SCREEN_MS 10.0 /* per proposal */
 #define BATCH_MS 5.0   /* per batch of a finalist: 4 x 25 x 5 ms = half a second */
-/* A block. Power and clock settle within a tenth of a second (the driver renews them some ten to fifty times a second): twice that does not
- * count. Behind it a second, because the energy counter moves in steps of up to a tenth of one. */
+/* A block. Power and clock settle within a tenth of a second (the driver renews them some ten to fifty times a second):
+ * twice that does not count. Behind it a second, because the energy counter moves in steps of up to a tenth of one. */
 #define SETTLE_MS 200.0
 #define BLOCK_MS 1000.0
-/* Who is slower than the fastest by more than this in bursts is not helped by its clock: products of zeros, which draw the least power that
- * there is, run 13 % faster than products of numbers on an H200, and algorithms differ by far less in power than that. An assumption, until
- * both orders were seen on a device; the blocks that are kept in the cache show whether it is too narrow. */
+/* Who is slower than the fastest by more than this in bursts is not helped by its clock: products of zeros, which draw
+ * the least power that there is, run 13 % faster than products of numbers on an H200, and algorithms differ by far less
+ * in power than that. An assumption, until both orders were seen on a device; the blocks that are kept in the cache
+ * show whether it is too narrow. */
 #define CLOSE 1.05
 #define SOFTWARE_PART 0.02 /* of these on the tests' model of a device, whose times say nothing of any other */
 
@@ -48,6 +51,9 @@ struct fo_cuda_tune {
 	struct fo_cuda_choices kept;
 	struct fo_cuda_tuned result;
 	double log_gain; /* sum over measured products */
+	fo_progress_fn *progress;
+	void *progress_ctx;
+	const volatile sig_atomic_t *stop;
 };
 
 static struct fo_cuda_tune *tune_of(struct fo_cuda *c)
@@ -73,6 +79,16 @@ void fo_cuda_tune_free(struct fo_cuda *c)
 	free(t);
 	c->tune = NULL;
 }
+
+void fo_cuda_tune_hooks(struct fo_cuda *c, fo_progress_fn *progress, void *ctx, const volatile sig_atomic_t *stop)
+{
+	struct fo_cuda_tune *t = tune_of(c);
+	t->progress = progress;
+	t->progress_ctx = ctx;
+	t->stop = stop;
+}
+
+static bool stopped(const struct fo_cuda_tune *t) { return t->stop && *t->stop; }
 
 char *fo_cuda_tune_path(struct fo_arena *a) { return fo_cache_path(a, "cuda-products.jsonl"); }
 
@@ -326,23 +342,27 @@ static fo_status run_block(struct bench *b, struct fo_nvml_watch *w, const struc
 	return FO_OK;
 }
 
-/* Chooses among t[0 .. n-1], n >= 2, by blocks. */
+/* Chooses among t[0 .. n-1], n >= 2, by blocks. FO_EINTERRUPT: stopped, *out is as it was. */
 static fo_status sustain(struct bench *b, const struct timed *t, int n, struct fo_cuda_choice *out)
 {
 	struct fo_tune_verdict v;
+	struct fo_tune_block block[FO_TUNE_BLOCKS];
 	struct fo_nvml_watch *w = fo_nvml_watch_start(fo_cuda_nvml(b->c));
 	int order[FO_TUNE_BLOCKS], blocks = fo_tune_blocks_order(n, order);
 	fo_status st = FO_OK;
 	for (int i = 0; i < blocks && st == FO_OK; i++) {
-		st = run_block(b, w, &t[order[i]], &out->block[i]);
-		out->block[i].who = order[i];
+		st = stopped(b->c->tune) ? fo_fail(FO_EINTERRUPT, "it was stopped")
+					 : run_block(b, w, &t[order[i]], &block[i]);
+		block[i].who = order[i];
 	}
 	fo_nvml_watch_stop(w);
 	if (st != FO_OK)
 		return st;
-	fo_tune_blocks_decide(out->block, blocks, n, &v);
-	for (int i = 0; i < blocks; i++)
+	fo_tune_blocks_decide(block, blocks, n, &v);
+	for (int i = 0; i < blocks; i++) {
+		out->block[i] = block[i];
 		out->block[i].who = t[order[i]].rank;
+	}
 	out->blocks = blocks;
 	out->method = FO_CUDA_BLOCKS;
 	out->by_energy = v.by_energy;
@@ -358,7 +378,8 @@ static fo_status sustain(struct bench *b, const struct timed *t, int n, struct f
 	return FO_OK;
 }
 
-/* Finalists by their medians of bursts, fastest first: how many are close to the first. The library's first proposal is put behind them. */
+/* Finalists by their medians of bursts, fastest first: how many are close to the first. The library's first proposal is
+ * put behind them. */
 static int close_ones(struct timed *t, int n)
 {
 	int close = 1;
@@ -389,15 +410,27 @@ static fo_status measure(struct bench *b, const cublasLtMatmulHeuristicResult_t 
 		bool first = t[0].rank == 0 && n > 1;
 		qsort(t + first, (size_t)(n - first), sizeof *t, faster);
 		st = final(b, t, finalists);
-		*out = (struct fo_cuda_choice){ .key = b->p->key, .algo = t[0].h.algo, .us = t[0].ms * 1e3, .first_us = t[0].ms * 1e3,
-						.rank = t[0].rank, .of = n, .noise = NAN, .joules = NAN, .hz = NAN };
+		*out = (struct fo_cuda_choice){ .key = b->p->key,
+						.algo = t[0].h.algo,
+						.us = t[0].ms * 1e3,
+						.first_us = t[0].ms * 1e3,
+						.rank = t[0].rank,
+						.of = n,
+						.noise = NAN,
+						.joules = NAN,
+						.hz = NAN };
 		for (int i = 0; i < finalists; i++)
 			out->first_us = t[i].rank == 0 ? t[i].ms * 1e3 : out->first_us;
 		int close = close_ones(t, finalists), with_first = close < finalists && t[close].rank == 0;
 		out->method = close > 1 ? FO_CUDA_BURSTS : FO_CUDA_CLEAR;
-		take(b->p, &t[0].h.algo, t[0].h.workspaceSize);
 		if (st == FO_OK && close > 1 && b->c->tune->mode == FO_CUDA_TUNE_LONG)
 			st = sustain(b, t, close + with_first, out);
+		if (st == FO_EINTERRUPT) { /* what bursts said stands */
+			fo_err_clear();
+			st = FO_OK;
+		}
+		if (out->method != FO_CUDA_BLOCKS)
+			take(b->p, &t[0].h.algo, t[0].h.workspaceSize);
 	}
 	finish(b);
 	free(t);
@@ -431,6 +464,8 @@ static bool take_measured(struct fo_cuda *c, struct fo_cuda_product_plan *p, con
 	struct bench b = { .c = c, .p = p };
 	struct fo_cuda_choice found;
 	int64_t start = fo_now_ns();
+	if (t->progress)
+		t->progress(t->progress_ctx, "measuring the algorithms of products", "products", t->result.measured, 0);
 	fo_status st = measure(&b, h, n, &found);
 	t->result.seconds += 1e-9 * (double)(fo_now_ns() - start);
 	if (st != FO_OK) {
@@ -457,9 +492,10 @@ static void choose(struct fo_cuda *c, struct fo_cuda_product_plan *p)
 	struct fo_cuda_tune *t = c->tune;
 	cublasLtMatmulHeuristicResult_t h[PROPOSALS];
 	/* Products of operands that lie anywhere are there for correctness: they are not measured. */
-	bool tune = (t->mode == FO_CUDA_TUNE_ON || t->mode == FO_CUDA_TUNE_LONG) && !p->key.loose;
-	const struct fo_cuda_choice *kept = t->mode == FO_CUDA_TUNE_OFF ? NULL : fo_cuda_choices_find(&t->kept, &p->key);
-	bool again = kept && kept->method == FO_CUDA_BURSTS && t->mode == FO_CUDA_TUNE_LONG;
+	bool tune = (t->mode == FO_CUDA_TUNE_ON || t->mode == FO_CUDA_TUNE_LONG) && !p->key.loose && !stopped(t);
+	const struct fo_cuda_choice *kept = t->mode == FO_CUDA_TUNE_OFF ? NULL
+									: fo_cuda_choices_find(&t->kept, &p->key);
+	bool again = tune && kept && kept->method == FO_CUDA_BURSTS && t->mode == FO_CUDA_TUNE_LONG;
 	if (!again && take_kept(c, p, kept))
 		return;
 	int n = propose(c, p, tune ? PROPOSALS : 1, h);

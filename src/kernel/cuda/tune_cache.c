@@ -84,15 +84,16 @@ static bool read_known(const json_t *j, const char *name, double most, double *o
 /* How it was chosen. Lines from before there were blocks say nothing: by bursts. */
 static bool read_method(const json_t *j, struct fo_cuda_choice *c)
 {
-	const char *method = json_string_value(json_object_get(j, "method")), *by = json_string_value(json_object_get(j, "decided_by"));
+	const char *method = json_string_value(json_object_get(j, "method")),
+		   *by = json_string_value(json_object_get(j, "decided_by"));
 	const json_t *blocks = json_object_get(j, "blocks");
 	c->noise = c->joules = c->hz = NAN;
 	if (!json_object_get(j, "method"))
 		return true;
 	while (method && c->method < FO_CUDA_METHODS && strcmp(method, method_name[c->method]) != 0)
 		c->method++;
-	if (!method || c->method == FO_CUDA_METHODS || !by || !json_is_array(blocks) || json_array_size(blocks) > FO_TUNE_BLOCKS ||
-	    (strcmp(by, "time") != 0 && strcmp(by, "energy") != 0))
+	if (!method || c->method == FO_CUDA_METHODS || !by || !json_is_array(blocks) ||
+	    json_array_size(blocks) > FO_TUNE_BLOCKS || (strcmp(by, "time") != 0 && strcmp(by, "energy") != 0))
 		return false;
 	c->by_energy = !strcmp(by, "energy");
 	c->blocks = (int)json_array_size(blocks);
@@ -100,7 +101,8 @@ static bool read_method(const json_t *j, struct fo_cuda_choice *c)
 		const json_t *b = json_array_get(blocks, (size_t)i);
 		int64_t rank;
 		if (!read_size(b, "rank", RANK_MOST, &rank) || !read_us(b, "us", &c->block[i].us) ||
-		    !read_known(b, "joules", JOULES_MOST, &c->block[i].joules) || !read_known(b, "clock_hz", HZ_MOST, &c->block[i].hz))
+		    !read_known(b, "joules", JOULES_MOST, &c->block[i].joules) ||
+		    !read_known(b, "clock_hz", HZ_MOST, &c->block[i].hz))
 			return false;
 		c->block[i].who = (int)rank;
 	}
@@ -141,7 +143,8 @@ static bool read_choice(const json_t *j, struct fo_cuda_choice *c)
 		return false;
 	c->rank = (int)rank;
 	c->of = (int)of;
-	return read_us(j, "us", &c->us) && read_us(j, "first_us", &c->first_us) && read_method(j, c) && read_algo(j, &c->algo);
+	return read_us(j, "us", &c->us) && read_us(j, "first_us", &c->first_us) && read_method(j, c) &&
+	       read_algo(j, &c->algo);
 }
 
 const struct fo_cuda_choice *fo_cuda_choices_find(const struct fo_cuda_choices *in, const struct fo_cuda_product *key)
