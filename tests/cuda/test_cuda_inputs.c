@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-enum { BATCHES = 4, STEPS = 9, SEEDS = 6 };
+enum { BATCHES = 4, STEPS = 9, SEEDS = 4 };
 
 static struct fo_cuda *cuda;
 static const struct fo_test_soft *soft;
@@ -107,10 +107,12 @@ static void test_same_bits(void **state)
 		for (int eager = 0; eager < 2; eager++) {
 			o = (struct fo_exec_options){ .cuda = cuda, .timeline_steps = 8, .eager = eager, .batch = number_of, .poison = seed % 2 };
 			o.timed_every = seed % 3;
-			late = seed < 3 ? 0 : (unsigned)fo_rng_u64(7, (uint64_t)seed);
+			late = seed < 2 ? 0 : (unsigned)fo_rng_u64(7, (uint64_t)seed);
 			struct outcome got = outcome_of(&o, 50 + (uint64_t)seed, -1);
 			expect(&got, &want, eager ? "eager" : "replayed", seed);
 			assert_true(looked == STEPS && filled == (late ? filled : STEPS - 1));
+			if (eager)
+				continue;
 			got = outcome_of(&o, 80 + (uint64_t)seed, 2 + seed % 4);
 			expect(&got, &want, "a step operation by operation", seed);
 		}
@@ -141,45 +143,58 @@ static void test_filled_once(void **state)
 
 /* The step that is repeated to find where a number went wrong has the batch of that step, not the one that was filled in ahead; and
  * going on from there gives what it would have given. */
+static void fault_of(uint64_t seed, bool ahead, struct fo_exec_fault *f, double *loss)
+{
+	struct step_rig r;
+	struct fo_exec_options o = { .cuda = cuda, .timeline_steps = 8, .batch = ahead ? number_of : NULL };
+	if (soft)
+		soft->seed(seed);
+	make(&r, &o);
+	for (at = 0; at < 2; at++) {
+		r.batch = &batch[order[at]];
+		step_rig_at(&r, at + 1);
+		must(fo_exec_step(r.exec, at));
+	}
+	/* A row of the embedding that this step reads. */
+	must(fo_exec_fetch(r.exec));
+	uint16_t *w = (uint16_t *)fo_store_find(r.store, "wte", 0, NULL) + batch[order[2]].token[0] * r.program.model.hidden, keep = *w;
+	*w = 0x7f80; /* infinity */
+	fo_exec_weights_changed(r.exec);
+	r.batch = &batch[order[2]];
+	step_rig_at(&r, 3);
+	must(fo_exec_step(r.exec, 2));
+	assert_true(r.scale[0] == -1);
+	r.batch = &batch[order[2]];
+	must(fo_exec_find_fault(r.exec, f));
+	must(fo_exec_fetch(r.exec));
+	*w = keep;
+	fo_exec_weights_changed(r.exec);
+	at = 3;
+	r.batch = &batch[order[3]];
+	step_rig_at(&r, 4);
+	must(fo_exec_step(r.exec, 3));
+	*loss = r.loss[0];
+	step_rig_free(&r);
+}
+
 static void test_fault(void **state)
 {
 	(void)state;
-	struct fo_exec_fault f[2];
-	double loss[2];
-	for (int ahead = 0; ahead < 2; ahead++) {
-		struct step_rig r;
-		struct fo_exec_options o = { .cuda = cuda, .timeline_steps = 8, .batch = ahead ? number_of : NULL };
-		make(&r, &o);
-		for (at = 0; at < 2; at++) {
-			r.batch = &batch[order[at]];
-			step_rig_at(&r, at + 1);
-			must(fo_exec_step(r.exec, at));
-		}
-		/* A row of the embedding that batch 2 alone reads. */
-		must(fo_exec_fetch(r.exec));
-		uint16_t *w = fo_store_find(r.store, "wte", 0, NULL), keep;
-		int32_t row = batch[2].token[0];
-		keep = w[row * 32];
-		w[row * 32] = 0x7f80; /* infinity */
-		fo_exec_weights_changed(r.exec);
-		r.batch = &batch[order[2]];
-		step_rig_at(&r, 3);
-		must(fo_exec_step(r.exec, 2));
-		assert_true(r.scale[0] == -1);
-		r.batch = &batch[order[2]];
-		must(fo_exec_find_fault(r.exec, &f[ahead]));
-		must(fo_exec_fetch(r.exec));
-		w[row * 32] = keep;
-		fo_exec_weights_changed(r.exec);
-		at = 3;
-		r.batch = &batch[order[3]];
-		step_rig_at(&r, 4);
-		must(fo_exec_step(r.exec, 3));
-		loss[ahead] = r.loss[0];
-		step_rig_free(&r);
+	struct fo_exec_fault want, f;
+	double loss, got;
+	fault_of(1, false, &want, &loss);
+	assert_true(want.instance >= 0 && isfinite(loss));
+	for (uint64_t seed = 0; seed < SEEDS; seed++) {
+		if (soft)
+			soft->order(seed % 2 ? FO_SOFT_RANDOM : FO_SOFT_LAZY); /* lazy: the copy is under way still */
+		fault_of(seed, true, &f, &got);
+		assert_string_equal(f.text, want.text);
+		assert_true(f.row == want.row && f.col == want.col);
+		if (got != loss)
+			fail_msg("seed %d: the step behind has a loss of %.17g, expected %.17g", (int)seed, got, loss);
 	}
-	assert_string_equal(f[0].text, f[1].text);
-	assert_true(f[0].instance >= 0 && f[0].row == f[1].row && f[0].col == f[1].col && loss[0] == loss[1] && isfinite(loss[0]));
+	if (soft)
+		soft->order(FO_SOFT_RANDOM);
 }
 
 static void test_memory(void **state)
