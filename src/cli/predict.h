@@ -15,7 +15,8 @@ struct predict {
 };
 
 /* Writes the predicted step as a timeline (predict.c). */
-FO_CHECKED fo_status fo_cli_predict_timeline(const struct fo_sim *s, const struct fo_program *p, const struct fo_unrolled *u, const char *path);
+FO_CHECKED fo_status fo_cli_predict_timeline(const struct fo_sim *s, const struct fo_program *p,
+					     const struct fo_unrolled *u, const char *path);
 /* On an accelerator of the catalogue (predict_device.c). */
 FO_CHECKED fo_status fo_cli_predict_device(const struct predict *in, const struct fo_opt_set *options);
 
