@@ -1,9 +1,9 @@
 /* flatout predict --device: the step of a run on an accelerator, by parts and as an interval, without one. */
 #include "cli/predict.h"
 
+#include "base/mem.h"
 #include "cost/device_profile.h"
 #include "pass/pass.h"
-#include "sim/compare.h"
 #include "sim/device.h"
 
 #include <math.h>
@@ -219,6 +219,39 @@ static void print_parts(const struct report *r)
 		     ms(&t.arena, r, s->step_s.high), "");
 	fo_table_print(&t, stdout, "", true);
 	fo_table_fini(&t);
+}
+
+/* At the middle, the longest first. What is called alike (the chunks of a loss) is one row. */
+static void print_operations(const struct report *r)
+{
+	struct fo_table t;
+	struct fo_sim_table x;
+	fo_sim_table_init(&x, &r->step.sim, &r->program, &r->u);
+	const char **name = fo_xmalloc((size_t)(x.lines + 1) * sizeof *name);
+	printf("\n");
+	fo_table_init(&t, "lrrl");
+	fo_table_row(&t, "operations of a step", "times", "middle, ms", "measured");
+	for (int i = 0; i < x.lines; i++) {
+		name[i] = fo_cli_predict_operation(&t.arena, &r->program, &x, &x.line[i]);
+		for (int k = 0; k < i; k++)
+			if (x.line[i].times && x.line[k].times && !strcmp(name[i], name[k])) {
+				x.line[k].times += x.line[i].times;
+				x.line[k].predicted_s += x.line[i].predicted_s;
+				x.line[i].times = 0;
+				x.line[i].predicted_s = 0;
+			}
+	}
+	fo_sim_table_sort(&x);
+	for (int i = 0; i < x.lines; i++)
+		if (x.line[i].predicted_s > 0)
+			fo_table_row(&t, fo_cli_predict_operation(&t.arena, &r->program, &x, &x.line[i]),
+				     fo_arena_printf(&t.arena, "%d", x.line[i].times),
+				     fo_arena_printf(&t.arena, "%.2f", 1e3 * x.line[i].predicted_s),
+				     x.line[i].sure == FO_SURE_EXACT ? "yes" : "no");
+	fo_table_print(&t, stdout, "", true);
+	fo_table_fini(&t);
+	free(name);
+	fo_sim_table_fini(&x);
 }
 
 /* Markdown, as docs/performance.md has it. */
@@ -444,6 +477,8 @@ static fo_status report(struct report *r, const struct fo_opt_set *options)
 	}
 	print_head(r);
 	print_parts(r);
+	if (r->in->all)
+		print_operations(r);
 	print_rates(r);
 	return FO_OK;
 }

@@ -196,8 +196,9 @@ fo_status fo_device_rates_measured(struct fo_device_rates *r, const struct fo_ca
 		r->rate[k].high = work / f->class_sum[k].best_s;
 		r->rate[k].mid = work / f->class_sum[k].median_s;
 		r->rate[k].low = r->rate[k].mid / (k < FO_DEVICE_FUSED ? SUSTAINED : 1);
-		r->origin[k] = "the mean of the profile's operations of this class; the slow end: 6 % less, as a step "
-			       "keeps the device warmer";
+		r->origin[k] = k < FO_DEVICE_FUSED
+				       ? "the mean of the profile's operations of this class; slow: 6 % less, as a step keeps the device warmer"
+				       : "the mean of the profile's operations of this class";
 	}
 	return FO_OK;
 }
