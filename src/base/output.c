@@ -34,7 +34,7 @@ static const struct {
 	[FO_OUTPUT_CSV] = { "csv", { { "rank,device,stream,step,begin_us,duration_us,kind,class,", "" } }, true },
 	[FO_OUTPUT_PROMETHEUS] = { "prometheus", { { "# HELP flatout_", "" } }, false },
 	[FO_OUTPUT_PROGRAM] = { "program", { { "flatout-program ", "" } }, false },
-	[FO_OUTPUT_TIMELINE] = { "timeline", { { "FOTIMEL1", "" } }, false },
+	[FO_OUTPUT_TIMELINE] = { "timeline", { { "FOTIMEL2", "" }, { "FOTIMEL1", "" } }, false },
 	[FO_OUTPUT_PROFILE] = { "profile", { { JSON_HEAD, "\"cpu\":" } }, false },
 	[FO_OUTPUT_LADDER] = { "ladder", { { JSON_HEAD, "\"dir\":" } }, false },
 	[FO_OUTPUT_TOKENIZER] = { .name = "tokenizer" },

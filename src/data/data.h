@@ -242,6 +242,9 @@ FO_CHECKED fo_status fo_loader_open(struct fo_loader **out, const struct fo_shar
 /* The next step's batch; valid until the next call. *wait_ns: how long the caller had to wait, 0 when the batch was ready.
  * Allocates nothing. An error of the thread is raised here, again at each call. */
 FO_CHECKED fo_status fo_loader_next(struct fo_loader *l, const struct fo_batch **out, int64_t *wait_ns);
+/* The batch that the next call of fo_loader_next gives, if it is ready: NULL otherwise. It stays what it is until the call behind that
+ * one; looking changes nothing. */
+const struct fo_batch *fo_loader_peek(struct fo_loader *l);
 struct fo_loader_state fo_loader_state(const struct fo_loader *l); /* after the batch last returned */
 void fo_loader_close(struct fo_loader *l);
 /* Bytes that a loader takes beside its batches: the order of the documents or the rows. */

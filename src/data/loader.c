@@ -236,6 +236,15 @@ fo_status fo_loader_next(struct fo_loader *l, const struct fo_batch **out, int64
 	return FO_OK;
 }
 
+const struct fo_batch *fo_loader_peek(struct fo_loader *l)
+{
+	int64_t k = l->state.next_step - l->first_step;
+	pthread_mutex_lock(&l->lock);
+	bool ready = l->made > k;
+	pthread_mutex_unlock(&l->lock);
+	return ready ? &l->batch[k % SLOTS] : NULL;
+}
+
 struct fo_loader_state fo_loader_state(const struct fo_loader *l) { return l->state; }
 
 void fo_loader_close(struct fo_loader *l)

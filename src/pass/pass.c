@@ -39,6 +39,8 @@ const struct fo_pass fo_pass_table[] = {
 	PASS(optimizer_in_backward, "optimizer-in-backward", SCHEDULE, 1, fo_pass_optimizer_in_backward_legal,
 	     fo_pass_optimizer_in_backward,
 	     "a parameter is updated as soon as its gradient is complete, and the gradient's bytes are free"),
+	PASS(wgrad_lane, "wgrad-lane", SCHEDULE, 1, NULL, fo_pass_wgrad_lane,
+	     "weight-gradient products run on a lane of their own beside the rest of backward: for devices, to fill what kernels leave idle"),
 };
 #undef PASS
 const int fo_pass_count = sizeof fo_pass_table / sizeof *fo_pass_table;

@@ -81,6 +81,7 @@ fo_status fo_pass_offload_legal(const struct fo_program *p), fo_pass_offload(str
 fo_status fo_pass_fused_optimizer(struct fo_program *p);
 fo_status fo_pass_optimizer_in_backward_legal(const struct fo_program *p);
 fo_status fo_pass_optimizer_in_backward(struct fo_program *p);
+fo_status fo_pass_wgrad_lane(struct fo_program *p);
 
 /* recompute.c */
 /* "norm, swiglu in the first 3 of 12 layers; norm in the rest", or "nothing". */

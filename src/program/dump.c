@@ -36,6 +36,7 @@ const struct fo_pass_field fo_pass_field[] = {
 	{ "fp8-skip-last", offsetof(struct fo_passes, fp8_last) },
 	{ "attention", offsetof(struct fo_passes, attention) },
 	{ "offload", offsetof(struct fo_passes, offload) },
+	{ "wgrad-lane", offsetof(struct fo_passes, wgrad_lane) },
 };
 const int fo_pass_fields = sizeof fo_pass_field / sizeof *fo_pass_field;
 

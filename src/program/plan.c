@@ -3,13 +3,21 @@
  *
  * A generation placed over the bytes of a dead one must not start before the dead one's last access on every lane. Free
  * ranges carry those lane vectors, and taking one adds them to the waits. Without them a shuffled run computes wrong numbers
- * (tests/step/test_lanes.c shows it). */
+ * (tests/step/test_lanes.c shows it).
+ *
+ * Such a wait is cheap where the other lane is far ahead, and ruins a second compute lane: what the compute lane lists behind a
+ * weight gradient would take the bytes that this has just been listed to read, and wait for its end. So what the second lane reads
+ * keeps its bytes until the compute lane has listed WGRAD_SLACK more operations that multiply. That is also how far the second lane may
+ * fall behind, and what its bytes cost. */
 #include "program/program.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define ALIGN 64 /* a cache line and a 512-bit vector */
+/* One would do: while a lane runs a product, the other has its next one waiting behind it. With the second a product that takes longer
+ * than the one it runs beside (gate and up beside the attention's output) is not waited for at once. */
+enum { WGRAD_SLACK = 2 };
 
 struct range {
 	int64_t offset, size;
@@ -72,7 +80,7 @@ static bool place_in_place(struct plan *s, int id, const struct fo_op *o, int i,
 		if (pair[0] - '0' != i || in >= o->n)
 			continue;
 		struct fo_life *q = &s->u->life[life_of[in]];
-		bool fits = !q->persists && !q->moved && q->last == id && q->bytes == l->bytes &&
+		bool fits = !q->persists && !q->moved && q->until == id && q->bytes == l->bytes &&
 			    same_rectangle(s->p, &o->arg[i], &o->arg[in]);
 		for (int k = 0; fits && k < o->n; k++) {
 			bool partner = life_of[k] != life_of[in];
@@ -151,6 +159,29 @@ static void release(struct space *s, const struct fo_life *l)
 	}
 }
 
+/* Gradients are left alone: who takes one has waited for the lane that made it. */
+static void find_ends(struct plan *s)
+{
+	struct fo_unrolled *u = s->u;
+	int *further = fo_xmalloc((size_t)(u->n + 1) * sizeof *further), ahead[WGRAD_SLACK];
+	for (int k = 0; k < WGRAD_SLACK; k++)
+		ahead[k] = u->n - 1;
+	for (int i = u->n - 1; i >= 0; i--) {
+		const struct fo_op *o = fo_instance_op(s->p, u, i);
+		further[i] = ahead[WGRAD_SLACK - 1];
+		if (o->lane != FO_LANE_COMPUTE || fo_op_info((enum fo_op_kind)o->kind)->cls != FO_CLASS_TENSOR)
+			continue;
+		memmove(ahead + 1, ahead, (WGRAD_SLACK - 1) * sizeof *ahead);
+		ahead[0] = i;
+	}
+	for (int i = 0; i < u->nlife; i++) {
+		struct fo_life *l = &u->life[i];
+		int32_t read = s->p->buf[l->buf].home == FO_HOME_GRAD ? -1 : l->last_on_lane[FO_LANE_WGRAD];
+		l->until = read >= 0 && further[read] > l->last ? further[read] : l->last;
+	}
+	free(further);
+}
+
 void fo_plan(const struct fo_program *p, struct fo_unrolled *u)
 {
 	struct plan s = { .p = p, .u = u };
@@ -158,14 +189,15 @@ void fo_plan(const struct fo_program *p, struct fo_unrolled *u)
 	    *next = fo_xmalloc((size_t)(u->nlife + 1) * sizeof *next);
 	memset(dies, -1, (size_t)(u->n + 1) * sizeof *dies);
 	u->persistent_bytes = u->max_live_bytes = 0;
+	find_ends(&s);
 	for (int i = 0; i < u->nlife; i++) {
 		struct fo_life *l = &u->life[i];
 		if (l->persists) {
 			l->offset = u->persistent_bytes;
 			u->persistent_bytes += padded(l);
 		} else {
-			next[i] = dies[l->last];
-			dies[l->last] = i;
+			next[i] = dies[l->until];
+			dies[l->until] = i;
 		}
 	}
 	for (int id = 0; id < u->n; id++) {

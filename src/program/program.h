@@ -119,11 +119,12 @@ enum fo_lane {
 	FO_LANE_SEND_FORWARD,
 	FO_LANE_RECV_BACKWARD,
 	FO_LANE_SEND_BACKWARD,
+	FO_LANE_WGRAD, /* a second one of compute: products that make gradients of weights (pass wgrad-lane) */
 	FO_LANE_COUNT
 };
 extern const char *const fo_lane_name[FO_LANE_COUNT];
 /* Lanes whose operations compute: they share the cores of the processor or the device. */
-static inline bool fo_lane_computes(int lane) { return lane == FO_LANE_COMPUTE; }
+static inline bool fo_lane_computes(int lane) { return lane == FO_LANE_COMPUTE || lane == FO_LANE_WGRAD; }
 
 /* DERIVE: makes what persists of weights alone. The executor does it, too, when weights were changed from outside. */
 enum fo_phase { FO_FORWARD, FO_BACKWARD, FO_WGRAD, FO_RECOMPUTE, FO_OPTIMIZER, FO_TRANSFER, FO_DERIVE, FO_PHASE_COUNT };
@@ -281,6 +282,7 @@ struct fo_passes {
 	int64_t fp8_first, fp8_last;      /* so many layers at each end keep their precision */
 	int64_t offload;                  /* layers whose activations wait in host memory */
 	int64_t attention;                /* enum fo_attention */
+	int64_t wgrad_lane;               /* 1: yes */
 };
 /* Tiled: scores of some queries and keys at a time. Eager: the probabilities of whole rows, in memory from forward to backward. */
 enum fo_attention { FO_ATTENTION_FLASH, FO_ATTENTION_EAGER, FO_ATTENTION_COUNT };
@@ -380,6 +382,7 @@ struct fo_life { /* one generation of one buffer instance */
 	int32_t buf, layer, mb;
 	int32_t first, last; /* instances of its first write and last use */
 	int32_t last_on_lane[FO_LANE_COUNT];
+	int32_t until; /* set by fo_plan: the instance behind which its bytes are free; `last`, or later where the wgrad lane reads it */
 	int64_t bytes, offset;       /* offset: in the arena, in the host's arena (home HOST), or in the persistent area */
 	bool persists, taken, moved; /* moved: its bytes went on to an output in place */
 	int32_t reads;

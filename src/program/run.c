@@ -59,6 +59,8 @@ const struct fo_opt fo_run_options[] = {
 		    "what computes: cpu; cuda, or cuda:N of several; auto: a CUDA device where one opens, else the processor"),
 	FO_OPT_INT(R, timed_every, "train.timed-every", "N", "16", 0, 1e9, "steps",
 		   "on a device the operations of every N-th step are timed, to say where time went; 0: of none. The processor times all"),
+	FO_OPT_ENUM(R, inputs_ahead, "train.inputs-ahead", "yes",
+		    "on a device: the next step's batch is copied there while a step runs. The processor copies none", "yes|no"),
 	FO_OPT_INT(R, kernel_times, "train.kernel-times", "N", "0", 0, 1e6, "steps",
 		   "on a device every kernel of a process's first N steps is timed by CUPTI, into kernels.jsonl; the steps take longer; 0: of none"),
 	FO_OPT_ENUM(R, tune, "train.tune", "on",
@@ -143,6 +145,8 @@ const struct fo_opt fo_run_options[] = {
 	FO_OPT_ENUM(R, fused_optimizer, "pass.fused-optimizer", "yes", "one operation steps many tensors", "yes|no"),
 	FO_OPT_ENUM(R, optimizer_in_backward, "pass.optimizer-in-backward", "no",
 		    "update a layer's weights as soon as its gradients are complete: less memory", "yes|no"),
+	FO_OPT_ENUM(R, wgrad_lane, "pass.wgrad-lane", "no",
+		    "products of weight gradients on a lane of their own beside the rest of backward: the same numbers. For devices", "no|yes"),
 	FO_OPT_ENUM(R, fp8, "pass.fp8", "off",
 		    "factors of the layers' products in fp8: scales per tensor (current, or delayed by past maxima) or per row (hp: weight gradients keep their precision)",
 		    "off|current|delayed|rowwise|rowwise-hp"),
@@ -317,6 +321,7 @@ static struct fo_passes passes_of(const struct fo_run *r)
 		.offload = r->offload,
 		.fused_optimizer = !r->fused_optimizer,
 		.optimizer_in_backward = !r->optimizer_in_backward,
+		.wgrad_lane = r->wgrad_lane,
 		/* Without a bound it does not matter whose norm it would be. */
 		.previous_norm = r->clip_norm == 1 || (!r->optimizer_in_backward && r->clip == 0),
 	};
@@ -368,6 +373,7 @@ void fo_run_contradicts(const struct fo_opt_set *s, const struct fo_run *r, cons
 		{ "pass.recompute-layers", AT(recompute_layers), false, repeats && has->recompute },
 		{ "pass.fused-optimizer", AT(fused_optimizer), true, true },
 		{ "pass.optimizer-in-backward", AT(optimizer_in_backward), true, true },
+		{ "pass.wgrad-lane", AT(wgrad_lane), true, true },
 		{ "pass.fp8", AT(fp8), false, true },
 		{ "pass.fp8-history", AT(fp8_history), false, has->fp8 == FO_FP8_DELAYED },
 		{ "pass.fp8-scale-precompute", AT(fp8_precompute), true, has->fp8 },

@@ -30,6 +30,7 @@ struct fo_run {
 	const char *device;  /* FO_RUN_DEVICES */
 	int64_t timed_every; /* on a device; 0: never */
 	int64_t kernel_times; /* on a device: steps of a process; 0: none */
+	int inputs_ahead;    /* on a device: 0 yes, 1 no */
 	int tune;            /* on a device: 0 on, 1 kept, 2 off */
 	const char *affinity; /* "none", "cores", or a list of hardware threads */
 	int verify;    /* self-check at the start: enum fo_verify_at_start */
@@ -60,6 +61,7 @@ struct fo_run {
 	int64_t recompute_layers;     /* the first ones; 0: all */
 	int fused_optimizer;          /* 0 yes, 1 no */
 	int optimizer_in_backward;    /* 0 yes, 1 no */
+	int wgrad_lane;               /* 0 no, 1 yes */
 	int fp8;                      /* enum fo_fp8 */
 	int64_t fp8_history;
 	int fp8_precompute; /* 0 no, 1 yes */

@@ -325,16 +325,14 @@ bool fo_record_profile_total(const struct fo_record *r, struct fo_profile *out)
 	}
 	if (out->steps || r->file[FO_RECORD_TIMELINE].state != FO_RECORD_WHOLE)
 		return out->steps > 0;
-	struct fo_timeline t = r->timeline.t; /* seen up to the end of one step after the other */
+	struct fo_timeline t = r->timeline.t; /* its compute lane: seen up to the end of one step after the other */
 	struct fo_ring *c = &t.lane[FO_LANE_COMPUTE];
 	const struct fo_ring all = *c;
-	int whole = 0, ran;
-	for (int i = 0; i < r->unrolled.n; i++)
-		whole += fo_instance_op(&r->program, &r->unrolled, i)->lane == FO_LANE_COMPUTE;
+	int whole = fo_instances_computing(&r->program, &r->unrolled);
 	for (uint64_t from = 0, to; from < all.n; from = to) {
-		for (to = from, ran = 0; to < all.n && all.span[to].step == all.span[from].step; to++)
-			ran += all.span[to].instance >= 0;
-		if (ran != whole)
+		for (to = from; to < all.n && all.span[to].step == all.span[from].step;)
+			to++;
+		if (fo_timeline_ran(&r->timeline.t, all.span[from].step, all.span[from].begin_ns, all.span[to - 1].end_ns) != whole)
 			continue;
 		c->n = to;
 		fo_profile_add_step(out, &t, &r->program, &r->unrolled, all.span[from].step, all.span[from].begin_ns,

@@ -38,7 +38,7 @@ static enum fo_report_life life_of(const struct fo_program *p, const struct fo_u
 }
 
 /* The last operation at which its bytes are its own: bytes that were handed on in place belong to the output from there on. */
-static int32_t end_of(const struct fo_life *l) { return l->moved ? l->last - 1 : l->last; }
+static int32_t end_of(const struct fo_life *l) { return l->moved ? l->last - 1 : l->until; }
 
 static int by_bytes(const void *a, const void *b)
 {

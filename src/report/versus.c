@@ -114,7 +114,7 @@ static int find_op(struct ops *l, const char *block, int kind, int phase)
 	return (int)l->n++;
 }
 
-/* Steps of the compute lane that ran every operation, as [from, to) of its spans. */
+/* Steps that ran every operation, as [from, to) of the compute lane's spans. */
 struct whole {
 	uint64_t from, to;
 };
@@ -123,13 +123,12 @@ static struct whole *whole_steps(const struct fo_record *r, int64_t *n)
 	const struct fo_ring *c = &r->timeline.t.lane[FO_LANE_COMPUTE];
 	struct whole *w = NULL;
 	size_t cap = 0;
-	int all = 0, ran;
+	int all = fo_instances_computing(&r->program, &r->unrolled);
 	*n = 0;
-	for (int i = 0; i < r->unrolled.n; i++)
-		all += fo_instance_op(&r->program, &r->unrolled, i)->lane == FO_LANE_COMPUTE;
 	for (uint64_t from = 0, to; from < c->n; from = to) {
-		for (to = from, ran = 0; to < c->n && c->span[to].step == c->span[from].step; to++)
-			ran += c->span[to].instance >= 0 && c->span[to].instance < r->unrolled.n;
+		for (to = from; to < c->n && c->span[to].step == c->span[from].step;)
+			to++;
+		int ran = fo_timeline_ran(&r->timeline.t, c->span[from].step, c->span[from].begin_ns, c->span[to - 1].end_ns);
 		/* The first step of a process is cold here, too. */
 		if (ran != all || (r->starts && c->span[from].step == fo_record_last_start(r)->step))
 			continue;
@@ -148,10 +147,12 @@ static void add_to(struct fo_spread *sum, const struct fo_spread *x)
 	sum->n = x->n;
 }
 
-/* seconds: of instance i in whole step k at [i * steps + k]; first the operations, then the waits for them. */
+/* seconds: of instance i in whole step k at [i * steps + k]; first the operations, then the compute lane's waits for them. */
 static double *collect(const struct fo_record *r, const struct whole *w, int64_t steps, struct fo_spread *covered)
 {
-	const struct fo_span *span = r->timeline.t.lane[FO_LANE_COMPUTE].span;
+	const struct fo_timeline *t = &r->timeline.t;
+	const struct fo_ring *wgrad = &t->lane[FO_LANE_WGRAD];
+	const struct fo_span *span = t->lane[FO_LANE_COMPUTE].span;
 	size_t n = (size_t)steps, instances = (size_t)r->unrolled.n;
 	double *seconds = fo_xmalloc((2 * instances * n + 1) * sizeof *seconds), *whole = fo_xmalloc((n + 1) * sizeof *whole);
 	for (size_t k = 0; k < n; k++) {
@@ -160,8 +161,11 @@ static double *collect(const struct fo_record *r, const struct whole *w, int64_t
 			size_t id = (size_t)(span[i].instance >= 0 ? span[i].instance : ~span[i].instance);
 			if (id < instances)
 				seconds[((span[i].instance < 0) * instances + id) * n + k] +=
-					(double)(span[i].end_ns - span[i].begin_ns) * 1e-9;
+					fo_timeline_own_ns(t, FO_LANE_COMPUTE, &span[i]) * 1e-9;
 		}
+		for (uint64_t i = fo_ring_from(wgrad, span[w[k].from].begin_ns); i < wgrad->n && wgrad->span[i].begin_ns <= span[w[k].to - 1].end_ns; i++)
+			if (wgrad->span[i].step == span[w[k].from].step && wgrad->span[i].instance >= 0 && (size_t)wgrad->span[i].instance < instances)
+				seconds[(size_t)wgrad->span[i].instance * n + k] += fo_timeline_own_ns(t, FO_LANE_WGRAD, &wgrad->span[i]) * 1e-9;
 	}
 	*covered = fo_stats_spread(whole, n);
 	free(whole);
@@ -182,7 +186,7 @@ static void read_timeline(struct fo_versus_side *s, int which, struct ops *l)
 		/* As in the step profile: waiting for another lane's compute is neither compute nor communication. */
 		add_to(&s->part[part < FO_PART_COMMUNICATION ? FO_PART_UNATTRIBUTED : part], &waited);
 		sum += waited.median;
-		if (o->lane != FO_LANE_COMPUTE)
+		if (!fo_lane_computes(o->lane))
 			continue;
 		const char *block = r->program.block[r->program.slot[r->unrolled.slot[i]].block].name;
 		int id = find_op(l, block, o->kind, o->phase); /* may move l->op */

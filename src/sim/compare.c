@@ -21,7 +21,7 @@ void fo_sim_table_init(struct fo_sim_table *t, const struct fo_sim *s, const str
 	for (int i = 0; i < u->n; i++) {
 		int block = p->slot[u->slot[i]].block, at = begin[block] + u->op[i];
 		t->line_of[i] = -1;
-		if (fo_sim_lane(fo_instance_op(p, u, i)) != FO_LANE_COMPUTE)
+		if (!fo_lane_computes(fo_instance_op(p, u, i)->lane))
 			continue;
 		if (line_at[at] < 0) {
 			line_at[at] = t->lines;
@@ -65,15 +65,17 @@ static fo_status steps_of(const struct fo_ring *r, const char *where, int32_t **
 	return FO_OK;
 }
 
-/* Sums of each line in each step but the first, which begins at span `at`. */
-static void sum_spans(const struct fo_sim_table *t, const struct fo_ring *r, const int32_t *step, double *sum)
+/* Sums of each line in each of the steps but the first, in ascending order. */
+static void sum_spans(const struct fo_sim_table *t, const struct fo_timeline *from, int lane, const int32_t *step, int steps, double *sum)
 {
+	const struct fo_ring *r = &from->lane[lane];
 	int k = 0;
 	for (uint64_t i = r->n > r->cap ? r->n - r->cap : 0; i < r->n; i++) {
 		const struct fo_span *s = &r->span[i % r->cap];
-		k += s->step != step[k];
-		if (k && s->instance >= 0 && s->instance < t->instances && t->line_of[s->instance] >= 0)
-			sum[(size_t)(k - 1) * (size_t)t->lines + (size_t)t->line_of[s->instance]] += (double)(s->end_ns - s->begin_ns) * 1e-9;
+		while (k + 1 < steps && step[k] < s->step)
+			k++;
+		if (k && s->step == step[k] && s->instance >= 0 && s->instance < t->instances && t->line_of[s->instance] >= 0)
+			sum[(size_t)(k - 1) * (size_t)t->lines + (size_t)t->line_of[s->instance]] += fo_timeline_own_ns(from, lane, s) * 1e-9;
 	}
 }
 
@@ -101,12 +103,18 @@ fo_status fo_sim_table_timeline(struct fo_sim_table *t, const struct fo_program 
 		return fo_fail(FO_EFORMAT, "'%s' was recorded with another program than the one it is compared with", where);
 	FO_TRY(steps_of(&f->t.lane[FO_LANE_COMPUTE], where, &step, &steps));
 	fo_status st = FO_OK;
+	int gone = 0; /* steps of which the ring of the other lane that computes has lost spans */
+	const struct fo_ring *w = &f->t.lane[FO_LANE_WGRAD];
+	while (w->n && gone < steps && step[gone] < w->span[0].step)
+		gone++;
+	steps -= gone;
 	if (steps < 2) {
 		st = fo_hint(fo_fail(FO_EARG, "'%s' has no step behind its first: nothing to compare with", where),
 			     "train some steps more: the first touches fresh memory and does not count");
 	} else {
 		double *sum = fo_xmalloc((size_t)(steps - 1) * (size_t)(t->lines + 1) * sizeof *sum);
-		sum_spans(t, &f->t.lane[FO_LANE_COMPUTE], step, sum);
+		sum_spans(t, &f->t, FO_LANE_COMPUTE, step + gone, steps, sum);
+		sum_spans(t, &f->t, FO_LANE_WGRAD, step + gone, steps, sum);
 		take_medians(t, sum, steps - 1);
 		free(sum);
 	}

@@ -83,12 +83,11 @@ static fo_status fill(struct fo_device_step *s, struct fo_sim walk[WALKS], const
 }
 
 static void finish(struct fo_device_step *s, struct fo_sim walk[WALKS], const struct fo_program *p,
-		   const struct fo_unrolled *u, const struct fo_device_rates *r)
+		   const struct fo_unrolled *u)
 {
-	struct fo_interval gap = r->gap_s;
 	for (int k = 0; k < WALKS; k++) {
 		double known = 0;
-		fo_sim_walk(&walk[k], p, u, *end_of(&gap, k));
+		fo_sim_walk(&walk[k], p, u);
 		*end_of(&s->step_s, k) = walk[k].step_s;
 		*end_of(&s->part_s[FO_DEVICE_PART_TRANSFER], k) = walk[k].part_s[FO_PART_COMMUNICATION] +
 								  walk[k].part_s[FO_PART_DATA];
@@ -102,12 +101,13 @@ fo_status fo_device_step(struct fo_device_step *s, const struct fo_program *p, c
 			 const struct fo_device_rates *r, double pairs)
 {
 	struct fo_sim walk[WALKS];
+	struct fo_interval gap = r->gap_s;
 	*s = (struct fo_device_step){ 0 };
 	for (int k = 0; k < WALKS; k++)
-		fo_sim_init(&walk[k], u);
+		fo_sim_init(&walk[k], u, *end_of(&gap, k));
 	fo_status st = fill(s, walk, p, u, r, pairs);
 	if (st == FO_OK) {
-		finish(s, walk, p, u, r);
+		finish(s, walk, p, u);
 		s->sim = walk[1];
 		walk[1] = (struct fo_sim){ 0 };
 	}

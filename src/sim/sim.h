@@ -1,7 +1,7 @@
 /* The simulator: when each operation of a step program runs, on a machine that was measured.
  *
- * Lanes are in order and waits point backwards, so for given times one walk over the instances in issue order is exact: an
- * instance starts when its lane is free and what it waits for has ended. The waits are those that the executor obeys, the memory
+ * An instance starts when its lane is free and what it waits for has ended. Lanes that compute (fo_lane_computes) share the cores: while
+ * two run an operation, each takes twice its time, so a step is never shorter than their work together. The waits are those that the executor obeys, the memory
  * plan's among them. Times come from src/cost: each instance's own, by what it stores and by what the caches still hold of its
  * operands (cost/reuse.h). On an accelerator: sim/device.h. */
 #ifndef FO_SIM_SIM_H
@@ -13,11 +13,13 @@
 struct fo_sim {
 	int n;                       /* instances */
 	double step_s;               /* from the first start to the last end */
-	double part_s[FO_PART_COUNT]; /* of the compute lane, as in the step profile; they sum to step_s */
-	double *begin_s, *seconds;   /* per instance: start from the step's begin; time of its kernel, without the overhead */
+	double part_s[FO_PART_COUNT]; /* of the lanes that compute, as in the step profile; they sum to step_s */
+	double overhead_s;           /* behind each instance */
+	double *begin_s, *end_s;     /* per instance: start and end from the step's begin, the end with the overhead behind it */
+	double *seconds;             /* per instance: time of its kernel with the cores to itself, without the overhead */
 	uint8_t *sure;               /* per instance: enum fo_sure */
 	int32_t *waited;             /* per instance: the instance of another lane that it had to wait for; -1: it did not */
-	double sure_s[FO_SURE_COUNT]; /* of the compute lane's kernels: how much of it is how sure */
+	double sure_s[FO_SURE_COUNT]; /* of the kernels of lanes that compute: how much of it is how sure */
 	double busy_s;               /* ... and how much of it comes from rows that had no quiet span */
 	int unknown;                 /* instances of which nothing is known: the step takes longer than step_s */
 };
@@ -26,13 +28,9 @@ struct fo_sim {
  * without instances takes no time. */
 void fo_sim_step(struct fo_sim *s, const struct fo_program *p, const struct fo_unrolled *u, const struct fo_rates *r, double pairs);
 void fo_sim_fini(struct fo_sim *s);
-/* Room for a step's instances, all zeros, and the walk alone: s->seconds (and s->sure) are filled in between. Compute lanes share the
- * machine: operations that compute run one after the other, whatever their lane, and never wait for each other longer than that; what
- * running beside each other gains is the caller's to take off their times. */
-void fo_sim_init(struct fo_sim *s, const struct fo_unrolled *u);
-void fo_sim_walk(struct fo_sim *s, const struct fo_program *p, const struct fo_unrolled *u, double overhead_s);
-/* The lane on whose resource an operation runs: one for all compute lanes. */
-int fo_sim_lane(const struct fo_op *o);
+/* Room for a step's instances, and the walk alone: s->seconds and s->sure are filled in between (zeros else). */
+void fo_sim_init(struct fo_sim *s, const struct fo_unrolled *u, double overhead_s);
+void fo_sim_walk(struct fo_sim *s, const struct fo_program *p, const struct fo_unrolled *u);
 
 /* The same as spans of step 0, as the executor would have recorded them (the overhead stands between spans). Freed with
  * fo_timeline_fini. FO_ENOMEM. */

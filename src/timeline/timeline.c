@@ -2,6 +2,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
@@ -37,6 +38,57 @@ void fo_timeline_fini(struct fo_timeline *t)
 	*t = (struct fo_timeline){ 0 };
 }
 
+/* ---- spans of lanes that share the cores ---- */
+
+static uint64_t oldest_of(const struct fo_ring *r) { return r->n > r->cap ? r->n - r->cap : 0; }
+static const struct fo_span *span_of(const struct fo_ring *r, uint64_t i) { return &r->span[i % r->cap]; }
+
+uint64_t fo_ring_from(const struct fo_ring *r, int64_t ns)
+{
+	uint64_t low = oldest_of(r), high = r->n;
+	while (low < high) {
+		uint64_t middle = low + (high - low) / 2;
+		if (span_of(r, middle)->end_ns < ns)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+double fo_timeline_own_ns(const struct fo_timeline *t, int lane, const struct fo_span *s)
+{
+	const struct fo_ring *r = &t->lane[lane == FO_LANE_COMPUTE ? FO_LANE_WGRAD : FO_LANE_COMPUTE];
+	double length = (double)(s->end_ns - s->begin_ns), both = 0;
+	if (!fo_lane_computes(lane))
+		return length;
+	for (uint64_t i = fo_ring_from(r, s->begin_ns); i < r->n && span_of(r, i)->begin_ns < s->end_ns; i++) {
+		const struct fo_span *x = span_of(r, i);
+		int64_t begin = x->begin_ns > s->begin_ns ? x->begin_ns : s->begin_ns, end = x->end_ns < s->end_ns ? x->end_ns : s->end_ns;
+		both += x->instance >= 0 ? (double)(end - begin) : 0;
+	}
+	return length - (s->instance >= 0 ? both / 2 : both);
+}
+
+int fo_timeline_ran(const struct fo_timeline *t, int32_t step, int64_t begin_ns, int64_t end_ns)
+{
+	int ran = 0;
+	for (int l = 0; l < FO_LANE_COUNT; l++) {
+		const struct fo_ring *r = &t->lane[l];
+		for (uint64_t i = fo_lane_computes(l) ? fo_ring_from(r, begin_ns) : r->n; i < r->n && span_of(r, i)->begin_ns <= end_ns; i++)
+			ran += span_of(r, i)->step == step && span_of(r, i)->instance >= 0;
+	}
+	return ran;
+}
+
+int fo_instances_computing(const struct fo_program *p, const struct fo_unrolled *u)
+{
+	int n = 0;
+	for (int i = 0; i < u->n; i++)
+		n += fo_lane_computes(fo_instance_op(p, u, i)->lane);
+	return n;
+}
+
 /* ---- profile ---- */
 
 enum fo_part fo_part_of_op(enum fo_op_kind kind)
@@ -55,14 +107,33 @@ enum fo_part fo_part_of_op(enum fo_op_kind kind)
 	return FO_PART_UNATTRIBUTED;
 }
 
+/* A wait for a compute operation of another lane is idle time by dependency: neither compute nor communication. */
+static enum fo_part part_of_span(const struct fo_op *o, bool waited)
+{
+	enum fo_part part = fo_part_of_op((enum fo_op_kind)o->kind);
+	return waited && part < FO_PART_COMMUNICATION ? FO_PART_UNATTRIBUTED : part;
+}
+
+/* Spans that were read from a file may belong to another program. Returns the time covered. */
+static double add_span(struct fo_profile *f, const struct fo_timeline *t, const struct fo_program *p, const struct fo_unrolled *u, int lane,
+		       const struct fo_span *s)
+{
+	int id = s->instance >= 0 ? s->instance : ~s->instance;
+	if (id >= u->n)
+		return 0;
+	double own = fo_timeline_own_ns(t, lane, s);
+	f->part_ns[part_of_span(fo_instance_op(p, u, id), s->instance < 0)] += own;
+	return own;
+}
+
 void fo_profile_add_step(struct fo_profile *f, const struct fo_timeline *t, const struct fo_program *p,
 			 const struct fo_unrolled *u, int32_t step, int64_t begin_ns, int64_t end_ns,
 			 int64_t loader_wait_ns)
 {
-	const struct fo_ring *r = &t->lane[FO_LANE_COMPUTE];
+	const struct fo_ring *r = &t->lane[FO_LANE_COMPUTE], *w = &t->lane[FO_LANE_WGRAD];
 	double covered = 0, wall = (double)(end_ns - begin_ns);
-	uint64_t oldest = r->n > r->cap ? r->n - r->cap : 0;
-	const struct fo_span *newest = r->n > oldest ? &r->span[(r->n - 1) % r->cap] : NULL;
+	uint64_t oldest = oldest_of(r);
+	const struct fo_span *newest = r->n > oldest ? span_of(r, r->n - 1) : NULL;
 	/* A run that went back does a step again: what ended before this one began is the earlier one's. */
 	if (!newest || newest->step != step || newest->end_ns < begin_ns) {
 		f->untimed_ns += wall;
@@ -70,21 +141,14 @@ void fo_profile_add_step(struct fo_profile *f, const struct fo_timeline *t, cons
 		return;
 	}
 	for (uint64_t i = r->n; i-- > oldest;) {
-		const struct fo_span *s = &r->span[i % r->cap];
+		const struct fo_span *s = span_of(r, i);
 		if (s->step != step || s->end_ns < begin_ns)
 			break;
-		double d = (double)(s->end_ns - s->begin_ns);
-		int id = s->instance >= 0 ? s->instance : ~s->instance;
-		if (id >= u->n)
-			continue; /* spans read from a file may belong to another program */
-		const struct fo_op *o = fo_instance_op(p, u, id);
-		enum fo_part part = fo_part_of_op((enum fo_op_kind)o->kind);
-		/* A wait for a compute operation of another lane is idle time by dependency: neither compute nor communication. */
-		if (s->instance < 0 && part < FO_PART_COMMUNICATION)
-			part = FO_PART_UNATTRIBUTED;
-		f->part_ns[part] += d;
-		covered += d;
+		covered += add_span(f, t, p, u, FO_LANE_COMPUTE, s);
 	}
+	for (uint64_t i = fo_ring_from(w, begin_ns); i < w->n && span_of(w, i)->begin_ns <= end_ns; i++)
+		if (span_of(w, i)->step == step && span_of(w, i)->instance >= 0)
+			covered += add_span(f, t, p, u, FO_LANE_WGRAD, span_of(w, i));
 	f->part_ns[FO_PART_DATA] += (double)loader_wait_ns;
 	f->part_ns[FO_PART_UNATTRIBUTED] += wall - covered - (double)loader_wait_ns;
 	f->total_ns += wall;
@@ -109,8 +173,9 @@ struct fo_mfu fo_mfu_of_step(const struct fo_program *p, double tokens, double p
 
 /* ---- file ---- */
 
-#define MAGIC "FOTIMEL1"
-enum { MAX_SPANS = 1 << 28 };
+#define MAGIC "FOTIMEL2"
+#define MAGIC_1 "FOTIMEL1" /* without the lanes behind send_backward */
+enum { MAX_SPANS = 1 << 28, LANES_1 = FO_LANE_SEND_BACKWARD + 1 };
 
 struct header {
 	char magic[8];
@@ -120,7 +185,8 @@ struct header {
 
 fo_status fo_timeline_write(const struct fo_timeline *t, const struct fo_program *p, const char *path)
 {
-	struct header h = { .magic = MAGIC, .program_hash = fo_program_hash(p) };
+	struct header h = { .program_hash = fo_program_hash(p) };
+	memcpy(h.magic, MAGIC, sizeof h.magic);
 	struct fo_str s = { 0 };
 	fo_str_append(&s, &h, sizeof h);
 	for (int l = 0; l < FO_LANE_COUNT; l++) {
@@ -140,11 +206,17 @@ fo_status fo_timeline_write(const struct fo_timeline *t, const struct fo_program
 	return st;
 }
 
-static fo_status check_file(const struct fo_map *m, const char *path, struct header *h)
+bool fo_timeline_begins(const void *head, size_t n) { return n >= 8 && (!memcmp(head, MAGIC, 8) || !memcmp(head, MAGIC_1, 8)); }
+
+/* *head: bytes of the header. */
+static fo_status check_file(const struct fo_map *m, const char *path, struct header *h, size_t *head)
 {
-	if (m->len < sizeof *h || memcmp(m->data, MAGIC, 8))
-		return fo_fail(FO_EFORMAT, "'%s' is not a timeline: it does not begin with '" MAGIC "'", path);
-	memcpy(h, m->data, sizeof *h);
+	bool first = m->len >= 8 && !memcmp(m->data, MAGIC_1, 8);
+	*head = offsetof(struct header, spans) + (size_t)(first ? LANES_1 : FO_LANE_COUNT) * sizeof *h->spans;
+	*h = (struct header){ 0 };
+	if (m->len < *head || !fo_timeline_begins(m->data, m->len))
+		return fo_fail(FO_EFORMAT, "'%s' is not a timeline: it does not begin with '" MAGIC "' (or '" MAGIC_1 "')", path);
+	memcpy(h, m->data, *head);
 	uint64_t spans = 0;
 	for (int l = 0; l < FO_LANE_COUNT; l++) {
 		if (h->spans[l] > MAX_SPANS)
@@ -152,10 +224,10 @@ static fo_status check_file(const struct fo_map *m, const char *path, struct hea
 				       (unsigned long long)h->spans[l]);
 		spans += h->spans[l];
 	}
-	if (m->len - sizeof *h != spans * sizeof(struct fo_span))
+	if (m->len - *head != spans * sizeof(struct fo_span))
 		return fo_fail(FO_EFORMAT, "timeline '%s' is cut off: got %zu bytes of spans, expected %llu", path,
-			       m->len - sizeof *h, (unsigned long long)(spans * sizeof(struct fo_span)));
-	if (XXH3_64bits(m->data + sizeof *h, m->len - sizeof *h) != h->checksum)
+			       m->len - *head, (unsigned long long)(spans * sizeof(struct fo_span)));
+	if (XXH3_64bits(m->data + *head, m->len - *head) != h->checksum)
 		return fo_fail(FO_EFORMAT, "timeline '%s' is damaged: its checksum does not match", path);
 	return FO_OK;
 }
@@ -164,17 +236,18 @@ fo_status fo_timeline_read(struct fo_timeline_file *f, const char *path)
 {
 	struct fo_map m;
 	struct header h;
+	size_t head;
 	*f = (struct fo_timeline_file){ 0 };
 	FO_TRY(fo_map_open(&m, path));
-	fo_status st = check_file(&m, path, &h);
+	fo_status st = check_file(&m, path, &h, &head);
 	if (st == FO_OK) {
 		f->program_hash = h.program_hash;
-		f->t.bytes = m.len - sizeof h;
+		f->t.bytes = m.len - head;
 		st = fo_pages_new(f->t.bytes ? f->t.bytes : 1, &f->t.memory);
 	}
 	if (st == FO_OK) {
 		struct fo_span *at = f->t.memory;
-		memcpy(at, m.data + sizeof h, f->t.bytes);
+		memcpy(at, m.data + head, f->t.bytes);
 		for (int l = 0; l < FO_LANE_COUNT; l++) {
 			f->t.lane[l] = (struct fo_ring){ at, (uint32_t)h.spans[l], h.spans[l] };
 			for (uint64_t i = 0; i < h.spans[l] && st == FO_OK; i++)

@@ -41,6 +41,16 @@ static inline void fo_timeline_record(struct fo_timeline *t, int lane, int32_t s
 	r->span[r->n++ % r->cap] = (struct fo_span){ begin_ns, end_ns, step, instance };
 }
 
+/* Of a span on a lane that computes: the time that counts as its own. Two such lanes share the cores, so a moment in which both run an
+ * operation is half of each; one in which a lane waits and the other runs belongs to the one that runs. Own times and the time in
+ * which neither runs sum to the time. Other lanes: the span's length. */
+double fo_timeline_own_ns(const struct fo_timeline *t, int lane, const struct fo_span *s);
+/* The first span of the ring, by number in [0, n), that does not end before ns; n: none. */
+uint64_t fo_ring_from(const struct fo_ring *r, int64_t ns);
+/* Operations that lanes which compute ran in the step that lasted [begin, end]; of a whole step: fo_instances_computing. */
+int fo_timeline_ran(const struct fo_timeline *t, int32_t step, int64_t begin_ns, int64_t end_ns);
+int fo_instances_computing(const struct fo_program *p, const struct fo_unrolled *u);
+
 /* ---- the step profile: parts of the step time that sum to 100 % ---- */
 
 enum fo_part {
@@ -50,7 +60,7 @@ enum fo_part {
 	FO_PART_ELEMENTWISE,
 	FO_PART_LOSS,
 	FO_PART_OPTIMIZER,
-	FO_PART_COMMUNICATION, /* exposed: the compute lane waited for a communication lane */
+	FO_PART_COMMUNICATION, /* exposed: the compute lane waited for a communication lane, and no other lane computed */
 	FO_PART_DATA,          /* waited for the loader or the host lane */
 	FO_PART_UNATTRIBUTED,  /* dispatch between operations, which no span covers; waiting for another lane's compute */
 	FO_PART_COUNT
@@ -68,7 +78,8 @@ struct fo_profile {
 	int64_t untimed_steps;
 };
 /* Adds one step, as an untimed one where the compute lane has no span of it: its spans in the rings of t and its wall time [begin, end), which includes loader_wait_ns spent waiting for
- * the loader. Exact by construction: what no span of the compute lane covers is unattributed. */
+ * the loader. Operations of lanes that compute count with their own time (fo_timeline_own_ns), waits are the compute lane's. Exact by
+ * construction: what neither covers is unattributed. */
 void fo_profile_add_step(struct fo_profile *f, const struct fo_timeline *t, const struct fo_program *p,
 			 const struct fo_unrolled *u, int32_t step, int64_t begin_ns, int64_t end_ns,
 			 int64_t loader_wait_ns);
@@ -96,6 +107,8 @@ struct fo_mfu fo_mfu_of_step(const struct fo_program *p, double tokens, double p
 
 /* ---- the file (docs/formats.md): header, then per lane its spans ---- */
 
+/* Are these n bytes the beginning of one? Of the first version, before there was a second lane that computes, too. */
+bool fo_timeline_begins(const void *head, size_t n);
 FO_CHECKED fo_status fo_timeline_write(const struct fo_timeline *t, const struct fo_program *p, const char *path);
 struct fo_timeline_file {
 	uint64_t program_hash;

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/text.h"
+#include "timeline/timeline.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -485,7 +486,7 @@ bool fo_foreign_is_trace(const char *path)
 	fo_err_save(&before, FO_OK);
 	if (read_head(path, &h)) {
 		if (h.kind == BINARY)
-			yes = (h.n > 8 && memcmp(h.p, "FOTIMEL1", 8) == 0) ||
+			yes = fo_timeline_begins(h.p, h.n) ||
 			      (holds(&h, HEAD_BYTES, "SQLite format 3") && holds(&h, HEAD_BYTES, "StringIds"));
 		for (size_t i = 0; !yes && h.kind == JSON && i < sizeof sign / sizeof *sign; i++)
 			yes = holds(&h, HEAD_BYTES, sign[i]) && holds(&h, HEAD_BYTES, "\"name\"");

@@ -3,6 +3,7 @@
 #include "trace/trace_int.h"
 
 #include "base/fs.h"
+#include "timeline/timeline.h"
 
 #include <errno.h>
 #include <string.h>
@@ -31,7 +32,7 @@ fo_status fo_trace_open(struct fo_trace **out, const char *path)
 	FO_TRY(read_head(path, head, &n));
 	static const char sqlite[] = "SQLite format 3";
 	bool is_sqlite = n >= sizeof(sqlite) && !memcmp(head, sqlite, sizeof(sqlite));
-	bool is_own = n >= 8 && !memcmp(head, "FOTIMEL1", 8);
+	bool is_own = fo_timeline_begins(head, n);
 	struct fo_trace_build b;
 	fo_trace_build_init(&b, path);
 	fo_status st = is_sqlite ? fo_trace_read_nsys(&b, path) : is_own ? fo_trace_read_own(&b, path) : fo_trace_read_kineto(&b, path);

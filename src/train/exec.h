@@ -52,10 +52,15 @@ FO_CHECKED fo_status fo_store_visit(struct fo_store *s, const struct fo_program 
 /* Serves a host operation: fills (host_in) or reads (host_out) the operands. Runs on the host lane's thread. */
 typedef fo_status fo_port_fn(void *ctx, enum fo_port port, int mb, const struct fo_tensor *arg, int n);
 
+/* The number of the batch that FO_PORT_BATCH serves in this step: batches of one number are the same for the executor's whole life. next: of
+ * the step behind it, and from now on the port serves that one, until this is called again; -1: there is none, or it is not ready.
+ * ctx is the port's. */
+typedef int64_t fo_exec_batch_fn(void *ctx, bool next);
+
 struct fo_exec_options {
 	enum fo_isa isa;
 	bool null_kernels;   /* every kernel returns at once: loops and schedules without arithmetic */
-	int threads;         /* of the compute lane's kernels; other lanes' kernels use one */
+	int threads;         /* of kernels on lanes that compute (fo_lane_computes), one of which does at a time; other lanes' kernels use one */
 	bool poison;         /* fill each new generation with NaN first (tests, debug builds) */
 	uint64_t delay_seed; /* not 0: random delays before operations (tests) */
 	double *mac;         /* not NULL: `ref` counts multiply-accumulates here (tests) */
@@ -66,6 +71,7 @@ struct fo_exec_options {
 	/* Device: every how many steps operations are timed, by events (0: never, 1: all). Other steps leave no spans: they belong to a
 	 * profile as untimed ones (timeline.h). On the processor every step is timed. */
 	int timed_every;
+	fo_exec_batch_fn *batch; /* device: not NULL: the next step's batch is filled in and copied to the device while a step runs */
 	bool eager; /* device: operations are launched one by one in each step, never replayed as a graph */
 };
 

@@ -1,4 +1,4 @@
-/* The engine of this machine: one thread per used lane, kernels of the kernel sets. */
+/* The engine of this machine: one thread per used lane, kernels of the kernel sets. Of the lanes that compute one does at a time. */
 #include "train/exec_int.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -33,6 +33,8 @@ struct lane {
 struct fo_exec_cpu {
 	struct prepared **op; /* [block][op] */
 	struct lane lane[FO_LANE_COUNT];
+	/* Held by the lane that computes, of those that do: so that the run has the threads that its peak counts, and no more. */
+	pthread_mutex_t cores;
 	/* Lanes sleep on `wake` until what they wait for has moved. */
 	pthread_mutex_t lock;
 	pthread_cond_t wake;
@@ -135,9 +137,13 @@ static void run_lane(struct lane *ln, int32_t step)
 			return;
 		if (e->o.delay_seed)
 			random_delay(e, ln);
+		if (fo_lane_computes(ln->id))
+			pthread_mutex_lock(&e->cpu->cores);
 		int64_t t0 = fo_now_ns();
 		fo_status st = run_on(e, ln, id);
 		fo_timeline_record(&e->timeline, ln->id, step, id, t0, fo_now_ns());
+		if (fo_lane_computes(ln->id))
+			pthread_mutex_unlock(&e->cpu->cores);
 		if (st != FO_OK) {
 			fail(e, st);
 			return;
@@ -219,7 +225,7 @@ static void assign_lanes(struct fo_exec *e)
 		struct lane *ln = &e->cpu->lane[l];
 		ln->e = e;
 		ln->id = l;
-		ln->threads = l == FO_LANE_COMPUTE ? e->o.threads : 1;
+		ln->threads = fo_lane_computes(l) ? e->o.threads : 1; /* a kernel's bits may depend on them: on both lanes the same */
 		ln->instance = fo_xmalloc((size_t)(e->u.n + 1) * sizeof *ln->instance);
 	}
 	for (int i = 0; i < e->u.n; i++) {
@@ -232,6 +238,7 @@ static fo_status open_engine(struct fo_exec *e)
 {
 	const struct fo_program *p = e->p;
 	struct fo_exec_cpu *x = e->cpu = fo_xmalloc(sizeof *x);
+	pthread_mutex_init(&x->cores, NULL);
 	pthread_mutex_init(&x->lock, NULL);
 	pthread_cond_init(&x->wake, NULL);
 	assign_lanes(e);
@@ -311,6 +318,7 @@ static void close_engine(struct fo_exec *e)
 	free(x->op);
 	pthread_cond_destroy(&x->wake);
 	pthread_mutex_destroy(&x->lock);
+	pthread_mutex_destroy(&x->cores);
 	free(x);
 }
 

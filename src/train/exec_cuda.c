@@ -57,7 +57,9 @@ static fo_status enqueue(struct fo_exec *e, int id)
 			FO_TRY(fo_cuda_fill(x->c, e->data[life_of[i]], 0xff, (size_t)e->u.life[life_of[i]].bytes, lane->stream));
 	for (int i = 0; !d->kernel && i < c.n; i++) {
 		void *staged = x->staging + x->stage[e->u.arg_begin[id] + i];
-		if (fo_access_writes(o->arg[i].access))
+		if (x->inputs.now && x->whole_step && fo_exec_is_batch(o))
+			FO_TRY(fo_cuda_copy(x->c, c.arg[i].data, x->inputs.now + x->stage[e->u.arg_begin[id] + i], tensor_bytes(&c.arg[i]), lane->stream));
+		else if (fo_access_writes(o->arg[i].access))
 			FO_TRY(fo_cuda_copy_in(x->c, c.arg[i].data, staged, tensor_bytes(&c.arg[i]), lane->stream));
 		else
 			FO_TRY(fo_cuda_copy_out(x->c, staged, c.arg[i].data, tensor_bytes(&c.arg[i]), lane->stream));
@@ -84,6 +86,7 @@ static fo_status run(struct fo_exec *e, int id)
 	fo_cuda_stream stream = x->lane[o->lane].stream;
 	bool fills = fo_exec_is_host(o) && fo_access_writes(o->arg[0].access);
 	if (fills) {
+		FO_TRY(fo_exec_inputs_drop(e));
 		FO_TRY(fo_exec_serve(e, id));
 		fo_exec_look(e);
 		FO_TRY(fo_exec_prepare(e));
@@ -262,23 +265,26 @@ static fo_status find_firsts(struct fo_exec *e)
 	return FO_OK;
 }
 
-/* Staging for the operands of host operations, whole rows each. */
+/* Staging for the operands of host operations, whole rows each: those of batches first. */
 static fo_status plan_staging(struct fo_exec *e)
 {
 	struct fo_exec_cuda *x = e->cuda;
 	x->stage = fo_xmalloc((size_t)(e->u.arg_begin[e->u.n] + 1) * sizeof *x->stage);
 	memset(x->stage, -1, (size_t)e->u.arg_begin[e->u.n] * sizeof *x->stage);
-	for (int id = 0; id < e->u.n; id++) {
-		const struct fo_op *o = fo_instance_op(e->p, &e->u, id);
-		for (int i = 0; fo_exec_is_host(o) && i < o->n; i++) {
-			const struct fo_operand *a = &o->arg[i];
-			const struct fo_buffer *b = &e->p->buf[a->buf];
-			if (a->nc != b->cols)
-				return fo_fail(FO_EUNSUPPORTED, "port '%s' has columns of '%s' alone: on a device it must have whole rows",
-					       fo_port_name[o->attr.port], b->name);
-			x->stage[e->u.arg_begin[id] + i] = (int64_t)x->staging_bytes;
-			x->staging_bytes += aligned((size_t)(a->nr * b->cols) * fo_dtype_bytes(b->dtype), STAGE_ALIGN);
+	for (int others = 0; others < 2; others++) {
+		for (int id = 0; id < e->u.n; id++) {
+			const struct fo_op *o = fo_instance_op(e->p, &e->u, id);
+			for (int i = 0; fo_exec_is_host(o) && fo_exec_is_batch(o) == !others && i < o->n; i++) {
+				const struct fo_operand *a = &o->arg[i];
+				const struct fo_buffer *b = &e->p->buf[a->buf];
+				if (a->nc != b->cols)
+					return fo_fail(FO_EUNSUPPORTED, "port '%s' has columns of '%s' alone: on a device it must have whole rows",
+						       fo_port_name[o->attr.port], b->name);
+				x->stage[e->u.arg_begin[id] + i] = (int64_t)x->staging_bytes;
+				x->staging_bytes += aligned((size_t)(a->nr * b->cols) * fo_dtype_bytes(b->dtype), STAGE_ALIGN);
+			}
 		}
+		x->inputs.bytes = others ? x->inputs.bytes : x->staging_bytes;
 	}
 	x->scratch_at = x->staging_bytes;
 	x->staging_bytes += SCRATCH_BYTES;
@@ -295,6 +301,7 @@ static void add_site(struct fo_exec *e, int id, const void *const *filled)
 		const struct fo_buffer *b = &e->p->buf[a->buf];
 		const unsigned char *host = filled[e->u.life_of[e->u.arg_begin[id] + i]];
 		s.host[i] = host ? host + (a->r0 * b->cols + a->c0) * (int64_t)fo_dtype_bytes(b->dtype) : NULL;
+		x->inputs.looks_beyond |= host && (size_t)(host - x->staging) >= x->inputs.bytes;
 	}
 	for (int k = x->sites; k-- > 0;)
 		if (x->site[k].block == s.block && x->site[k].op == s.op && !memcmp(x->site[k].host, s.host, sizeof s.host))
@@ -366,6 +373,7 @@ static void host_free(struct fo_exec *e, void *arena, size_t bytes)
 static fo_status start(struct fo_exec *e)
 {
 	FO_TRY(take_workspace(e->cuda));
+	FO_TRY(fo_exec_inputs_open(e));
 	return fo_exec_graph_open(e);
 }
 
@@ -381,6 +389,8 @@ static void stop(struct fo_exec *e)
 	for (int l = 0; x && l < FO_LANE_COUNT; l++)
 		if (x->lane[l].stream)
 			(void)!fo_cuda_stream_wait(x->c, x->lane[l].stream);
+	if (x)
+		(void)!fo_exec_inputs_drop(e);
 }
 
 static void close_engine(struct fo_exec *e)
@@ -389,6 +399,7 @@ static void close_engine(struct fo_exec *e)
 	if (!x)
 		return;
 	fo_exec_graph_close(e);
+	fo_exec_inputs_close(e);
 	for (int l = 0; l < FO_LANE_COUNT; l++)
 		fo_cuda_stream_free(x->c, x->lane[l].stream);
 	fo_cuda_free(x->c, x->workspace);
@@ -408,7 +419,7 @@ static void memory(const struct fo_exec *e, struct fo_memory *m)
 	m->arena = (int64_t)fo_device_size((size_t)e->u.arena_bytes);
 	m->persistent = fo_store_device_bytes(e->store);
 	m->host_arena = e->u.host_arena_bytes;
-	m->workspace = (int64_t)e->cuda->workspace_bytes;
+	m->workspace = (int64_t)(e->cuda->workspace_bytes + (e->o.batch && e->cuda->inputs.bytes ? fo_device_size(2 * e->cuda->inputs.bytes) : 0));
 	m->staging = (int64_t)e->cuda->staging_bytes;
 	m->host = (int64_t)fo_pages_size((size_t)fo_store_bytes(e->store)) + fo_store_pinned_bytes();
 }

@@ -22,6 +22,15 @@ struct fo_exec_stream {
 	fo_cuda_event join;
 	size_t ws_bytes, ws_at; /* in the workspace */
 };
+/* exec_inputs.c */
+struct fo_exec_inputs {
+	size_t bytes;              /* of the staging's front, which ports of batches fill */
+	unsigned char *now, *next; /* device; NULL: batches come from the staging within the step */
+	fo_cuda_stream stream;
+	fo_cuda_event copied, taken; /* into `next`; out of it, once was_taken */
+	bool was_taken, looks_beyond; /* looks_beyond: plans depend on what other ports fill, too */
+	int64_t held; /* number of the batch that the staging's front has and `next` has, or will have behind `copied`; -1: none's */
+};
 enum { FO_EXEC_GRAPHS_MAX = 8 };
 struct fo_exec_graph { /* of one variant */
 	int64_t *variant;
@@ -41,6 +50,8 @@ struct fo_exec_cuda {
 	unsigned char *staging;
 	size_t staging_bytes, scratch_at;
 	int64_t *stage;
+	struct fo_exec_inputs inputs;
+	bool whole_step; /* what is put into streams is a step, not an instance alone */
 	struct fo_exec_site *site;
 	int sites;
 	size_t site_cap;
@@ -68,6 +79,15 @@ void fo_exec_graph_drop(struct fo_exec *e);
 FO_CHECKED fo_status fo_exec_prepare(struct fo_exec *e);
 /* x->variant from what the ports have filled. */
 void fo_exec_look(struct fo_exec *e);
+bool fo_exec_is_batch(const struct fo_op *o);
+FO_CHECKED fo_status fo_exec_inputs_open(struct fo_exec *e); /* where the executor's options want inputs ahead: `now` is not NULL then */
+void fo_exec_inputs_close(struct fo_exec *e);
+/* The staging's front may be filled with something else. */
+FO_CHECKED fo_status fo_exec_inputs_drop(struct fo_exec *e);
+/* Before a step: its batch is in `next`, or on its way there. Then into `now`, on the compute lane's stream, and the next one's behind it. */
+FO_CHECKED fo_status fo_exec_inputs_ready(struct fo_exec *e);
+FO_CHECKED fo_status fo_exec_inputs_take(struct fo_exec *e);
+FO_CHECKED fo_status fo_exec_inputs_ahead(struct fo_exec *e);
 fo_status fo_exec_cuda_step(struct fo_exec *e, int32_t step);
 FO_CHECKED fo_status fo_exec_failed(const struct fo_exec *e, int id, fo_status st); /* names the operation */
 

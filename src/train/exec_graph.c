@@ -4,8 +4,8 @@
  * A graph holds plans that may depend on what the ports filled (how many documents there are, say): there is one for each combination that
  * comes up. What comes up for the first time is launched operation by operation, which also loads what libraries load late and names the
  * operation that fails; the second time it is captured. Hyper-parameters, step number and seed are device memory that a copy from the
- * staging fills, so replaying is right. The step ends when the host has what came out: until then nobody fills the staging again, so one
- * of it is enough.
+ * staging fills, so replaying is right. The step ends when the host has what came out: until then nobody fills the staging again but for
+ * the next step's batch, which has a way of its own (exec_inputs.c): one of it is enough.
  *
  * Timed steps are graphs of their own, with an event behind each operation, and one before it where it is the first of its lane or has
  * waited. Events cost the device 1 to 2 us each: they lengthen timed steps a little, and no others. */
@@ -235,12 +235,38 @@ static fo_status record_spans(struct fo_exec *e, int32_t step, int64_t filled_ns
 
 static fo_status serve_all(struct fo_exec *e, bool filling)
 {
+	bool apart = e->cuda->inputs.now != NULL; /* batches */
 	for (int id = 0; id < e->u.n; id++) {
 		const struct fo_op *o = fo_instance_op(e->p, &e->u, id);
-		if (fo_exec_is_host(o) && fills(o) == filling)
+		if (fo_exec_is_host(o) && fills(o) == filling && !(apart && fo_exec_is_batch(o)))
 			FO_TRY(fo_exec_serve(e, id));
 	}
 	return FO_OK;
+}
+
+/* What the step begins with is on the host, and its plans are there. */
+static fo_status make_ready(struct fo_exec *e)
+{
+	struct fo_exec_cuda *x = e->cuda;
+	FO_TRY(serve_all(e, true));
+	if (x->inputs.now)
+		FO_TRY(fo_exec_inputs_ready(e));
+	else
+		fo_exec_look(e);
+	return fo_exec_prepare(e);
+}
+
+static fo_status launch_and_wait(struct fo_exec *e, bool timed)
+{
+	struct fo_exec_cuda *x = e->cuda;
+	if (x->inputs.now)
+		FO_TRY(fo_exec_inputs_take(e));
+	x->whole_step = true;
+	fo_status st = launch(e, timed);
+	x->whole_step = false;
+	if (st == FO_OK && x->inputs.now)
+		st = fo_exec_inputs_ahead(e);
+	return st == FO_OK ? fo_cuda_stream_wait(x->c, x->lane[FO_LANE_COMPUTE].stream) : st;
 }
 
 /* The third step of a run is the first to be timed where not all are: the first loads what is loaded late, the second captures. */
@@ -255,15 +281,11 @@ fo_status fo_exec_cuda_step(struct fo_exec *e, int32_t step)
 	struct fo_exec_cuda *x = e->cuda;
 	bool timed = is_timed(e);
 	int64_t filled_ns = fo_now_ns();
-	FO_TRY(serve_all(e, true));
-	fo_exec_look(e);
-	FO_TRY(fo_exec_prepare(e));
+	FO_TRY(make_ready(e));
 	if (e->changes)
 		fo_store_device_changed(e->store);
 	int64_t base_ns = fo_now_ns();
-	fo_status st = launch(e, timed);
-	if (st == FO_OK)
-		st = fo_cuda_stream_wait(x->c, x->lane[FO_LANE_COMPUTE].stream);
+	fo_status st = launch_and_wait(e, timed);
 	if (st != FO_OK) {
 		struct fo_err why;
 		fo_err_save(&why, fo_wrap(st, "step %d on the device", (int)step));

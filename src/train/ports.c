@@ -7,8 +7,8 @@ fo_status fo_ports_serve(void *ctx, enum fo_port port, int mb, const struct fo_t
 	struct fo_ports *p = ctx;
 	switch (port) {
 	case FO_PORT_BATCH: {
-		const int32_t *const from[] = { p->batch->token, p->batch->target, p->batch->position,
-						p->batch->doc_start };
+		const struct fo_batch *b = p->ahead ? p->ahead : p->batch;
+		const int32_t *const from[] = { b->token, b->target, b->position, b->doc_start };
 		for (int i = 0; i < n && i < 4; i++)
 			memcpy(arg[i].data, from[i] + mb * arg[i].rows, (size_t)arg[i].rows * sizeof(int32_t));
 		return FO_OK;
@@ -40,4 +40,12 @@ fo_status fo_ports_serve(void *ctx, enum fo_port port, int mb, const struct fo_t
 	case FO_PORT_COUNT: break;
 	}
 	return fo_fail(FO_EBUG, "the training loop does not serve port %d", (int)port);
+}
+
+int64_t fo_ports_batch(void *ctx, bool next)
+{
+	struct fo_ports *p = ctx;
+	p->ahead = next && p->loader ? fo_loader_peek(p->loader) : NULL;
+	const struct fo_batch *b = next ? p->ahead : p->batch;
+	return b ? b->step : -1;
 }

@@ -7,6 +7,8 @@
 
 struct fo_ports {
 	const struct fo_batch *batch; /* the step's tokens */
+	struct fo_loader *loader;     /* whose next batch is the next step's; NULL: there is no next step, or nobody may look ahead */
+	const struct fo_batch *ahead; /* what is served while an executor fills in the next step */
 	double hyper[FO_HYPER_COUNT];
 	double loss[2], scale[2]; /* what came out */
 	const int32_t *chunk;     /* of a generator: ids, how many, position of the first */
@@ -15,5 +17,7 @@ struct fo_ports {
 };
 /* A fo_port_fn; ctx is the struct fo_ports. FO_EBUG for a port that nobody serves here. */
 fo_status fo_ports_serve(void *ctx, enum fo_port port, int mb, const struct fo_tensor *arg, int n);
+/* A fo_exec_batch_fn; batches are numbered as their loader does. */
+int64_t fo_ports_batch(void *ctx, bool next);
 
 #endif

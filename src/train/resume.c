@@ -49,11 +49,11 @@ const char *const fo_resume_free[] = {
 	/* What is looked at, kept and told. */
 	"eval.every", "eval.batches", "eval.packing", "checkpoint.every", "checkpoint.keep", "checkpoint.async", "guard.nonfinite",
 	"guard.spike", "guard.spike-z", "guard.spike-window", "guard.limit", "log.every", "report.tensorboard", "report.prometheus",
-	"sample.prompt", "sample.tokens", "train.metered-every", "train.timed-every", "train.kernel-times",
+	"sample.prompt", "sample.tokens", "train.metered-every", "train.timed-every", "train.kernel-times", "train.inputs-ahead",
 	/* The same numbers up to rounding. */
 	"pass.merge-qkv", "pass.merge-gate-up", "pass.fuse-loss", "pass.fuse-elementwise", "pass.recompute", "pass.recompute-layers",
 	"pass.offload", "pass.fused-optimizer", "pass.optimizer-in-backward", "pass.attention", "pass.fp8-scale-precompute",
-	"pass.fp8-transposed", NULL
+	"pass.fp8-transposed", "pass.wgrad-lane", NULL
 };
 
 int fo_resume_rows(void) { return fo_model_fields + OWN_ROWS; }

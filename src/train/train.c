@@ -121,7 +121,9 @@ static fo_status make_executors(struct fo_session *s)
 	if (s->cuda)
 		FO_TRY(fo_session_device_fits(s));
 	FO_TRY(fo_store_new(&s->store, &s->program));
-	fo_status st = fo_exec_new(&s->exec, &s->program, s->store, &s->options, fo_ports_serve, &s->ports, NULL);
+	struct fo_exec_options train = s->options;
+	train.batch = s->r->inputs_ahead == 0 ? fo_ports_batch : NULL;
+	fo_status st = fo_exec_new(&s->exec, &s->program, s->store, &train, fo_ports_serve, &s->ports, NULL);
 	if (st == FO_OK)
 		st = fo_exec_new(&s->eval, &s->eval_program, s->store, &s->options, fo_ports_serve, &s->eval_ports,
 				 s->exec);
@@ -524,6 +526,7 @@ static fo_status one_step(struct fo_session *s, struct fo_train_result *out, enu
 	int64_t wait_ns = 0, pairs = 0;
 	FO_TRY(fo_loader_next(s->loader, &b, &wait_ns));
 	s->ports.batch = b;
+	s->ports.loader = s->meta.step + 1 < s->r->steps ? s->loader : NULL;
 	set_hyper(s, b);
 	fo_session_kernels_begin(s);
 	int64_t t0 = s->mark_ns;

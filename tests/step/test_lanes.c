@@ -38,7 +38,7 @@ static struct fo_exec_options options(int isa, uint64_t delays)
 /* Host operations stay where they are: ports are served in order. */
 static void scatter(struct fo_program *p, uint64_t seed)
 {
-	static const uint8_t lane[] = { FO_LANE_COMPUTE, FO_LANE_COPY, FO_LANE_TP, FO_LANE_GATHER };
+	static const uint8_t lane[] = { FO_LANE_COMPUTE, FO_LANE_COPY, FO_LANE_TP, FO_LANE_WGRAD };
 	uint64_t k = 0;
 	for (int b = 0; b < p->nblock; b++)
 		for (int i = 0; i < p->block[b].n; i++)
@@ -66,13 +66,13 @@ static void rotate_again(struct fo_program *p)
 	must(fo_program_verify(p, "a second rotation"));
 }
 
-/* seed 0: operations stay on their lanes. The activations of `offload` layers wait in host memory. */
+/* seed 0: operations stay on their lanes. */
 static void make(struct step_rig *r, const struct step_batch *b, const struct fo_model *m, enum fo_numerics precision,
-		 uint64_t seed, int offload, const struct fo_exec_options *o)
+		 uint64_t seed, struct fo_passes pass, const struct fo_exec_options *o)
 {
 	struct fo_program p;
 	struct fo_lowering low = step_lowering(b, precision, FO_MODE_TRAIN);
-	low.pass.offload = offload;
+	low.pass = pass;
 	must(fo_pass_build(&p, m, &low));
 	rotate_again(&p);
 	if (seed)
@@ -111,14 +111,14 @@ static void test_scattered(void **state)
 		struct step_rig r;
 		struct outcome plain, other;
 		struct fo_exec_options o = options(isa, 0);
-		make(&r, &b, model, precision, 0, 0, &o);
+		make(&r, &b, model, precision, 0, (struct fo_passes){ 0 }, &o);
 		run_steps(&r, &plain);
 		assert_true(plain.loss[2] < plain.loss[0]); /* it learns this batch: the numbers mean something */
 		step_rig_free(&r);
 		for (uint64_t seed = 1; seed <= 20; seed++) {
 			o.delay_seed = seed;
 			/* Every fifth time only delays: the host lane alone runs beside compute. */
-			make(&r, &b, model, precision, seed % 5 ? seed : 0, seed % 2, &o);
+			make(&r, &b, model, precision, seed % 5 ? seed : 0, (struct fo_passes){ .offload = seed % 2, .wgrad_lane = seed % 3 == 0 }, &o);
 			run_steps(&r, &other);
 			if (memcmp(&plain, &other, sizeof plain))
 				fail_msg("case %d seed %d: losses %.17g %.17g, expected %.17g %.17g, or other weights",
@@ -243,6 +243,7 @@ static void test_enough(void **state)
 		struct graph g;
 		struct fo_lowering low = step_lowering(&b, FO_PRECISION_BF16, FO_MODE_TRAIN);
 		low.pass.offload = (int64_t)seed % 3;
+		low.pass.wgrad_lane = seed % 4 == 0;
 		must(fo_pass_build(&p, &m, &low));
 		rotate_again(&p);
 		if (seed)
@@ -351,7 +352,7 @@ static bool fetches_what_is_there(const struct graph *g, int i)
 	return false;
 }
 
-static void drop_each(uint64_t seed, int offload, const struct fo_model *m, struct tally *t)
+static void drop_each(uint64_t seed, struct fo_passes pass, const struct fo_model *m, struct tally *t)
 {
 	struct step_batch b;
 	struct step_rig r;
@@ -360,7 +361,7 @@ static void drop_each(uint64_t seed, int offload, const struct fo_model *m, stru
 		*shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	struct fo_exec_options o = options(FO_ISA_REF, 0);
 	step_batch_random(&b, 6, 2, 2, 24, 2, seed);
-	make(&r, &b, m, FO_PRECISION_F32, seed, offload, &o);
+	make(&r, &b, m, FO_PRECISION_F32, seed, pass, &o);
 	const struct fo_unrolled *u = fo_exec_unrolled(r.exec);
 	void *start = step_rig_save(&r);
 	int *order = fo_xmalloc((size_t)u->n * sizeof *order);
@@ -417,9 +418,10 @@ static void test_each_needed(void **state)
 	(void)state;
 	struct tally t = { 0 };
 	struct fo_model m = step_model(2, 16, 2, 1, 24, 24, false), tied = step_model(1, 16, 2, 2, 24, 24, true);
-	drop_each(1, 0, &m, &t);
-	drop_each(2, 0, &tied, &t);
-	drop_each(3, 0, &tied, &t);
+	const struct fo_passes none = { 0 };
+	drop_each(1, none, &m, &t);
+	drop_each(2, none, &tied, &t);
+	drop_each(3, none, &tied, &t);
 	print_message("%d waits dropped one by one: noticed %d of data, %d of reused bytes; %d commuting sums, %d that "
 		      "order nothing\n",
 		      t.waits, t.data - t.commuting, t.reuse, t.commuting, t.idle);
@@ -436,16 +438,32 @@ static void test_offload_needed(void **state)
 	(void)state;
 	struct tally t = { 0 };
 	struct fo_model m = step_model(4, 16, 2, 1, 24, 24, false);
-	drop_each(0, 3, &m, &t);
+	drop_each(0, (struct fo_passes){ .offload = 3 }, &m, &t);
 	print_message("%d waits dropped one by one: noticed %d of data, %d of reused bytes; %d commuting sums, %d that order nothing, %d whose "
 		      "numbers lay there already\n",
 		      t.waits, t.data - t.commuting - t.stale, t.reuse, t.commuting, t.idle, t.stale);
 	assert_true(t.data > 20 && t.reuse > 0 && t.stale * 5 <= t.waits && t.idle * 5 <= t.waits);
 }
 
+/* Weight gradients beside the rest of backward, as the pass and the plan have them. */
+static void test_wgrad_needed(void **state)
+{
+	(void)state;
+	struct fo_model m = step_model(3, 16, 2, 1, 24, 24, true);
+	m.attention_bias = true;
+	for (int k = 0; k < 2; k++) {
+		struct tally t = { 0 };
+		drop_each(0, (struct fo_passes){ .wgrad_lane = 1, .merge_qkv = 1, .merge_gate_up = k, .fuse_loss = 5 * k, .fuse_elementwise = k }, &m, &t);
+		print_message("%d waits dropped one by one: noticed %d of data, %d of reused bytes; %d commuting sums, %d that order nothing\n", t.waits,
+			      t.data - t.commuting, t.reuse, t.commuting, t.idle);
+		assert_true(t.data - t.commuting > 10 && t.reuse > 10 && t.commuting * 10 <= t.waits && t.idle * 5 <= t.waits);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(test_scattered), cmocka_unit_test(test_enough),
-					    cmocka_unit_test(test_each_needed), cmocka_unit_test(test_offload_needed) };
+					    cmocka_unit_test(test_each_needed), cmocka_unit_test(test_offload_needed),
+					    cmocka_unit_test(test_wgrad_needed) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

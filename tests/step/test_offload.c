@@ -1,4 +1,5 @@
-/* Activations that wait in host memory: the same bits whatever else is on and however late copies run, memory that falls by exactly
+/* Activations that wait in host memory, and weight gradients on a lane of their own: the same bits whatever else is on and however late
+ * other lanes run. Of the first: memory that falls by exactly
  * what waits elsewhere, copies that have a layer's time, programs from files that reach for host memory. */
 #include "support/step.h"
 #include "base/clock.h"
@@ -29,10 +30,10 @@ struct outcome {
 };
 
 static void train(struct outcome *out, const struct fo_model *m, const struct step_batch *b, enum fo_numerics precision, struct fo_passes passes,
-		  uint64_t delays)
+		  int threads, uint64_t delays)
 {
 	struct step_rig r;
-	struct fo_exec_options o = { .threads = 1, .poison = true, .delay_seed = delays, .timeline_steps = 1 };
+	struct fo_exec_options o = { .threads = threads, .poison = true, .delay_seed = delays, .timeline_steps = 1 };
 	struct fo_lowering low = step_lowering(b, precision, FO_MODE_TRAIN);
 	must(fo_isa_choose(&o.isa));
 	low.pass = passes;
@@ -76,7 +77,7 @@ static void test_same_bits(void **state)
 {
 	(void)state;
 	for (int round = 0; round < 16; round++) {
-		int layers = 2 + (int)draw(4);
+		int layers = 2 + (int)draw(4), threads = 1 + round % 2;
 		struct fo_model m = step_model(layers, 32, 4, 2, 40, 50, draw(2));
 		m.qk_norm = draw(2);
 		struct step_batch b;
@@ -84,10 +85,12 @@ static void test_same_bits(void **state)
 		struct fo_passes passes = random_passes(layers);
 		enum fo_numerics precision = draw(2) ? FO_PRECISION_BF16 : FO_PRECISION_F32;
 		step_batch_random(&b, 12, 1 + draw(2), 1 + draw(3), m.vocab, 2, 70 + draws);
-		train(&plain, &m, &b, precision, passes, 0);
+		train(&plain, &m, &b, precision, passes, threads, 0);
 		assert_true(plain.loss[1] == plain.loss[1] && plain.loss[1] != plain.loss[0]);
-		for (passes.offload = 1; passes.offload < layers; passes.offload++) {
-			train(&got, &m, &b, precision, passes, (uint64_t)passes.offload + 1);
+		for (int k = 1; k < 2 * layers; k++) {
+			passes.offload = k / 2;
+			passes.wgrad_lane = k % 2;
+			train(&got, &m, &b, precision, passes, threads, (uint64_t)k + 1);
 			if (memcmp(&got, &plain, sizeof plain)) {
 				struct fo_str text = { 0 };
 				fo_passes_text(&passes, &text);

@@ -175,13 +175,15 @@ static const struct {
 	{ offsetof(struct fo_passes, optimizer_in_backward), { 1 }, 1 },
 	{ offsetof(struct fo_passes, attention), { FO_ATTENTION_EAGER }, 1 },
 	{ offsetof(struct fo_passes, offload), { 1 }, 1 },
+	{ offsetof(struct fo_passes, wgrad_lane), { 1 }, 1 },
 };
-enum { CHOICES = sizeof choice / sizeof *choice, ATTENTION = CHOICES - 2 };
+enum { CHOICES = sizeof choice / sizeof *choice, ATTENTION = CHOICES - 3 };
 
 static struct fo_passes random_passes(const struct fo_model *m)
 {
 	struct fo_passes p = { 0 };
 	p.offload = (int64_t)(fo_rng_u64(seed + 2, draws) % (uint64_t)m->layers); /* apart, as attention */
+	p.wgrad_lane = (int64_t)(fo_rng_u64(seed + 3, draws) % 2);
 	p.attention = (int64_t)(fo_rng_u64(seed + 1, draws) % FO_ATTENTION_COUNT); /* apart: it does not move the other draws */
 	for (int i = 0; i < ATTENTION; i++)
 		if (draw(2))

@@ -202,6 +202,19 @@ static void test_overlap(void **state)
 	step(&g, "h200", "--model.name=llama-3.2-1b --data.seq=2048 --train.micro-batches=2");
 	assert_true(fo_device_overlap(&g.p).high == 0); /* one lane computes */
 	end(&g);
+	/* A second lane shares the device and fills tails: 0.7 to 1.2 points of the budget's row. */
+	const char *run = "--model.name=llama-3.1-8b --data.seq=8192 --train.micro-batches=4 --pass.wgrad-lane";
+	char text[256];
+	snprintf(text, sizeof text, "%s=no", run);
+	step(&g, "h200", text);
+	double one = mfu(&g, g.s.step_s.mid);
+	end(&g);
+	snprintf(text, sizeof text, "%s=yes", run);
+	step(&g, "h200", text);
+	double two = mfu(&g, g.s.step_s.mid);
+	if (!(two - one > 0.007 && two - one < 0.012))
+		fail_msg("one lane %.4f, two %.4f", one, two);
+	end(&g);
 }
 
 /* What a pass changes in the program changes the prediction; what no source knows is refused. */

@@ -181,6 +181,40 @@ static void test_lanes(void **state)
 	end(&g);
 }
 
+/* Two lanes that compute share the cores. x (2 ms), then a (4 ms of work) on compute beside w (2 ms of work) on the second lane, both
+ * from x: w has had its 2 ms after 4 (2 to 6), a the rest of its own alone (6 to 8). A third lane that copies is not slowed. y
+ * on compute waits for both (8 to 9). */
+static void test_shared_cores(void **state)
+{
+	(void)state;
+	struct rig g;
+	begin(&g, 0);
+	int x = embed(&g, 2), a = buffer(&g, "a", 64), w = buffer(&g, "w", 64), c = buffer(&g, "c", 64), y = buffer(&g, "y", 64), z = buffer(&g, "z", 64);
+	add(&g, FO_LANE_COMPUTE, x, x, a, 8, 4);
+	add(&g, FO_LANE_WGRAD, x, x, w, 16, 2);
+	add(&g, FO_LANE_COPY, x, x, c, 12, 5);
+	add(&g, FO_LANE_COMPUTE, a, w, y, 4, 1);
+	add(&g, FO_LANE_COMPUTE, x, c, z, 2, 1);
+	simulate(&g);
+	static const double begin_at[] = { 0, 0, 2e-3, 2e-3, 2e-3, 8e-3, 9e-3 }, end_at[] = { 0, 2e-3, 8e-3, 6e-3, 7e-3, 9e-3, 10e-3 };
+	for (int i = 0; i < 7; i++) {
+		near(g.s.begin_s[i], begin_at[i]);
+		near(g.s.end_s[i], end_at[i]);
+	}
+	near(g.s.step_s, 10e-3); /* the sum of what computes: 2 + 4 + 2 + 1 + 1 */
+	near(g.s.part_s[FO_PART_ELEMENTWISE], 10e-3);
+	near(sum_parts(&g.s), g.s.step_s);
+	near(g.s.sure_s[FO_SURE_EXACT], 10e-3);
+	struct fo_timeline t;
+	struct fo_profile f = { 0 };
+	must(fo_sim_timeline(&g.s, &g.p, &g.u, &t));
+	fo_profile_add_step(&f, &t, &g.p, &g.u, 0, 0, 10000000, 0);
+	for (int i = 0; i < FO_PART_COUNT; i++)
+		near(f.part_ns[i] * 1e-9, g.s.part_s[i]);
+	fo_timeline_fini(&t);
+	end(&g);
+}
+
 /* Each operation has the executor's overhead, and nothing else costs: a step of null kernels. */
 static void test_overhead(void **state)
 {
@@ -216,16 +250,17 @@ static void test_step(void **state)
 	struct fo_lowering low = { .seq = 32, .rows = 2, .micro_batches = 3, .precision = FO_PRECISION_BF16, .pass = pass };
 	struct fo_program p;
 	struct fo_unrolled u;
-	double step[2];
-	must(fo_pass_build(&p, &m, &low));
-	must(fo_unroll(&p, &u));
-	fo_plan(&p, &u);
-	fo_prune_waits(&p, &u);
-	for (int k = 0; k < 2; k++) {
-		struct fo_limits l = machine(k ? 1e-6 : 2e-6);
+	double step[4];
+	for (int k = 0; k < 4; k++) { /* 0, 1: on one lane; then weight gradients on a second: neither faster nor slower */
+		low.pass.wgrad_lane = k > 1;
+		must(fo_pass_build(&p, &m, &low));
+		must(fo_unroll(&p, &u));
+		fo_plan(&p, &u);
+		fo_prune_waits(&p, &u);
+		struct fo_limits l = machine(k % 2 ? 1e-6 : 2e-6);
 		struct fo_rates r;
 		struct fo_sim s;
-		for (size_t i = 0; k && i < l.rows; i++)
+		for (size_t i = 0; k % 2 && i < l.rows; i++)
 			l.row[i].time = (struct fo_quiet_stats){ 40, 40, l.row[i].time.best_s / (i < 2 ? 2 : 1), l.row[i].time.median_s / (i < 2 ? 2 : 1),
 								 l.row[i].time.best_s / (i < 2 ? 2 : 1), l.row[i].time.median_s / (i < 2 ? 2 : 1) };
 		must(fo_rates_init(&r, &l, 1));
@@ -239,10 +274,12 @@ static void test_step(void **state)
 		step[k] = s.step_s;
 		fo_sim_fini(&s);
 		fo_limits_fini(&l);
+		fo_unrolled_fini(&u);
+		fo_program_fini(&p);
 	}
 	near(step[0], 2 * step[1]);
-	fo_unrolled_fini(&u);
-	fo_program_fini(&p);
+	near(step[2], 2 * step[3]);
+	near(step[2], step[0]);
 }
 
 /* Against counting: documents end to end at every place a row can be cut out of them. */
@@ -372,7 +409,7 @@ static void test_load(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_lanes), cmocka_unit_test(test_overhead), cmocka_unit_test(test_step),
+		cmocka_unit_test(test_lanes), cmocka_unit_test(test_shared_cores), cmocka_unit_test(test_overhead), cmocka_unit_test(test_step),
 		cmocka_unit_test(test_pairs), cmocka_unit_test(test_compare), cmocka_unit_test(test_load),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
 /* Spans, the step profile, the meter, and timeline files from anywhere. */
 #include "timeline/timeline.h"
+#include "pass/pass.h"
 #include "base/fs.h"
 
 #include <math.h>
@@ -75,6 +76,76 @@ static void test_profile(void **state)
 	fo_profile_add_step(&f, &t, &p, &u, 1, 10000, 10200, 0);
 	assert_true(f.steps == 3 && f.part_ns[FO_PART_MATMUL] == 700 && sum_parts(&f) == f.total_ns);
 	fo_timeline_fini(&t);
+}
+
+/* Two lanes that compute share a moment in which both run: a half each. One that waits leaves it to the one that runs; other lanes
+ * have no part in it. */
+static void test_shared(void **state)
+{
+	(void)state;
+	struct fo_program q;
+	struct fo_unrolled v;
+	struct fo_timeline t;
+	struct fo_timeline_file file;
+	struct fo_lowering low = p.run;
+	low.pass.wgrad_lane = 1;
+	must(fo_pass_build(&q, &p.model, &low));
+	must(fo_unroll(&q, &v));
+	must(fo_timeline_init(&t, &q, &v, 2));
+	int mm = -1, wg = -1, ad = -1, at = -1, computing = 0;
+	for (int i = 0; i < v.n; i++) {
+		const struct fo_op *o = fo_instance_op(&q, &v, i);
+		computing += o->lane == FO_LANE_COMPUTE || o->lane == FO_LANE_WGRAD;
+		wg = o->lane == FO_LANE_WGRAD ? i : wg;
+		mm = o->lane == FO_LANE_COMPUTE && o->kind == FO_OP_matmul ? i : mm;
+		ad = o->kind == FO_OP_adamw ? i : ad;
+		at = o->kind == FO_OP_attention_bwd ? i : at;
+	}
+	assert_true(wg >= 0 && fo_instance_op(&q, &v, wg)->phase == FO_WGRAD && computing == fo_instances_computing(&q, &v));
+	for (int step = 0; step < 2; step++) {
+		struct fo_profile f = { 0 };
+		int64_t b = 1000 * step;
+		fo_timeline_record(&t, FO_LANE_COMPUTE, step, mm, b, b + 100);
+		fo_timeline_record(&t, FO_LANE_WGRAD, step, ~mm, b, b + 100);	     /* nobody's: the other lane runs */
+		fo_timeline_record(&t, FO_LANE_COMPUTE, step, at, b + 100, b + 300); /* beside a product from 150 on */
+		fo_timeline_record(&t, FO_LANE_WGRAD, step, wg, b + 150, b + 350);
+		fo_timeline_record(&t, FO_LANE_WGRAD, step, wg, b + 350, b + 450);
+		fo_timeline_record(&t, FO_LANE_COMPUTE, step, ~wg, b + 320, b + 470); /* 20 of it: nothing runs */
+		fo_timeline_record(&t, FO_LANE_COMPUTE, step, ad, b + 470, b + 500);
+		fo_profile_add_step(&f, &t, &q, &v, step, b - 10, b + 510, 0);
+		assert_true(f.steps == 1 && f.total_ns == 520 && sum_parts(&f) == 520);
+		assert_true(f.part_ns[FO_PART_ATTENTION_BACKWARD] == 50 + 150 / 2.0 && f.part_ns[FO_PART_OPTIMIZER] == 30);
+		assert_true(f.part_ns[FO_PART_MATMUL] == 100 + 150 / 2.0 + 150 && f.part_ns[FO_PART_UNATTRIBUTED] == 10 + 10 + 20);
+		assert_int_equal(fo_timeline_ran(&t, step, b, b + 500), 5);
+		assert_int_equal(fo_timeline_ran(&t, step + 7, b, b + 500), 0);
+	}
+	/* The file has the lane, and one of the version before it is still read. */
+	must(fo_timeline_write(&t, &q, path));
+	must(fo_timeline_read(&file, path));
+	assert_int_equal(file.t.lane[FO_LANE_WGRAD].n, t.lane[FO_LANE_WGRAD].n);
+	assert_true(file.t.lane[FO_LANE_WGRAD].span[1].begin_ns == 150 && fo_timeline_begins("FOTIMEL2", 8));
+	fo_timeline_fini(&file.t);
+	t.lane[FO_LANE_WGRAD].n = 0;
+	must(fo_timeline_write(&t, &q, path));
+	struct fo_map m;
+	must(fo_map_open(&m, path));
+	enum { COUNTS = 24, LANES = 10 }; /* where the spans of each lane stand, and how many lanes there were */
+	size_t n = m.len - 8;
+	unsigned char *old = malloc(n);
+	memcpy(old, m.data, COUNTS + LANES * 8);
+	memcpy(old + COUNTS + LANES * 8, m.data + COUNTS + (LANES + 1) * 8, n - COUNTS - LANES * 8);
+	memcpy(old, "FOTIMEL1", 8);
+	fo_map_close(&m);
+	must(fo_fs_write_atomic(path, old, n));
+	must(fo_timeline_read(&file, path));
+	assert_true(file.t.lane[FO_LANE_COMPUTE].n == t.lane[FO_LANE_COMPUTE].n && file.t.lane[FO_LANE_WGRAD].n == 0);
+	assert_memory_equal(file.t.lane[FO_LANE_COMPUTE].span, t.lane[FO_LANE_COMPUTE].span, t.lane[FO_LANE_COMPUTE].n * sizeof(struct fo_span));
+	assert_true(fo_timeline_begins("FOTIMEL1", 8) && !fo_timeline_begins("FOTIMEL3", 8) && !fo_timeline_begins("FOTIMEL1", 7));
+	free(old);
+	fo_timeline_fini(&file.t);
+	fo_timeline_fini(&t);
+	fo_unrolled_fini(&v);
+	fo_program_fini(&q);
 }
 
 /* A ring keeps the newest spans. */
@@ -229,7 +300,7 @@ static int tear_down(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_profile), cmocka_unit_test(test_ring), cmocka_unit_test(test_round_trip),
+		cmocka_unit_test(test_profile), cmocka_unit_test(test_shared), cmocka_unit_test(test_ring), cmocka_unit_test(test_round_trip),
 		cmocka_unit_test(test_hostile), cmocka_unit_test(test_meter),
 	};
 	return cmocka_run_group_tests(tests, set_up, tear_down);
