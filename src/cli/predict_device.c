@@ -56,7 +56,8 @@ static fo_status load_rates(struct report *r)
 	FO_TRY(fo_catalogue_load(&r->catalogue, NULL));
 	FO_TRY(fo_catalogue_find(&r->catalogue, r->in->device, &d));
 	FO_TRY(fo_device_rates_init(&r->rates, d));
-	r->room = r->rates.memory_bytes ? r->rates.memory_bytes - fo_device_reserve(r->rates.memory_bytes) : 0;
+	const int64_t total = r->rates.memory_bytes;
+	r->room = total ? total - FO_DEVICE_CONTEXT_BYTES - fo_device_reserve(total) : 0;
 	if (!*r->in->profile)
 		return FO_OK;
 	fo_status st = fo_device_profile_read(r->in->profile, &r->profile);

@@ -306,7 +306,7 @@ struct fo_device_time fo_device_op_seconds(const struct fo_device_rates *r, cons
 	bool heats = fo_op_info(o->kind)->cls == FO_CLASS_TENSOR;
 	struct fo_interval row;
 	if (r->profile && (pairs < 0 || !heats || o->kind == FO_OP_matmul) &&
-	    fo_device_profile_find(r->profile, fo_op_signature(p, o, first), heats, &row)) {
+	    fo_device_profile_find(r->profile, fo_op_signature(p, o, first), &row)) {
 		t = (struct fo_device_time){ .seconds = row };
 		t.known = t.measured = true;
 	}

@@ -9,8 +9,8 @@ enum { FO_DEVICE_PROFILE_MAX_ROWS = 65536 };
 #define FO_DEVICE_PROFILE_MAX_BYTES ((size_t)16 << 20)
 
 struct fo_device_row {
-	uint64_t key; /* fo_op_signature */
-	double median_s, best_s;
+	uint64_t key;               /* fo_op_signature */
+	struct fo_interval seconds; /* below */
 };
 struct fo_device_profile {
 	char device[80]; /* as its driver calls it */
@@ -21,7 +21,8 @@ struct fo_device_profile {
 	int expected; /* operations that the measurement set out to measure; fewer rows: it was ended early */
 	double copy_byte_s, product_flop_s; /* ceilings; 0: not in the file */
 	struct {
-		double work, median_s, best_s;
+		double work;
+		struct fo_interval seconds;
 	} class_sum[FO_DEVICE_CLASSES]; /* FLOP or bytes of all operations of a step, their times */
 };
 
@@ -32,10 +33,11 @@ FO_CHECKED fo_status fo_device_profile_parse(const char *text, size_t len, const
 					     struct fo_device_profile *f);
 void fo_device_profile_fini(struct fo_device_profile *f);
 
-/* The newest row of an operation: best, median, and where the operation heats the device (products, attention) 6 %
- * more than the median: bench_gpu's calls stand apart, and a step keeps the clock lower (744 TFLOP/s where bursts
- * reach 790, device.c). false: there is none. */
-bool fo_device_profile_find(const struct fo_device_profile *f, uint64_t key, bool heats, struct fo_interval *seconds);
+/* The newest row of an operation; false: there is none. Single calls stand apart, so the device rests between them and
+ * its clock is higher than in a step. Where the operation heats the device (products, attention) the time is that of
+ * calls without a pause; where only single ones were measured their median, slow end 6 % more (744 TFLOP/s where
+ * bursts reach 790, device.c). Others: the median of single calls, whose operands come from memory as in a step. */
+bool fo_device_profile_find(const struct fo_device_profile *f, uint64_t key, struct fo_interval *seconds);
 
 /* Rates of the classes that were measured take the place of the catalogue's. FO_EARG when the profile is of another
  * device than the row the rates are from. f outlives r. */

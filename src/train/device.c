@@ -44,12 +44,34 @@ fo_status fo_device_open(const char *text, struct fo_cuda **out, char *why, size
 	return st == FO_OK || *fo_err_hint() ? st : fo_hint(st, "'flatout devices --local' says what is there and what is missing");
 }
 
-fo_status fo_device_tune(struct fo_cuda *c, enum fo_cuda_tune_mode mode)
+/* By the names of train.tune. */
+static const struct {
+	const char *name;
+	enum fo_cuda_tune_mode mode;
+} tune[] = {
+	[FO_RUN_TUNE_ON] = { "on", FO_CUDA_TUNE_ON },
+	[FO_RUN_TUNE_KEPT] = { "kept", FO_CUDA_TUNE_KEPT },
+	[FO_RUN_TUNE_OFF] = { "off", FO_CUDA_TUNE_OFF },
+};
+
+fo_status fo_device_tune(struct fo_cuda *c, const struct fo_run *r)
 {
 	struct fo_arena a = { 0 };
+	enum fo_cuda_tune_mode mode = tune[r ? r->tune : FO_RUN_TUNE_KEPT].mode;
 	fo_status st = fo_cuda_tune_set(c, mode, mode == FO_CUDA_TUNE_OFF ? NULL : fo_cuda_tune_path(&a));
 	fo_arena_fini(&a);
 	return st;
+}
+
+void fo_device_tuned_json(const struct fo_cuda_tuned *t, const struct fo_run *r, struct fo_json *j)
+{
+	fo_json_text(j, "mode", tune[r->tune].name);
+	fo_json_int(j, "measured", t->measured);
+	fo_json_int(j, "kept", t->kept);
+	fo_json_int(j, "proposed", t->proposed);
+	fo_json_real(j, "seconds", t->seconds);
+	fo_json_real(j, "gain", t->gain);
+	fo_json_text(j, "note", *t->note ? t->note : NULL);
 }
 
 void fo_device_find_peak(const struct fo_cuda_device *d, enum fo_numerics precision, struct fo_peak *out)
@@ -88,4 +110,24 @@ double fo_device_clock_of_peak(const struct fo_cuda_device *d, enum fo_numerics 
 		if (row[i].major == d->cc_major && row[i].minor == d->cc_minor && d->multiprocessors > 0 && flop_s > 0 && !d->software)
 			return flop_s / (d->multiprocessors * (precision == FO_PRECISION_BF16 ? row[i].bf16 : row[i].fp32));
 	return NAN;
+}
+
+struct fo_mfu_split fo_device_split(const struct fo_cuda_device *d, enum fo_numerics precision, const struct fo_mfu *mfu, double peak_flop_s, double sm_hz)
+{
+	struct fo_mfu_split f = { .hz = sm_hz, .peak_hz = fo_device_clock_of_peak(d, precision, peak_flop_s), .pipes = NAN };
+	f.clock = f.hz / f.peak_hz;
+	f.work = mfu->hfu / f.clock;
+	f.counted = mfu->mfu / mfu->hfu;
+	return f;
+}
+
+void fo_device_use_json(const struct fo_nvml_use *u, double joules_per_token, const struct fo_mfu_split *f, struct fo_json *j)
+{
+	fo_nvml_use_json(u, j);
+	fo_json_real(j, "joules_per_token", joules_per_token);
+	fo_json_real(j, "mfu_clock", f->clock);
+	fo_json_real(j, "mfu_work", f->work);
+	fo_json_real(j, "mfu_counted", f->counted);
+	fo_json_real(j, "peak_clock_hz", f->peak_hz);
+	fo_json_real(j, "tensor_pipes", f->pipes);
 }

@@ -351,6 +351,24 @@ static void test_profile(void **state)
 	fo_device_step_fini(&g.s);
 	must(fo_device_step(&g.s, &g.p, &g.u, &g.rates, -1));
 	assert_true(g.s.measured_share > 0 && g.s.measured_share < 1);
+	/* A product's time without a pause is what a step sees; a kernel bound by memory finds its operands in no cache. */
+	struct fo_device_profile blocks;
+	const char *both = "{\"device\":\"NVIDIA H200\"}\n"
+			   "{\"operation\":\"matmul\",\"key\":\"a\",\"category\":\"matmul\",\"count\":1,\"us_median\":"
+			   "100,\"us_best\":90,"
+			   "\"us_block\":110,\"operands\":\"1x1 bf16\"}\n"
+			   "{\"operation\":\"swiglu\",\"key\":\"b\",\"category\":\"elementwise\",\"count\":1,\"us_"
+			   "median\":100,\"us_best\":90,"
+			   "\"us_block\":50,\"operands\":\"1x1 bf16\"}\n";
+	struct fo_interval x;
+	must(fo_device_profile_parse(both, strlen(both), "both", &blocks));
+	assert_true(fo_device_profile_find(&blocks, 10, &x) &&
+		    !fo_device_profile_find(&blocks, 12, &(struct fo_interval){ 0 }));
+	within("product", x.mid, 110e-6, 1e-9);
+	within("product", x.low, 90e-6, 1e-9);
+	assert_true(fo_device_profile_find(&blocks, 11, &x));
+	within("memory", x.mid, 100e-6, 1e-9);
+	fo_device_profile_fini(&blocks);
 	/* Of another device; of a device that no catalogue has. */
 	static const char *const other[] = { "NVIDIA H100 80GB HBM3", "software CUDA device" };
 	for (size_t i = 0; i < 2; i++) {

@@ -1,0 +1,243 @@
+#include "train/room.h"
+
+#include "kernel/work.h"
+#include "train/device.h"
+#include "train/store_int.h"
+#include "train/train_int.h"
+
+#include <math.h>
+
+enum { ROUNDS = 4 }; /* a choice that takes less may have other workspaces, but soon it has the same */
+
+static int64_t least(int64_t limit, int64_t have) { return limit && (limit < have || !have) ? limit : have; }
+int64_t fo_room_allowed(const struct fo_run *r, int64_t have) { return least(r->memory_limit, have); }
+int64_t fo_room_budget(const struct fo_run *r, int64_t have) { return least(r->memory_budget, fo_room_allowed(r, have)); }
+
+static fo_status does_not_fit(const struct fo_program *p, int64_t need, int64_t have)
+{
+	char a[32], b[32];
+	return fo_hint(fo_fail(FO_ENOMEM, "the run plans at least %s of the device's memory and may use %s", fo_str_bytes(a, (double)need),
+			       fo_str_bytes(b, (double)have)),
+		       p->run.rows > 1 ? "halve train.rows and double train.micro-batches, or let pass.recompute and optim.state be auto"
+				       : "shorten data.seq, choose a smaller model, or let pass.recompute and optim.state be auto");
+}
+
+fo_status fo_room_fits(const struct fo_run *r, const struct fo_program *p, int64_t beside, int64_t have)
+{
+	struct fo_unrolled u;
+	int64_t may = fo_room_allowed(r, have);
+	FO_TRY(fo_unroll(p, &u));
+	fo_plan(p, &u);
+	int64_t need = u.arena_bytes + u.persistent_bytes + beside;
+	fo_unrolled_fini(&u);
+	return need <= may ? FO_OK : does_not_fit(p, need, may);
+}
+
+fo_status fo_room_settle(const struct fo_room_maker *m)
+{
+	for (int i = 0; i < ROUNDS && m->choice->planned; i++) {
+		int64_t budget = m->budget(m->ctx), need = m->need(m->ctx);
+		if (!budget || need <= budget)
+			break;
+		FO_TRY(m->again(m->ctx, need - m->choice->bytes));
+	}
+	return FO_OK;
+}
+
+int64_t fo_room_evaluation(const struct fo_exec *e, const struct fo_exec *eval)
+{
+	struct fo_memory m = fo_exec_memory(e), v = fo_exec_memory(eval);
+	return (v.arena > m.arena ? v.arena : 0) + v.workspace;
+}
+
+/* They share weights: how these are stored is the step's choice. */
+static fo_status build_evaluation(struct fo_program *out, const struct fo_run *r, const struct fo_model *m, const struct fo_program *step)
+{
+	struct fo_lowering eval = fo_run_lowering(r, FO_MODE_EVAL);
+	eval.pass = step->run.pass;
+	return fo_pass_build(out, m, &eval);
+}
+
+/* ---- a step ---- */
+
+static int64_t step_budget(const void *ctx)
+{
+	const struct fo_room_step *s = ctx;
+	return fo_room_budget(s->run, s->have);
+}
+
+static int64_t step_need(const void *ctx)
+{
+	const struct fo_room_step *s = ctx;
+	struct fo_memory m = fo_exec_memory(s->exec);
+	return m.arena + m.persistent + m.workspace + (s->options.cuda ? 0 : m.host_arena) + fo_room_evaluation(s->exec, s->eval);
+}
+
+static fo_status step_make(void *ctx, int64_t reserve)
+{
+	struct fo_room_step *s = ctx;
+	fo_room_step_close(s);
+	FO_TRY(fo_pass_choose_run(s->run, &s->model, step_budget(s), reserve, s->options.cuda != NULL, &s->choice));
+	FO_TRY(fo_pass_build(&s->program, &s->model, &s->choice.run));
+	if (s->options.cuda)
+		FO_TRY(fo_room_fits(s->run, &s->program, 0, s->have));
+	FO_TRY(fo_store_new(&s->store, &s->program));
+	FO_TRY(build_evaluation(&s->eval_program, s->run, &s->model, &s->program));
+	FO_TRY(fo_exec_new(&s->exec, &s->program, s->store, &s->options, s->port, s->ctx, NULL));
+	return fo_exec_new(&s->eval, &s->eval_program, s->store, &s->options, s->port, s->ctx, s->exec);
+}
+
+fo_status fo_room_step_open(struct fo_room_step *s, const struct fo_run *r, const struct fo_exec_options *o, fo_port_fn *port, void *ctx)
+{
+	*s = (struct fo_room_step){ .run = r, .options = *o, .port = port, .ctx = ctx };
+	FO_TRY(fo_room_have(o->cuda, &s->have));
+	FO_TRY(fo_run_model(r, &s->model));
+	FO_TRY(step_make(s, 0));
+	FO_TRY(fo_room_settle(&(struct fo_room_maker){ s, &s->choice, step_budget, step_need, step_make }));
+	return o->cuda ? fo_room_fits(r, &s->program, fo_exec_memory(s->exec).workspace, s->have) : FO_OK;
+}
+
+void fo_room_step_close(struct fo_room_step *s)
+{
+	fo_exec_free(s->eval);
+	fo_exec_free(s->exec);
+	fo_store_free(s->store);
+	fo_program_fini(&s->eval_program);
+	fo_program_fini(&s->program);
+	s->exec = s->eval = NULL;
+	s->store = NULL;
+}
+
+/* ---- without the device ---- */
+
+int64_t fo_room_workspace(const struct fo_program *p, const struct fo_cuda_device *d)
+{
+	size_t lane[FO_LANE_COUNT] = { 0 }, sum = 0;
+	for (int b = 0; b < p->nblock; b++)
+		for (int i = 0; i < p->block[b].n; i++) {
+			const struct fo_op *o = &p->block[b].op[i];
+			struct fo_work w;
+			if (fo_op_info(o->kind)->cls == FO_CLASS_HOST)
+				continue;
+			fo_work_of_op(&w, FO_ISA_REF, p, o, 0, 1);
+			size_t bytes = fo_cuda_ws_most(d, &w.call);
+			lane[o->lane] = bytes > lane[o->lane] ? bytes : lane[o->lane];
+		}
+	for (int l = 0; l < FO_LANE_COUNT; l++)
+		sum += lane[l];
+	return (int64_t)fo_device_size(sum + 1); /* and what is looked for in faults */
+}
+
+struct maker {
+	struct fo_room_plan *out;
+	const struct fo_run *r;
+	const struct fo_model *m;
+	const struct fo_cuda_device *d;
+	int64_t have;
+};
+
+static int64_t budget_of(const void *ctx)
+{
+	const struct maker *k = ctx;
+	return fo_room_budget(k->r, k->have);
+}
+
+static int64_t need_of(const void *ctx)
+{
+	const struct fo_room_plan *p = ((const struct maker *)ctx)->out;
+	return p->arena + p->persistent + p->workspace;
+}
+
+static fo_status make(void *ctx, int64_t reserve)
+{
+	struct maker *k = ctx;
+	struct fo_room_plan *p = k->out;
+	struct fo_unrolled u;
+	fo_program_fini(&p->program);
+	FO_TRY(fo_pass_choose_run(k->r, k->m, budget_of(k), reserve, true, &p->choice));
+	FO_TRY(fo_pass_build(&p->program, k->m, &p->choice.run));
+	FO_TRY(fo_unroll(&p->program, &u));
+	fo_plan(&p->program, &u);
+	p->arena = (int64_t)fo_device_size((size_t)u.arena_bytes);
+	p->persistent = (int64_t)fo_device_size((size_t)u.persistent_bytes);
+	p->host_arena = u.host_arena_bytes;
+	fo_unrolled_fini(&u);
+	p->workspace = fo_room_workspace(&p->program, k->d);
+	/* Evaluation has no gradients: its arena is the smaller one. */
+	struct fo_program eval = { 0 };
+	fo_status st = build_evaluation(&eval, k->r, k->m, &p->program);
+	if (st == FO_OK)
+		p->workspace += fo_room_workspace(&eval, k->d);
+	fo_program_fini(&eval);
+	return st;
+}
+
+fo_status fo_room_plan(struct fo_room_plan *out, const struct fo_run *r, const struct fo_model *m, const struct fo_cuda_device *d, int64_t have)
+{
+	struct maker k = { out, r, m, d, have };
+	*out = (struct fo_room_plan){ 0 };
+	FO_TRY(make(&k, 0));
+	FO_TRY(fo_room_settle(&(struct fo_room_maker){ &k, &out->choice, budget_of, need_of, make }));
+	int64_t may = fo_room_allowed(r, have);
+	return need_of(&k) <= may ? FO_OK : does_not_fit(&out->program, need_of(&k), may);
+}
+
+void fo_room_choice_json(const struct fo_choice *c, const struct fo_program *p, struct fo_json *j)
+{
+	struct fo_str text = { 0 };
+	fo_recompute_text(&p->run.pass, p->model.layers, &text);
+	fo_json_text(j, "recompute", text.data);
+	fo_json_real(j, "recompute_share", c->seconds > 0 ? c->repeat_seconds / c->seconds : NAN);
+	fo_json_text(j, "master", fo_master_name[p->run.pass.master]);
+	fo_json_text(j, "moments", fo_moments_name[p->run.pass.moments]);
+	fo_json_int(j, "rows", p->run.rows);
+	fo_json_int(j, "micro_batches", p->run.micro_batches);
+	fo_json_int(j, "candidates", c->candidates);
+	fo_json_int(j, "planned", c->planned);
+	fo_str_fini(&text);
+}
+
+fo_status fo_room_have(struct fo_cuda *c, int64_t *have)
+{
+	int64_t total;
+	*have = fo_memory_available();
+	if (!c)
+		return FO_OK;
+	FO_TRY(fo_cuda_memory(c, have, &total));
+	*have -= fo_device_reserve(total);
+	return FO_OK;
+}
+
+/* NVIDIA's data sheet: 132 multiprocessors of compute capability 9.0, 50 MB of second-level cache. */
+static const struct fo_cuda_device h200 = { .cc_major = 9, .multiprocessors = 132, .name = "NVIDIA H200", .l2_bytes = 50000000 };
+
+fo_status fo_room_plan_text(const struct fo_run *r, int64_t total_bytes, struct fo_str *out)
+{
+	struct fo_cuda_device d = h200;
+	struct fo_model m;
+	struct fo_room_plan p;
+	struct fo_json j;
+	const int64_t reserve = fo_device_reserve(total_bytes), have = total_bytes - FO_DEVICE_CONTEXT_BYTES - reserve;
+	d.memory_bytes = total_bytes;
+	FO_TRY(fo_run_model(r, &m));
+	fo_status st = fo_room_plan(&p, r, &m, &d, have > 0 ? have : 1);
+	if (st == FO_OK) {
+		fo_json_begin(&j, out, false);
+		fo_json_object(&j, NULL);
+		fo_json_text(&j, "plan_for", "a device like an H200 that is not there: arithmetic");
+		fo_json_text(&j, "model", m.name);
+		fo_json_int(&j, "seq", r->seq);
+		fo_room_choice_json(&p.choice, &p.program, &j);
+		fo_json_int(&j, "total_bytes", total_bytes);
+		fo_json_int(&j, "context_bytes", FO_DEVICE_CONTEXT_BYTES);
+		fo_json_int(&j, "reserve_bytes", reserve);
+		fo_json_int(&j, "arena_bytes", p.arena);
+		fo_json_int(&j, "persistent_bytes", p.persistent);
+		fo_json_int(&j, "workspace_bytes", p.workspace);
+		fo_json_int(&j, "host_arena_bytes", p.host_arena);
+		fo_json_int(&j, "left_bytes", have - p.arena - p.persistent - p.workspace);
+		fo_json_close(&j);
+	}
+	fo_program_fini(&p.program);
+	return st;
+}
