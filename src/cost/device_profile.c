@@ -118,10 +118,6 @@ static fo_status take_line(struct reader *r, const json_t *o)
 		return take_header(r, o);
 	if (!*r->f->device && (ceiling || json_object_get(o, "operation")))
 		return wrong(r, "comes before a device is named");
-	if (ceiling && !strcmp(ceiling, "copy"))
-		r->f->copy_byte_s = number(o, "median") * 1e9;
-	if (ceiling && !strcmp(ceiling, "square bf16 product"))
-		r->f->product_flop_s = number(o, "median") * 1e12;
 	return json_object_get(o, "operation") ? take_operation(r, o) : FO_OK;
 }
 

@@ -19,7 +19,6 @@ struct fo_device_profile {
 	struct fo_device_row *row;
 	size_t rows, cap;
 	int expected; /* operations that the measurement set out to measure; fewer rows: it was ended early */
-	double copy_byte_s, product_flop_s; /* ceilings; 0: not in the file */
 	struct {
 		double work;
 		struct fo_interval seconds;
@@ -27,7 +26,7 @@ struct fo_device_profile {
 };
 
 /* FO_EIO when it cannot be read; FO_EFORMAT, naming the place, when it is not such a file, holds no operation, or ends
- * within a line. *f needs no fini then. Lines of other objects (labels) count for nothing. */
+ * within a line. *f needs no fini then. Lines of other objects (labels, ceilings, sums) count for nothing. */
 FO_CHECKED fo_status fo_device_profile_read(const char *path, struct fo_device_profile *f);
 FO_CHECKED fo_status fo_device_profile_parse(const char *text, size_t len, const char *where,
 					     struct fo_device_profile *f);
