@@ -110,7 +110,6 @@ static void find_what_fits(struct report *r)
 		struct fo_str what = { 0 };
 		fo_recompute_text(&c.run.pass, r->model.layers, &what);
 		fo_str_printf(&r->would, " would fit, with %s master weights and %s moments; computed again: %s",
-
 			      c.run.pass.master == FO_MASTER_NONE ? "no" : fo_master_name[c.run.pass.master],
 			      fo_moments_name[c.run.pass.moments], what.data);
 		fo_str_fini(&what);
@@ -275,6 +274,8 @@ static void print_budget(const struct report *r)
 	       100 * r->mfu[0].mfu);
 	printf("| `mfu_causal` | %.1f %% | %.1f %% | %.1f %% | |\n", 100 * r->mfu[2].mfu_causal,
 	       100 * r->mfu[1].mfu_causal, 100 * r->mfu[0].mfu_causal);
+	if (r->would.len)
+		printf("\nDoes not fit on %s: %s.\n", r->rates.name, r->would.data);
 	fo_arena_fini(&a);
 }
 
@@ -312,10 +313,10 @@ static void print_worth(const struct report *r, const char *lead)
 				  "these kernels on this device, so the interval is wide");
 	else
 		fo_cli_put(stdout, "rests on ", lead,
-			   "%s: %.0f %% of the time is of operations that were measured alone on %s, the rest follows "
-			   "from their rates; "
-			   "no whole step was measured",
-			   fo_cli_seen(r->in->profile), 100 * r->step.measured_share, fo_cli_seen(f->device));
+			   "%s: %.0f %% of the time is of operations that were measured alone on %s%s; no whole step "
+			   "was measured",
+			   fo_cli_seen(r->in->profile), 100 * r->step.measured_share, fo_cli_seen(f->device),
+			   r->step.measured_share < 0.995 ? ", the rest follows from rates" : "");
 	if (f->rows && f->rows < (size_t)f->expected)
 		fo_cli_put(stdout, lead, lead, "the file holds %zu of %d operations: the measurement was ended early",
 			   f->rows, f->expected);

@@ -38,8 +38,8 @@ static const struct family {
 	      "of 989; 769 to 798 were seen in bursts of 14 ms on random numbers; at the 1,376 MHz that an H100 of the "
 	      "same power held in training, 744 is all that tensor cores can do" },
 	    { { 1150 / 1979., 1250 / 1979., 1350 / 1979. },
-	      "of 1,979; Transformer Engine's page has 1.9 times bf16 on an H200 NVL, 1.7 with casts; nothing is published "
-	      "of this card" },
+	      "of 1,979; Transformer Engine's page has 1.9 times bf16 on an H200 NVL, 1.7 with casts; nothing is "
+	      "published of this card" },
 	    { { 704 / 1.065 / 989, 704 / 1.03 / 989, 704 / 989. },
 	      "cuDNN 9.19's own table for an H200, 64 heads: 644 TFLOP/s at 8,192 tokens; up to 6.5 % less with 32 "
 	      "heads, unmeasured" },

@@ -81,6 +81,8 @@ head -n 1 out | grep -q '^memory   does not fit: ' || wrong "does not begin with
 flat "pass.recompute=auto would fit"
 says "^sum  "
 narrow
+run 0 predict --device h200 $eight --data.seq=16384 --pass.recompute=selective --budget
+says "^Does not fit on H200-SXM-141GB: pass.recompute=auto would fit"
 run 0 predict --device h200 $eight --data.seq=16384 --pass.recompute=selective --json
 says '"fits": false' '"would_fit": "pass.recompute=auto would fit'
 refused 3 "llama-3.1-8b does not fit on H100-SXM5-80GB: no plan of this step fits into" predict --device h100 --model.name=llama-3.1-8b
