@@ -163,9 +163,12 @@ static double *collect(const struct fo_record *r, const struct whole *w, int64_t
 				seconds[((span[i].instance < 0) * instances + id) * n + k] +=
 					fo_timeline_own_ns(t, FO_LANE_COMPUTE, &span[i]) * 1e-9;
 		}
-		for (uint64_t i = fo_ring_from(wgrad, span[w[k].from].begin_ns); i < wgrad->n && wgrad->span[i].begin_ns <= span[w[k].to - 1].end_ns; i++)
-			if (wgrad->span[i].step == span[w[k].from].step && wgrad->span[i].instance >= 0 && (size_t)wgrad->span[i].instance < instances)
-				seconds[(size_t)wgrad->span[i].instance * n + k] += fo_timeline_own_ns(t, FO_LANE_WGRAD, &wgrad->span[i]) * 1e-9;
+		const struct fo_span *first = &span[w[k].from], *last = &span[w[k].to - 1];
+		for (uint64_t i = fo_ring_from(wgrad, first->begin_ns); i < wgrad->n && wgrad->span[i].begin_ns <= last->end_ns; i++) {
+			const struct fo_span *s = &wgrad->span[i];
+			if (s->step == first->step && s->instance >= 0 && (size_t)s->instance < instances)
+				seconds[(size_t)s->instance * n + k] += fo_timeline_own_ns(t, FO_LANE_WGRAD, s) * 1e-9;
+		}
 	}
 	*covered = fo_stats_spread(whole, n);
 	free(whole);

@@ -1,5 +1,5 @@
 /* A predicted step beside a measured one, operation by operation: a line for each operation of a block, all its instances of a
- * step together. Only the compute lane: what other lanes do shows where it waits. */
+ * step together. Only lanes that compute, with their own time (timeline.h): what others do shows where they wait. */
 #ifndef FO_SIM_COMPARE_H
 #define FO_SIM_COMPARE_H
 

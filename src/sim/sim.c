@@ -51,7 +51,7 @@ static void time_instances(struct fo_sim *s, const struct fo_program *p, const s
 	free(cold);
 }
 
-/* What the compute lane's idle time before, or after, an operation of another lane belongs to (as in fo_profile_add_step). */
+/* What the time in which nothing computes before, or after, an operation of another lane belongs to (as in fo_profile_add_step). */
 static enum fo_part part_of_wait(const struct fo_op *o)
 {
 	enum fo_part part = fo_part_of_op((enum fo_op_kind)o->kind);

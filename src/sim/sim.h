@@ -1,9 +1,9 @@
 /* The simulator: when each operation of a step program runs, on a machine that was measured.
  *
  * An instance starts when its lane is free and what it waits for has ended. Lanes that compute (fo_lane_computes) share the cores: while
- * two run an operation, each takes twice its time, so a step is never shorter than their work together. The waits are those that the executor obeys, the memory
- * plan's among them. Times come from src/cost: each instance's own, by what it stores and by what the caches still hold of its
- * operands (cost/reuse.h). On an accelerator: sim/device.h. */
+ * two run an operation, each takes twice its time, so a step is never shorter than their work together. The waits are those that the
+ * executor obeys, the memory plan's among them. Times come from src/cost: each instance's own, by what it stores and by what the
+ * caches still hold of its operands (cost/reuse.h). On an accelerator: sim/device.h. */
 #ifndef FO_SIM_SIM_H
 #define FO_SIM_SIM_H
 

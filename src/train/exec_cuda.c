@@ -56,9 +56,10 @@ static fo_status enqueue(struct fo_exec *e, int id)
 		if (fo_exec_begins(e, id, i) && e->p->buf[o->arg[i].buf].home != FO_HOME_HOST) /* NaN in every floating-point type, -1 as an index */
 			FO_TRY(fo_cuda_fill(x->c, e->data[life_of[i]], 0xff, (size_t)e->u.life[life_of[i]].bytes, lane->stream));
 	for (int i = 0; !d->kernel && i < c.n; i++) {
-		void *staged = x->staging + x->stage[e->u.arg_begin[id] + i];
+		int64_t at = x->stage[e->u.arg_begin[id] + i];
+		void *staged = x->staging + at;
 		if (x->inputs.now && x->whole_step && fo_exec_is_batch(o))
-			FO_TRY(fo_cuda_copy(x->c, c.arg[i].data, x->inputs.now + x->stage[e->u.arg_begin[id] + i], tensor_bytes(&c.arg[i]), lane->stream));
+			FO_TRY(fo_cuda_copy(x->c, c.arg[i].data, x->inputs.now + at, tensor_bytes(&c.arg[i]), lane->stream));
 		else if (fo_access_writes(o->arg[i].access))
 			FO_TRY(fo_cuda_copy_in(x->c, c.arg[i].data, staged, tensor_bytes(&c.arg[i]), lane->stream));
 		else

@@ -486,6 +486,32 @@ static void test_a_batch_stays_until_the_next_call(void **state)
 	drop_shard(&s);
 }
 
+/* The batch behind the one in hand can be looked at as soon as it is there, changes nothing, and is the one that comes. */
+static void test_looking_ahead(void **state)
+{
+	(void)state;
+	struct fo_shard s = make_shard(40, 30, 8);
+	struct fo_batch_shape shape = { 64, 2, 1, FO_PACK_PACKED, 0 };
+	struct fo_loader *l = open_at(&s, shape, 5, 1);
+	int32_t copy[128];
+	for (int step = 5; step < 55; step++) {
+		const struct fo_batch *ahead, *b = next(l);
+		int32_t token = b->token[0];
+		while (!(ahead = fo_loader_peek(l)))
+			nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
+		assert_true(ahead == fo_loader_peek(l) && ahead != b && ahead->step == step + 1);
+		memcpy(copy, ahead->token, sizeof copy);
+		assert_true(b->step == step && b->token[0] == token && fo_loader_state(l).next_step == step + 1);
+		if (step % 10 == 0) {
+			assert_true(next(l) == ahead && ahead->step == step + 1);
+			assert_memory_equal(copy, ahead->token, sizeof copy);
+			step++;
+		}
+	}
+	fo_loader_close(l);
+	drop_shard(&s);
+}
+
 static void test_open_and_close_at_any_moment(void **state)
 {
 	(void)state;
@@ -618,6 +644,7 @@ int main(void)
 		cmocka_unit_test(test_resume_at_any_step_gives_the_same_bytes),
 		cmocka_unit_test(test_order_depends_on_seed_and_epoch),
 		cmocka_unit_test(test_a_batch_stays_until_the_next_call),
+		cmocka_unit_test(test_looking_ahead),
 		cmocka_unit_test(test_open_and_close_at_any_moment),
 		cmocka_unit_test(test_pieces_name_the_documents_of_a_batch),
 		cmocka_unit_test(test_an_error_in_the_thread_reaches_the_caller),

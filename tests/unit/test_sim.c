@@ -212,6 +212,23 @@ static void test_shared_cores(void **state)
 	for (int i = 0; i < FO_PART_COUNT; i++)
 		near(f.part_ns[i] * 1e-9, g.s.part_s[i]);
 	fo_timeline_fini(&t);
+	/* Beside a recorded step: each operation counts with its own time, which is its work. The first step does not count. */
+	struct fo_timeline_file file = { .program_hash = fo_program_hash(&g.p) };
+	struct fo_sim_table table;
+	must(fo_timeline_init(&file.t, &g.p, &g.u, 2));
+	for (int step = 0; step < 2; step++)
+		for (int i = 0; i < g.u.n; i++)
+			fo_timeline_record(&file.t, fo_instance_op(&g.p, &g.u, i)->lane, step, i, step * 20000000 + llround(g.s.begin_s[i] * 1e9),
+					   step * 20000000 + llround(g.s.end_s[i] * 1e9));
+	fo_sim_table_init(&table, &g.s, &g.p, &g.u);
+	must(fo_sim_table_timeline(&table, &g.p, &file, "here"));
+	assert_true(table.steps == 1 && table.lines == 5); /* not the copy */
+	near(table.measured_s, 10e-3);
+	near(table.predicted_s, 10e-3);
+	for (int i = 0; i < table.lines; i++)
+		near(table.line[i].measured_s, table.line[i].predicted_s);
+	fo_sim_table_fini(&table);
+	fo_timeline_fini(&file.t);
 	end(&g);
 }
 
