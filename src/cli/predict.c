@@ -281,15 +281,15 @@ static void print_parts(const struct report *r)
 	fo_table_fini(&t);
 }
 
-static const struct fo_op *op_of(const struct report *r, const struct fo_sim_line *l) { return &r->program->block[l->block].op[l->op]; }
+static const struct fo_op *op_of(const struct fo_program *p, const struct fo_sim_line *l) { return &p->block[l->block].op[l->op]; }
 
 /* What tells an operation from others of its kind: the weight it reads, else what it writes. NULL: neither. */
-static const char *operand_of(const struct report *r, const struct fo_sim_line *l)
+static const char *operand_of(const struct fo_program *p, const struct fo_sim_line *l)
 {
-	const struct fo_op *o = op_of(r, l);
+	const struct fo_op *o = op_of(p, l);
 	const struct fo_buffer *written = NULL;
 	for (int i = 0; i < o->n; i++) {
-		const struct fo_buffer *b = &r->program->buf[o->arg[i].buf];
+		const struct fo_buffer *b = &p->buf[o->arg[i].buf];
 		if (b->home == FO_HOME_PARAM)
 			return b->name;
 		if (!written && fo_access_writes(o->arg[i].access))
@@ -298,15 +298,15 @@ static const char *operand_of(const struct report *r, const struct fo_sim_line *
 	return written ? written->name : NULL;
 }
 
-static const char *op_text(struct fo_arena *a, const struct report *r, const struct fo_sim_line *l)
+const char *fo_cli_predict_operation(struct fo_arena *a, const struct fo_program *p, const struct fo_sim_table *t, const struct fo_sim_line *l)
 {
-	const struct fo_op *o = op_of(r, l);
-	const char *block = r->program->block[l->block].name, *kind = fo_op_info(o->kind)->name, *phase = fo_phase_name[o->phase];
+	const struct fo_op *o = op_of(p, l);
+	const char *block = p->block[l->block].name, *kind = fo_op_info(o->kind)->name, *phase = fo_phase_name[o->phase];
 	int alike = 0;
-	for (int i = 0; i < r->table.lines; i++)
-		alike += r->table.line[i].block == l->block && op_of(r, &r->table.line[i])->kind == o->kind &&
-			 op_of(r, &r->table.line[i])->phase == o->phase;
-	const char *operand = alike > 1 ? operand_of(r, l) : NULL;
+	for (int i = 0; i < t->lines; i++)
+		alike += t->line[i].block == l->block && op_of(p, &t->line[i])->kind == o->kind &&
+			 op_of(p, &t->line[i])->phase == o->phase;
+	const char *operand = alike > 1 ? operand_of(p, l) : NULL;
 	if (operand && o->phase == FO_OPTIMIZER) /* their names are long, and they have no other phase */
 		return fo_arena_printf(a, "%s %s %s", block, kind, operand);
 	return operand ? fo_arena_printf(a, "%s %s.%s %s", block, kind, phase, operand) : fo_arena_printf(a, "%s %s.%s", block, kind, phase);
@@ -332,11 +332,11 @@ static void print_lines(const struct report *r)
 			continue;
 		const char *count = fo_arena_printf(&t.arena, "%d", l->times), *sure = fo_sure_name[l->sure];
 		if (r->compared)
-			fo_table_row(&t, op_text(&t.arena, r, l), isnan(l->measured_s) ? "-" : seconds(a, l->measured_s), seconds(b, l->predicted_s),
+			fo_table_row(&t, fo_cli_predict_operation(&t.arena, r->program, x, l), isnan(l->measured_s) ? "-" : seconds(a, l->measured_s), seconds(b, l->predicted_s),
 				     isnan(l->measured_s) ? "-" : fo_arena_printf(&t.arena, "%+.1f", 100 * (l->predicted_s - l->measured_s) / x->measured_s),
 				     sure);
 		else
-			fo_table_row(&t, op_text(&t.arena, r, l), count, seconds(a, l->predicted_s),
+			fo_table_row(&t, fo_cli_predict_operation(&t.arena, r->program, x, l), count, seconds(a, l->predicted_s),
 				     fo_arena_printf(&t.arena, "%.1f %%", 100 * l->predicted_s / r->sim.step_s), sure);
 	}
 	fo_table_print(&t, stdout, "", true);
@@ -366,12 +366,12 @@ static void json_lines(struct fo_json *j, const struct report *r)
 	fo_json_array(j, "operations");
 	for (int i = 0; i < r->table.lines; i++) {
 		const struct fo_sim_line *l = &r->table.line[i];
-		const struct fo_op *o = op_of(r, l);
+		const struct fo_op *o = op_of(r->program, l);
 		fo_json_object(j, NULL);
 		fo_json_text(j, "block", r->program->block[l->block].name);
 		fo_json_text(j, "kind", fo_op_info(o->kind)->name);
 		fo_json_text(j, "phase", fo_phase_name[o->phase]);
-		fo_json_text(j, "operand", operand_of(r, l));
+		fo_json_text(j, "operand", operand_of(r->program, l));
 		fo_json_int(j, "times", l->times);
 		fo_json_real(j, "predicted_seconds", l->predicted_s);
 		if (r->compared)

@@ -4,7 +4,7 @@
 
 #include "cli/cli.h"
 #include "program/run.h"
-#include "sim/sim.h"
+#include "sim/compare.h"
 
 struct predict {
 	struct fo_run run;
@@ -15,7 +15,11 @@ struct predict {
 };
 
 /* Writes the predicted step as a timeline (predict.c). */
-FO_CHECKED fo_status fo_cli_predict_timeline(const struct fo_sim *s, const struct fo_program *p, const struct fo_unrolled *u, const char *path);
+FO_CHECKED fo_status fo_cli_predict_timeline(const struct fo_sim *s, const struct fo_program *p,
+					     const struct fo_unrolled *u, const char *path);
+/* How an operation is called in lists: block, kind, phase, and where several are alike what tells it from them. */
+const char *fo_cli_predict_operation(struct fo_arena *a, const struct fo_program *p, const struct fo_sim_table *t,
+				     const struct fo_sim_line *l);
 /* On an accelerator of the catalogue (predict_device.c). */
 FO_CHECKED fo_status fo_cli_predict_device(const struct predict *in, const struct fo_opt_set *options);
 

@@ -1,9 +1,9 @@
 /* flatout predict --device: the step of a run on an accelerator, by parts and as an interval, without one. */
 #include "cli/predict.h"
 
+#include "base/mem.h"
 #include "cost/device_profile.h"
 #include "pass/pass.h"
-#include "sim/compare.h"
 #include "sim/device.h"
 
 #include <math.h>
@@ -30,15 +30,21 @@ struct report {
 static fo_status check(const struct predict *in, const struct fo_opt_set *options)
 {
 	if (!*in->device)
-		return fo_hint(fo_fail(FO_EARG, "--budget is of a device, and none is named"), "--device=h200, or another that 'flatout devices' lists");
+		return fo_hint(fo_fail(FO_EARG, "--budget is of a device, and none is named"),
+			       "--device=h200, or another that 'flatout devices' lists");
 	if (*in->compare)
-		return fo_hint(fo_fail(FO_EARG, "--device and --compare contradict: what a run measured is set beside the machine that it ran on"),
+		return fo_hint(fo_fail(FO_EARG, "--device and --compare contradict: what a run measured is set beside "
+						"the machine that it ran on"),
 			       "leave one of them out");
 	if (in->budget && in->json)
-		return fo_hint(fo_fail(FO_EARG, "--budget and --json both say what is printed"), "leave one of them out: --json has the budget's parts");
+		return fo_hint(fo_fail(FO_EARG, "--budget and --json both say what is printed"),
+			       "leave one of them out: --json has the budget's parts");
 	for (int i = 0; fo_run_options[i].key; i++)
-		if (!strcmp(fo_run_options[i].key, "train.device") && options->origin[i].from == FO_ORIGIN_FLAG && !strcmp(in->run.device, "cpu"))
-			return fo_hint(fo_fail(FO_EARG, "--device=%s and train.device=cpu contradict: one is an accelerator, one this machine's processor",
+		if (!strcmp(fo_run_options[i].key, "train.device") && options->origin[i].from == FO_ORIGIN_FLAG &&
+		    !strcmp(in->run.device, "cpu"))
+			return fo_hint(fo_fail(FO_EARG,
+					       "--device=%s and train.device=cpu contradict: one is an accelerator, "
+					       "one this machine's processor",
 					       fo_cli_seen(in->device)),
 				       "leave one of them out");
 	return FO_OK;
@@ -50,12 +56,14 @@ static fo_status load_rates(struct report *r)
 	FO_TRY(fo_catalogue_load(&r->catalogue, NULL));
 	FO_TRY(fo_catalogue_find(&r->catalogue, r->in->device, &d));
 	FO_TRY(fo_device_rates_init(&r->rates, d));
-	r->room = r->rates.memory_bytes ? r->rates.memory_bytes - fo_device_reserve(r->rates.memory_bytes) : 0;
+	const int64_t total = r->rates.memory_bytes;
+	r->room = total ? total - FO_DEVICE_CONTEXT_BYTES - fo_device_reserve(total) : 0;
 	if (!*r->in->profile)
 		return FO_OK;
 	fo_status st = fo_device_profile_read(r->in->profile, &r->profile);
 	if (st == FO_EFORMAT)
-		return fo_hint(st, "a profile of 'flatout calibrate' is of a processor; without --profile the device's published figures count");
+		return fo_hint(st, "a profile of 'flatout calibrate' is of a processor; without --profile the device's "
+				   "published figures count");
 	FO_TRY(st);
 	return fo_device_rates_measured(&r->rates, &r->catalogue, &r->profile);
 }
@@ -74,7 +82,8 @@ static void find_what_fits(struct report *r)
 {
 	struct fo_run run = r->in->run;
 	struct fo_choice c;
-	static const char *const change[] = { "pass.recompute=auto", "optim.state=auto", "pass.optimizer-in-backward=yes, a micro-batch a step" };
+	static const char *const change[] = { "pass.recompute=auto", "optim.state=auto",
+					      "pass.optimizer-in-backward=yes, a micro-batch a step" };
 	const int state = run.state;
 	if (*run.program_file) {
 		fo_str_printf(&r->would, "the program of program.file is fixed: a run file leaves more open");
@@ -93,19 +102,21 @@ static void find_what_fits(struct report *r)
 		fo_err_clear();
 		if (st != FO_OK)
 			continue;
-		const bool named[] = { r->in->run.recompute != FO_RUN_RECOMPUTE_AUTO, i >= 1 && state != FO_RUN_STATE_AUTO, i == 2 };
+		const bool named[] = { r->in->run.recompute != FO_RUN_RECOMPUTE_AUTO,
+				       i >= 1 && state != FO_RUN_STATE_AUTO, i == 2 };
 		for (int k = 0; k < 3; k++)
 			if (named[k])
 				fo_str_printf(&r->would, "%s%s", r->would.len ? ", " : "", change[k]);
 		struct fo_str what = { 0 };
 		fo_recompute_text(&c.run.pass, r->model.layers, &what);
 		fo_str_printf(&r->would, " would fit, with %s master weights and %s moments; computed again: %s",
-
-			      c.run.pass.master == FO_MASTER_NONE ? "no" : fo_master_name[c.run.pass.master], fo_moments_name[c.run.pass.moments], what.data);
+			      c.run.pass.master == FO_MASTER_NONE ? "no" : fo_master_name[c.run.pass.master],
+			      fo_moments_name[c.run.pass.moments], what.data);
 		fo_str_fini(&what);
 		return;
 	}
-	fo_str_printf(&r->would, "a smaller model, shorter rows, or a device with more memory ('flatout devices') would");
+	fo_str_printf(&r->would,
+		      "a smaller model, shorter rows, or a device with more memory ('flatout devices') would");
 }
 
 /* As `flatout train` on the device would choose what is left open. */
@@ -120,7 +131,8 @@ static fo_status load_program(struct report *r)
 		struct fo_str why = { 0 };
 		fo_str_printf(&why, "%s", fo_err_text());
 		find_what_fits(r);
-		st = fo_hint(fo_fail(FO_ENOMEM, "%s does not fit on %s: %s", r->model.name, r->rates.name, why.data), "%s", r->would.data);
+		st = fo_hint(fo_fail(FO_ENOMEM, "%s does not fit on %s: %s", r->model.name, r->rates.name, why.data),
+			     "%s", r->would.data);
 		fo_str_fini(&why);
 		return st;
 	}
@@ -128,11 +140,16 @@ static fo_status load_program(struct report *r)
 	FO_TRY(fo_unroll(&r->program, &r->u));
 	fo_plan(&r->program, &r->u);
 	fo_prune_waits(&r->program, &r->u);
-	r->pairs = r->in->documents > 0 ? (double)r->program.run.rows * fo_sim_pairs(r->program.run.seq, r->in->documents) : -1;
+	r->pairs = r->in->documents > 0
+			   ? (double)r->program.run.rows * fo_sim_pairs(r->program.run.seq, r->in->documents)
+			   : -1;
 	return FO_OK;
 }
 
-static double tokens(const struct report *r) { return (double)r->program.tokens * (double)r->program.run.micro_batches; }
+static double tokens(const struct report *r)
+{
+	return (double)r->program.tokens * (double)r->program.run.micro_batches;
+}
 
 static void find_mfu(struct report *r)
 {
@@ -140,7 +157,8 @@ static void find_mfu(struct report *r)
 	double s = (double)p->run.seq, pairs = r->pairs >= 0 ? r->pairs : (double)p->run.rows * s * (s + 1) / 2;
 	const double seconds[3] = { r->step.step_s.high, r->step.step_s.mid, r->step.step_s.low };
 	for (int i = 0; i < 3; i++)
-		r->mfu[i] = fo_mfu_of_step(p, tokens(r), pairs * (double)p->run.micro_batches, seconds[i], r->rates.peak_flop_s);
+		r->mfu[i] = fo_mfu_of_step(p, tokens(r), pairs * (double)p->run.micro_batches, seconds[i],
+					   r->rates.peak_flop_s);
 }
 
 /* ---- output ---- */
@@ -151,24 +169,38 @@ static double per_batch(const struct report *r) { return (double)r->program.run.
 static const char *part_text(struct fo_arena *a, const struct report *r, enum fo_device_part part)
 {
 	static const char *const text[FO_DEVICE_PARTS] = {
-		[FO_DEVICE_PART_LINEAR] = "linear products",      [FO_DEVICE_PART_WGRAD] = "weight gradients' sums", [FO_DEVICE_PART_HEAD] = "head",
-		[FO_DEVICE_PART_ATTENTION] = "attention",         [FO_DEVICE_PART_FUSED] = "norm, rope, SwiGLU",     [FO_DEVICE_PART_FP8] = "fp8 casts, scales",
-		[FO_DEVICE_PART_LOSS] = "cross-entropy",          [FO_DEVICE_PART_OPTIMIZER] = "optimizer and norm", [FO_DEVICE_PART_REPEATED] = "computed again",
-		[FO_DEVICE_PART_TRANSFER] = "waiting for copies", [FO_DEVICE_PART_GAPS] = "gaps",
+		[FO_DEVICE_PART_LINEAR] = "linear products",
+		[FO_DEVICE_PART_WGRAD] = "weight gradients' sums",
+		[FO_DEVICE_PART_HEAD] = "head",
+		[FO_DEVICE_PART_ATTENTION] = "attention",
+		[FO_DEVICE_PART_FUSED] = "norm, rope, SwiGLU",
+		[FO_DEVICE_PART_FP8] = "fp8 casts, scales",
+		[FO_DEVICE_PART_LOSS] = "cross-entropy",
+		[FO_DEVICE_PART_OPTIMIZER] = "optimizer and norm",
+		[FO_DEVICE_PART_REPEATED] = "computed again",
+		[FO_DEVICE_PART_TRANSFER] = "waiting for copies",
+		[FO_DEVICE_PART_GAPS] = "gaps",
 	};
 	char amount[32] = "";
 	const struct fo_device_step *s = &r->step;
 	double n = per_batch(r), flop = s->flop[part] / n, bytes = s->bytes[part] / n;
 	if (part == FO_DEVICE_PART_GAPS)
 		return fo_arena_printf(a, "%s, %.0f operations", text[part], s->nodes / n);
-	bool products = part == FO_DEVICE_PART_LINEAR || part == FO_DEVICE_PART_HEAD || part == FO_DEVICE_PART_ATTENTION || part == FO_DEVICE_PART_REPEATED;
+	bool products = part == FO_DEVICE_PART_LINEAR || part == FO_DEVICE_PART_HEAD ||
+			part == FO_DEVICE_PART_ATTENTION || part == FO_DEVICE_PART_REPEATED;
 	fo_str_si(amount, products ? flop : bytes, products ? "FLOP" : "B");
 	return fo_arena_printf(a, "%s, %s", text[part], amount);
 }
 
-static bool shown(const struct report *r, int part) { return r->step.part_s[part].high > 0 && r->step.part_s[part].mid >= 0.0005 * r->step.step_s.mid; }
+static bool shown(const struct report *r, int part)
+{
+	return r->step.part_s[part].high > 0 && r->step.part_s[part].mid >= 0.0005 * r->step.step_s.mid;
+}
 
-static const char *ms(struct fo_arena *a, const struct report *r, double s) { return fo_arena_printf(a, "%.1f", 1e3 * s / per_batch(r)); }
+static const char *ms(struct fo_arena *a, const struct report *r, double s)
+{
+	return fo_arena_printf(a, "%.1f", 1e3 * s / per_batch(r));
+}
 
 static void print_parts(const struct report *r)
 {
@@ -179,11 +211,47 @@ static void print_parts(const struct report *r)
 	fo_table_row(&t, "of a micro-batch", "fast, ms", "middle", "slow", "of it");
 	for (int i = 0; i < FO_DEVICE_PARTS; i++)
 		if (r->in->all ? s->part_s[i].high > 0 : shown(r, i))
-			fo_table_row(&t, part_text(&t.arena, r, (enum fo_device_part)i), ms(&t.arena, r, s->part_s[i].low), ms(&t.arena, r, s->part_s[i].mid),
-				     ms(&t.arena, r, s->part_s[i].high), fo_arena_printf(&t.arena, "%.1f %%", 100 * s->part_s[i].mid / s->step_s.mid));
-	fo_table_row(&t, "sum", ms(&t.arena, r, s->step_s.low), ms(&t.arena, r, s->step_s.mid), ms(&t.arena, r, s->step_s.high), "");
+			fo_table_row(&t, part_text(&t.arena, r, (enum fo_device_part)i),
+				     ms(&t.arena, r, s->part_s[i].low), ms(&t.arena, r, s->part_s[i].mid),
+				     ms(&t.arena, r, s->part_s[i].high),
+				     fo_arena_printf(&t.arena, "%.1f %%", 100 * s->part_s[i].mid / s->step_s.mid));
+	fo_table_row(&t, "sum", ms(&t.arena, r, s->step_s.low), ms(&t.arena, r, s->step_s.mid),
+		     ms(&t.arena, r, s->step_s.high), "");
 	fo_table_print(&t, stdout, "", true);
 	fo_table_fini(&t);
+}
+
+/* At the middle, the longest first. What is called alike (the chunks of a loss) is one row. */
+static void print_operations(const struct report *r)
+{
+	struct fo_table t;
+	struct fo_sim_table x;
+	fo_sim_table_init(&x, &r->step.sim, &r->program, &r->u);
+	const char **name = fo_xmalloc((size_t)(x.lines + 1) * sizeof *name);
+	printf("\n");
+	fo_table_init(&t, "lrrl");
+	fo_table_row(&t, "operations of a step", "times", "middle, ms", "measured");
+	for (int i = 0; i < x.lines; i++) {
+		name[i] = fo_cli_predict_operation(&t.arena, &r->program, &x, &x.line[i]);
+		for (int k = 0; k < i; k++)
+			if (x.line[i].times && x.line[k].times && !strcmp(name[i], name[k])) {
+				x.line[k].times += x.line[i].times;
+				x.line[k].predicted_s += x.line[i].predicted_s;
+				x.line[i].times = 0;
+				x.line[i].predicted_s = 0;
+			}
+	}
+	fo_sim_table_sort(&x);
+	for (int i = 0; i < x.lines; i++)
+		if (x.line[i].predicted_s > 0)
+			fo_table_row(&t, fo_cli_predict_operation(&t.arena, &r->program, &x, &x.line[i]),
+				     fo_arena_printf(&t.arena, "%d", x.line[i].times),
+				     fo_arena_printf(&t.arena, "%.2f", 1e3 * x.line[i].predicted_s),
+				     x.line[i].sure == FO_SURE_EXACT ? "yes" : "no");
+	fo_table_print(&t, stdout, "", true);
+	fo_table_fini(&t);
+	free(name);
+	fo_sim_table_fini(&x);
 }
 
 /* Markdown, as docs/performance.md has it. */
@@ -195,28 +263,40 @@ static void print_budget(const struct report *r)
 	printf("| of a micro-batch | fast, ms | middle | slow | of it |\n|---|---|---|---|---|\n");
 	for (int i = 0; i < FO_DEVICE_PARTS; i++)
 		if (shown(r, i))
-			printf("| %s | %s | %s | %s | %.1f %% |\n", part_text(&a, r, (enum fo_device_part)i), ms(&a, r, s->part_s[i].low),
-			       ms(&a, r, s->part_s[i].mid), ms(&a, r, s->part_s[i].high), 100 * s->part_s[i].mid / s->step_s.mid);
-	printf("| **sum** | **%s** | **%s** | **%s** | |\n", ms(&a, r, s->step_s.low), ms(&a, r, s->step_s.mid), ms(&a, r, s->step_s.high));
-	printf("| tokens/s | %s | %s | %s | |\n", fo_str_si(x[0], tokens(r) / s->step_s.low, ""), fo_str_si(x[1], tokens(r) / s->step_s.mid, ""),
-	       fo_str_si(x[2], tokens(r) / s->step_s.high, ""));
-	printf("| `mfu` | %.1f %% | %.1f %% | %.1f %% | |\n", 100 * r->mfu[2].mfu, 100 * r->mfu[1].mfu, 100 * r->mfu[0].mfu);
-	printf("| `mfu_causal` | %.1f %% | %.1f %% | %.1f %% | |\n", 100 * r->mfu[2].mfu_causal, 100 * r->mfu[1].mfu_causal, 100 * r->mfu[0].mfu_causal);
+			printf("| %s | %s | %s | %s | %.1f %% |\n", part_text(&a, r, (enum fo_device_part)i),
+			       ms(&a, r, s->part_s[i].low), ms(&a, r, s->part_s[i].mid), ms(&a, r, s->part_s[i].high),
+			       100 * s->part_s[i].mid / s->step_s.mid);
+	printf("| **sum** | **%s** | **%s** | **%s** | |\n", ms(&a, r, s->step_s.low), ms(&a, r, s->step_s.mid),
+	       ms(&a, r, s->step_s.high));
+	printf("| tokens/s | %s | %s | %s | |\n", fo_str_si(x[0], tokens(r) / s->step_s.low, ""),
+	       fo_str_si(x[1], tokens(r) / s->step_s.mid, ""), fo_str_si(x[2], tokens(r) / s->step_s.high, ""));
+	printf("| `mfu` | %.1f %% | %.1f %% | %.1f %% | |\n", 100 * r->mfu[2].mfu, 100 * r->mfu[1].mfu,
+	       100 * r->mfu[0].mfu);
+	printf("| `mfu_causal` | %.1f %% | %.1f %% | %.1f %% | |\n", 100 * r->mfu[2].mfu_causal,
+	       100 * r->mfu[1].mfu_causal, 100 * r->mfu[0].mfu_causal);
+	if (r->would.len)
+		printf("\nDoes not fit on %s: %s.\n", r->rates.name, r->would.data);
 	fo_arena_fini(&a);
 }
 
 static void print_memory(const struct report *r, const char *lead)
 {
 	char a[32], b[32], c[32];
-	fo_cli_put(stdout, "memory   ", lead, "%s planned: activations and gradients %s, weights and optimizer state %s",
-		   fo_str_bytes(a, (double)planned(r)), fo_str_bytes(b, (double)r->u.arena_bytes), fo_str_bytes(c, (double)r->u.persistent_bytes));
+	fo_cli_put(stdout, "memory   ", lead,
+		   "%s planned: activations and gradients %s, weights and optimizer state %s",
+		   fo_str_bytes(a, (double)planned(r)), fo_str_bytes(b, (double)r->u.arena_bytes),
+		   fo_str_bytes(c, (double)r->u.persistent_bytes));
 	if (r->room)
-		fo_cli_put(stdout, lead, lead, "a plan can have %s of the %s that the device shows; workspace of the libraries comes on top",
-			   fo_str_bytes(a, (double)r->room), fo_str_bytes(b, (double)r->rates.memory_bytes));
+		fo_cli_put(
+			stdout, lead, lead,
+			"a plan can have %s of the %s that the device shows; workspace of the libraries comes on top",
+			fo_str_bytes(a, (double)r->room), fo_str_bytes(b, (double)r->rates.memory_bytes));
 	else
-		fo_cli_put(stdout, lead, lead, "whether it fits is not known: the catalogue does not have this device's memory");
+		fo_cli_put(stdout, lead, lead,
+			   "whether it fits is not known: the catalogue does not have this device's memory");
 	if (r->u.host_arena_bytes)
-		fo_cli_put(stdout, lead, lead, "beside that %s wait in host memory", fo_str_bytes(a, (double)r->u.host_arena_bytes));
+		fo_cli_put(stdout, lead, lead, "beside that %s wait in host memory",
+			   fo_str_bytes(a, (double)r->u.host_arena_bytes));
 }
 
 /* What the figures are worth. */
@@ -224,16 +304,22 @@ static void print_worth(const struct report *r, const char *lead)
 {
 	const struct fo_device_profile *f = &r->profile;
 	if (!f->rows)
-		fo_cli_put(stdout, "rests on ", lead, "%s; unproven on hardware",
-			   r->rates.published ? "published rates of single kernels on such a device, not on a step that was measured"
-					      : "the device's published peaks and shares of them that others reached elsewhere: little is published of "
-						"these kernels on this device, so the interval is wide");
+		fo_cli_put(
+			stdout, "rests on ", lead, "%s; unproven on hardware",
+			r->rates.published
+				? "published rates of single kernels on such a device, not on a step that was measured"
+				: "the device's published peaks and shares of them that others reached elsewhere: "
+				  "little is published of "
+				  "these kernels on this device, so the interval is wide");
 	else
-		fo_cli_put(stdout, "rests on ", lead, "%s: %.0f %% of the time is of operations that were measured alone on %s, the rest follows from their rates; "
-						      "no whole step was measured",
-			   fo_cli_seen(r->in->profile), 100 * r->step.measured_share, fo_cli_seen(f->device));
+		fo_cli_put(stdout, "rests on ", lead,
+			   "%s: %.0f %% of the time is of operations that were measured alone on %s%s; no whole step "
+			   "was measured",
+			   fo_cli_seen(r->in->profile), 100 * r->step.measured_share, fo_cli_seen(f->device),
+			   r->step.measured_share < 0.995 ? ", the rest follows from rates" : "");
 	if (f->rows && f->rows < (size_t)f->expected)
-		fo_cli_put(stdout, lead, lead, "the file holds %zu of %d operations: the measurement was ended early", f->rows, f->expected);
+		fo_cli_put(stdout, lead, lead, "the file holds %zu of %d operations: the measurement was ended early",
+			   f->rows, f->expected);
 }
 
 static void print_head(const struct report *r)
@@ -244,23 +330,27 @@ static void print_head(const struct report *r)
 	const char *lead = "         ";
 	char a[32], b[32], c[32];
 	if (r->would.len)
-		fo_cli_put(stdout, "memory   ", lead, "does not fit: %s planned, %s of the device's %s can be; %s", fo_str_bytes(a, (double)planned(r)),
-			   fo_str_bytes(b, (double)r->room), fo_str_bytes(c, (double)r->rates.memory_bytes), r->would.data);
-	fo_cli_put(stdout, "predict  ", lead, "%s: %lld %s x %lld %s x %lld tokens, %s", fo_cli_seen(p->model.name), (long long)p->run.micro_batches,
-		   fo_cli_plural(p->run.micro_batches, "micro-batch", "micro-batches"), (long long)p->run.rows,
-		   fo_cli_plural(p->run.rows, "row", "rows"), (long long)p->run.seq, fo_numerics_name[p->run.precision]);
+		fo_cli_put(stdout, "memory   ", lead, "does not fit: %s planned, %s of the device's %s can be; %s",
+			   fo_str_bytes(a, (double)planned(r)), fo_str_bytes(b, (double)r->room),
+			   fo_str_bytes(c, (double)r->rates.memory_bytes), r->would.data);
+	fo_cli_put(stdout, "predict  ", lead, "%s: %lld %s x %lld %s x %lld tokens, %s", fo_cli_seen(p->model.name),
+		   (long long)p->run.micro_batches, fo_cli_plural(p->run.micro_batches, "micro-batch", "micro-batches"),
+		   (long long)p->run.rows, fo_cli_plural(p->run.rows, "row", "rows"), (long long)p->run.seq,
+		   fo_numerics_name[p->run.precision]);
 	struct fo_str passes = { 0 };
 	fo_passes_text(&p->run.pass, &passes);
 	fo_cli_put(stdout, "passes   ", lead, "%s", passes.data);
 	fo_str_fini(&passes);
-	fo_cli_put(stdout, "device   ", lead, "%s: %s/s dense bf16, memory %s/s", r->rates.name, fo_str_si(a, r->rates.peak_flop_s, "FLOP"),
-		   fo_str_si(b, r->rates.memory_byte_s, "B"));
+	fo_cli_put(stdout, "device   ", lead, "%s: %s/s dense bf16, memory %s/s", r->rates.name,
+		   fo_str_si(a, r->rates.peak_flop_s, "FLOP"), fo_str_si(b, r->rates.memory_byte_s, "B"));
 	print_worth(r, lead);
-	fo_cli_put(stdout, "step     ", lead, "%.3g s (%.3g to %.3g), %s (%s to %s)", s.mid, s.low, s.high, fo_str_si(a, tokens(r) / s.mid, "tok/s"),
-		   fo_str_si(b, tokens(r) / s.high, ""), fo_str_si(c, tokens(r) / s.low, ""));
-	fo_cli_put(stdout, "MFU      ", lead, "%.1f %% mfu (%.1f to %.1f), %.1f %% mfu_causal (%.1f to %.1f), HFU %.1f %% (%.1f to %.1f)", 100 * f[1].mfu,
-		   100 * f[0].mfu, 100 * f[2].mfu, 100 * f[1].mfu_causal, 100 * f[0].mfu_causal, 100 * f[2].mfu_causal, 100 * f[1].hfu, 100 * f[0].hfu,
-		   100 * f[2].hfu);
+	fo_cli_put(stdout, "step     ", lead, "%.3g s (%.3g to %.3g), %s (%s to %s)", s.mid, s.low, s.high,
+		   fo_str_si(a, tokens(r) / s.mid, "tok/s"), fo_str_si(b, tokens(r) / s.high, ""),
+		   fo_str_si(c, tokens(r) / s.low, ""));
+	fo_cli_put(stdout, "MFU      ", lead,
+		   "%.1f %% mfu (%.1f to %.1f), %.1f %% mfu_causal (%.1f to %.1f), HFU %.1f %% (%.1f to %.1f)",
+		   100 * f[1].mfu, 100 * f[0].mfu, 100 * f[2].mfu, 100 * f[1].mfu_causal, 100 * f[0].mfu_causal,
+		   100 * f[2].mfu_causal, 100 * f[1].hfu, 100 * f[0].hfu, 100 * f[2].hfu);
 	print_memory(r, lead);
 }
 
@@ -269,7 +359,8 @@ static bool class_used(const struct report *r, int c)
 	const struct fo_device_step *s = &r->step;
 	if (c == FO_DEVICE_PRODUCT_FP8)
 		return r->program.run.pass.fp8 != FO_FP8_OFF;
-	return c < FO_DEVICE_FUSED || s->part_s[c == FO_DEVICE_FUSED ? FO_DEVICE_PART_FUSED : FO_DEVICE_PART_OPTIMIZER].high > 0;
+	return c < FO_DEVICE_FUSED ||
+	       s->part_s[c == FO_DEVICE_FUSED ? FO_DEVICE_PART_FUSED : FO_DEVICE_PART_OPTIMIZER].high > 0;
 }
 
 static void print_rates(const struct report *r)
@@ -282,8 +373,11 @@ static void print_rates(const struct report *r)
 		if (!class_used(r, c) || isnan(x.mid))
 			continue;
 		snprintf(lead, sizeof lead, "%-19s", fo_device_class_name[c]);
-		fo_cli_put(stdout, lead, "                   ", flop ? "%.0f, %.0f, %.0f TFLOP/s%s: %s" : "%.2f, %.2f, %.2f TB/s%s: %s", x.low * 1e-12, x.mid * 1e-12,
-			   x.high * 1e-12, c == FO_DEVICE_ATTENTION || c == FO_DEVICE_ATTENTION_BACKWARD ? " on endless rows" : "", r->rates.origin[c]);
+		fo_cli_put(stdout, lead, "                   ",
+			   flop ? "%.0f, %.0f, %.0f TFLOP/s%s: %s" : "%.2f, %.2f, %.2f TB/s%s: %s", x.low * 1e-12,
+			   x.mid * 1e-12, x.high * 1e-12,
+			   c == FO_DEVICE_ATTENTION || c == FO_DEVICE_ATTENTION_BACKWARD ? " on endless rows" : "",
+			   r->rates.origin[c]);
 	}
 }
 
@@ -385,6 +479,8 @@ static fo_status report(struct report *r, const struct fo_opt_set *options)
 	}
 	print_head(r);
 	print_parts(r);
+	if (r->in->all)
+		print_operations(r);
 	print_rates(r);
 	return FO_OK;
 }

@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What bench_gpu's calls, each alone and synchronised, miss of a step's heat: 790 TFLOP/s in bursts, 744 at the clock that was held. */
+/* What bench_gpu's calls, each alone and synchronised, miss of a step's heat: 790 TFLOP/s in bursts, 744 at the clock
+ * that was held. */
 #define SUSTAINED (790. / 744)
 enum { LINE_SHOWN = 60 };
 
@@ -20,7 +21,9 @@ struct reader {
 
 static fo_status wrong(const struct reader *r, const char *what)
 {
-	return fo_fail(FO_EFORMAT, "line %d of '%s' %s: it is not what 'bench/gpu/run ceilings' leaves, or not the whole of it", r->line, r->where, what);
+	return fo_fail(FO_EFORMAT,
+		       "line %d of '%s' %s: it is not what 'bench/gpu/run ceilings' leaves, or not the whole of it",
+		       r->line, r->where, what);
 }
 
 /* A number above 0; 0: it is none. */
@@ -39,7 +42,9 @@ static void copy_text(char *out, size_t size, const json_t *o, const char *key)
 static int class_of(const char *kind, const char *category, const char *operands)
 {
 	if (!strcmp(kind, "matmul"))
-		return strstr(operands, fo_dtype_name[FO_E4M3]) ? FO_DEVICE_PRODUCT_FP8 : strstr(operands, fo_dtype_name[FO_BF16]) ? FO_DEVICE_PRODUCT : -1;
+		return strstr(operands, fo_dtype_name[FO_E4M3])   ? FO_DEVICE_PRODUCT_FP8
+		       : strstr(operands, fo_dtype_name[FO_BF16]) ? FO_DEVICE_PRODUCT
+								  : -1;
 	if (!strcmp(kind, "attention"))
 		return FO_DEVICE_ATTENTION;
 	if (!strcmp(kind, "attention_bwd"))
@@ -51,29 +56,42 @@ static int class_of(const char *kind, const char *category, const char *operands
 	return -1; /* the loss reads more often than its bytes say */
 }
 
+/* The header says what is taken. */
+static struct fo_interval seconds_of(double best, double median, double block, bool heats)
+{
+	if (!heats)
+		return (struct fo_interval){ best, median, median };
+	if (!(block > 0))
+		return (struct fo_interval){ best, median, median * SUSTAINED };
+	return (struct fo_interval){ fmin(best, block), block, fmax(median, block) };
+}
+
 static fo_status take_operation(struct reader *r, const json_t *o)
 {
 	struct fo_device_profile *f = r->f;
-	const char *kind = json_string_value(json_object_get(o, "operation")), *category = json_string_value(json_object_get(o, "category"));
-	const char *operands = json_string_value(json_object_get(o, "operands")), *key = json_string_value(json_object_get(o, "key"));
+	const char *kind = json_string_value(json_object_get(o, "operation"));
+	const char *category = json_string_value(json_object_get(o, "category"));
+	const char *operands = json_string_value(json_object_get(o, "operands"));
+	const char *key = json_string_value(json_object_get(o, "key"));
 	double median = number(o, "us_median") * 1e-6, best = number(o, "us_best") * 1e-6, count = number(o, "count");
 	char *end = NULL;
-	struct fo_device_row row = { key ? strtoull(key, &end, 16) : 0, median, best };
+	struct fo_device_row row = { .key = key ? strtoull(key, &end, 16) : 0 };
 	if (!kind || !category || !operands || !(median > 0) || !(best > 0) || best > median || !(count > 0))
 		return wrong(r, "lacks a figure of an operation");
 	if (!row.key || *end)
 		return wrong(r, "lacks the operation's key, which bench_gpu prints");
 	if (f->rows >= FO_DEVICE_PROFILE_MAX_ROWS)
 		return wrong(r, "is one too many");
+	int k = fo_op_kind_find(kind), c = class_of(kind, category, operands);
+	bool heats = k >= 0 && fo_op_info((enum fo_op_kind)k)->cls == FO_CLASS_TENSOR;
+	row.seconds = seconds_of(best, median, number(o, "us_block") * 1e-6, heats);
 	fo_array_room(&f->row, &f->cap, f->rows, sizeof *f->row);
 	f->row[f->rows++] = row;
-	int c = class_of(kind, category, operands);
 	double work = median * (number(o, "tflop_s") * 1e12 + number(o, "gb_s") * 1e9);
 	if (c < 0 || !(work > 0))
 		return FO_OK;
 	f->class_sum[c].work += count * work;
-	f->class_sum[c].median_s += count * median;
-	f->class_sum[c].best_s += count * best;
+	fo_interval_add(&f->class_sum[c].seconds, row.seconds, count);
 	return FO_OK;
 }
 
@@ -100,10 +118,6 @@ static fo_status take_line(struct reader *r, const json_t *o)
 		return take_header(r, o);
 	if (!*r->f->device && (ceiling || json_object_get(o, "operation")))
 		return wrong(r, "comes before a device is named");
-	if (ceiling && !strcmp(ceiling, "copy"))
-		r->f->copy_byte_s = number(o, "median") * 1e9;
-	if (ceiling && !strcmp(ceiling, "square bf16 product"))
-		r->f->product_flop_s = number(o, "median") * 1e12;
 	return json_object_get(o, "operation") ? take_operation(r, o) : FO_OK;
 }
 
@@ -132,7 +146,9 @@ fo_status fo_device_profile_parse(const char *text, size_t len, const char *wher
 	*f = (struct fo_device_profile){ 0 };
 	fo_status st = take_text(&r, text, len);
 	if (st == FO_OK && !f->rows)
-		st = fo_fail(FO_EFORMAT, "'%s' holds no operation of a device: it is not what 'bench/gpu/run ceilings' leaves", where);
+		st = fo_fail(FO_EFORMAT,
+			     "'%s' holds no operation of a device: it is not what 'bench/gpu/run ceilings' leaves",
+			     where);
 	if (st != FO_OK)
 		fo_device_profile_fini(f);
 	return st;
@@ -156,23 +172,24 @@ void fo_device_profile_fini(struct fo_device_profile *f)
 	*f = (struct fo_device_profile){ 0 };
 }
 
-bool fo_device_profile_find(const struct fo_device_profile *f, uint64_t key, bool heats, struct fo_interval *seconds)
+bool fo_device_profile_find(const struct fo_device_profile *f, uint64_t key, struct fo_interval *seconds)
 {
-	for (size_t i = f->rows; i-- > 0;) /* the newest */
+	for (size_t i = f->rows; i-- > 0;)
 		if (f->row[i].key == key) {
-			const struct fo_device_row *w = &f->row[i];
-			*seconds = (struct fo_interval){ w->best_s, w->median_s, w->median_s * (heats ? SUSTAINED : 1) };
+			*seconds = f->row[i].seconds;
 			return true;
 		}
 	return false;
 }
 
-fo_status fo_device_rates_measured(struct fo_device_rates *r, const struct fo_catalogue *c, const struct fo_device_profile *f)
+fo_status fo_device_rates_measured(struct fo_device_rates *r, const struct fo_catalogue *c,
+				   const struct fo_device_profile *f)
 {
 	const struct fo_device *d = fo_device_match(c, f->device, 0, 0);
 	if (!d || strcmp(d->name, r->name))
-		return fo_hint(fo_fail(FO_EARG, "the profile was measured on '%s', which is not %s", f->device, r->name),
-			       "give the profile of that device, or none: then the catalogue's figures count");
+		return fo_hint(
+			fo_fail(FO_EARG, "the profile was measured on '%s', which is not %s", f->device, r->name),
+			"give the profile of that device, or none: then the catalogue's figures count");
 	r->profile = f;
 	for (int k = 0; k < FO_DEVICE_CLASSES; k++) {
 		double work = f->class_sum[k].work, keys0 = r->keys0[k == FO_DEVICE_ATTENTION_BACKWARD];
@@ -181,10 +198,9 @@ fo_status fo_device_rates_measured(struct fo_device_rates *r, const struct fo_ca
 			continue;
 		if (attention) /* of rows of this length; the class's is of rows without end */
 			work *= 1 + (f->seq > 0 ? keys0 / (double)f->seq : 0);
-		r->rate[k].high = work / f->class_sum[k].best_s;
-		r->rate[k].mid = work / f->class_sum[k].median_s;
-		r->rate[k].low = r->rate[k].mid / (k < FO_DEVICE_FUSED ? SUSTAINED : 1);
-		r->origin[k] = "the mean of the profile's operations of this class; the slow end: 6 % less, as a step keeps the device warmer";
+		const struct fo_interval t = f->class_sum[k].seconds;
+		r->rate[k] = (struct fo_interval){ work / t.high, work / t.mid, work / t.low };
+		r->origin[k] = "the mean of the profile's operations of this class";
 	}
 	return FO_OK;
 }

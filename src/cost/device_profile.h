@@ -1,5 +1,5 @@
-/* What a device was measured to take for the operations of a step: the JSON lines that bench_gpu prints (docs/formats.md, written by
- * `bench/gpu/run ceilings`). */
+/* What a device was measured to take for the operations of a step: the JSON lines that bench_gpu prints
+ * (docs/formats.md, written by `bench/gpu/run ceilings`). */
 #ifndef FO_COST_DEVICE_PROFILE_H
 #define FO_COST_DEVICE_PROFILE_H
 
@@ -9,32 +9,38 @@ enum { FO_DEVICE_PROFILE_MAX_ROWS = 65536 };
 #define FO_DEVICE_PROFILE_MAX_BYTES ((size_t)16 << 20)
 
 struct fo_device_row {
-	uint64_t key; /* fo_op_signature */
-	double median_s, best_s;
+	uint64_t key;               /* fo_op_signature */
+	struct fo_interval seconds; /* below */
 };
 struct fo_device_profile {
-	char device[80];  /* as its driver calls it */
+	char device[80]; /* as its driver calls it */
 	char model[64];
-	int64_t seq;      /* of the newest operations */
+	int64_t seq; /* of the newest operations */
 	struct fo_device_row *row;
 	size_t rows, cap;
 	int expected; /* operations that the measurement set out to measure; fewer rows: it was ended early */
-	double copy_byte_s, product_flop_s; /* ceilings; 0: not in the file */
-	struct { double work, median_s, best_s; } class_sum[FO_DEVICE_CLASSES]; /* FLOP or bytes of all operations of a step, their times */
+	struct {
+		double work;
+		struct fo_interval seconds;
+	} class_sum[FO_DEVICE_CLASSES]; /* FLOP or bytes of all operations of a step, their times */
 };
 
-/* FO_EIO when it cannot be read; FO_EFORMAT, naming the place, when it is not such a file, holds no operation, or ends within a line.
- * *f needs no fini then. Lines of other objects (labels) count for nothing. */
+/* FO_EIO when it cannot be read; FO_EFORMAT, naming the place, when it is not such a file, holds no operation, or ends
+ * within a line. *f needs no fini then. Lines of other objects (labels, ceilings, sums) count for nothing. */
 FO_CHECKED fo_status fo_device_profile_read(const char *path, struct fo_device_profile *f);
-FO_CHECKED fo_status fo_device_profile_parse(const char *text, size_t len, const char *where, struct fo_device_profile *f);
+FO_CHECKED fo_status fo_device_profile_parse(const char *text, size_t len, const char *where,
+					     struct fo_device_profile *f);
 void fo_device_profile_fini(struct fo_device_profile *f);
 
-/* The newest row of an operation: best, median, and where the operation heats the device (products, attention) 6 % more than the median:
- * bench_gpu's calls stand apart, and a step keeps the clock lower (744 TFLOP/s where bursts reach 790, device.c). false: there is none. */
-bool fo_device_profile_find(const struct fo_device_profile *f, uint64_t key, bool heats, struct fo_interval *seconds);
+/* The newest row of an operation; false: there is none. Single calls stand apart, so the device rests between them and
+ * its clock is higher than in a step. Where the operation heats the device (products, attention) the time is that of
+ * calls without a pause; where only single ones were measured their median, slow end 6 % more (744 TFLOP/s where
+ * bursts reach 790, device.c). Others: the median of single calls, whose operands come from memory as in a step. */
+bool fo_device_profile_find(const struct fo_device_profile *f, uint64_t key, struct fo_interval *seconds);
 
-/* Rates of the classes that were measured take the place of the catalogue's. FO_EARG when the profile is of another device than the row
- * the rates are from. f outlives r. */
-FO_CHECKED fo_status fo_device_rates_measured(struct fo_device_rates *r, const struct fo_catalogue *c, const struct fo_device_profile *f);
+/* Rates of the classes that were measured take the place of the catalogue's. FO_EARG when the profile is of another
+ * device than the row the rates are from. f outlives r. */
+FO_CHECKED fo_status fo_device_rates_measured(struct fo_device_rates *r, const struct fo_catalogue *c,
+					      const struct fo_device_profile *f);
 
 #endif

@@ -55,8 +55,11 @@ FO_CHECKED fo_status fo_catalogue_find(const struct fo_catalogue *c, const char 
 /* The row of what a driver or a trace calls its accelerator ("NVIDIA H100 80GB HBM3"). NULL unless exactly one row fits, or all that fit
  * have the same dense peak: chip, form (SXM, PCIe, NVL), number of units (0: not known) and memory (0) must not contradict each other. */
 const struct fo_device *fo_device_match(const struct fo_catalogue *c, const char *name, int32_t sm_count, int64_t memory_bytes);
-/* Device memory that is left alone: libraries load code when a kernel first runs, graphs take some once they are made. One part in 64 of the
- * whole: of 150.7 GB 2.4, which with the context's own leaves the 147 that can be planned on. */
+/* What a context, and the code of cuBLASLt and cuDNN in it, take of a device: 0.5 to 0.7 GB is what Hopper's users
+ * report. Arithmetic for plans of devices that are not there; where one is, what it has free is read. */
+#define FO_DEVICE_CONTEXT_BYTES ((int64_t)768 << 20)
+/* Device memory that is left alone: libraries load code when a kernel first runs, graphs take some once they are made.
+ * One part in 64 of the whole: of 150.7 GB 2.4, which with the context's own leaves the 147 that can be planned on. */
 static inline int64_t fo_device_reserve(int64_t total_bytes) { return total_bytes / 64; }
 /* The published dense peak in TFLOP/s; FO_EARG naming the published precisions when there is none. Never a guess. */
 FO_CHECKED fo_status fo_device_peak(const struct fo_device *d, enum fo_precision p, double *tflops);

@@ -7,24 +7,34 @@ static fo_status unknown(const struct fo_program *p, const struct fo_device_rate
 {
 	const char *name = fo_op_info(o->kind)->name;
 	if (fo_op_info(o->kind)->category == FO_CAT_COMMUNICATION)
-		return fo_hint(fo_fail(FO_EUNSUPPORTED, "what moves between %s and the host ('%s') is not known from this: no source has the rate of that link",
+		return fo_hint(fo_fail(FO_EUNSUPPORTED,
+				       "what moves between %s and the host ('%s') is not known from this: no source "
+				       "has the rate of that link",
 				       r->name, name),
 			       "pass.offload=0 predicts the run without it");
 	if (o->kind == FO_OP_attention_eager || o->kind == FO_OP_attention_eager_bwd)
-		return fo_hint(fo_fail(FO_EUNSUPPORTED, "attention with its probabilities in memory has no kernels on a device"),
+		return fo_hint(fo_fail(FO_EUNSUPPORTED,
+				       "attention with its probabilities in memory has no kernels on a device"),
 			       "pass.attention=flash predicts the run without it");
 	if (p->run.precision != FO_PRECISION_BF16)
-		return fo_hint(fo_fail(FO_EUNSUPPORTED, "%s products on %s are not known from this: only rates of bf16 and fp8 are documented",
-				       fo_numerics_name[p->run.precision], r->name),
-			       "train.precision=bf16 can be predicted");
+		return fo_hint(
+			fo_fail(FO_EUNSUPPORTED,
+				"%s products on %s are not known from this: only rates of bf16 and fp8 are documented",
+				fo_numerics_name[p->run.precision], r->name),
+			"train.precision=bf16 can be predicted");
 	if (o->kind == FO_OP_matmul)
-		return fo_hint(fo_fail(FO_EUNSUPPORTED, "fp8 products on %s are not known from this: the catalogue has no dense fp8 peak of it", r->name),
-			       "pass.fp8=off can be predicted");
-	return fo_fail(FO_EUNSUPPORTED, "'%s' on %s is not known from this: no rate of it is documented", name, r->name);
+		return fo_hint(
+			fo_fail(FO_EUNSUPPORTED,
+				"fp8 products on %s are not known from this: the catalogue has no dense fp8 peak of it",
+				r->name),
+			"pass.fp8=off can be predicted");
+	return fo_fail(FO_EUNSUPPORTED, "'%s' on %s is not known from this: no rate of it is documented", name,
+		       r->name);
 }
 
 /* One instance: its times into the three walks, what it is into the parts. */
-static void add(struct fo_device_step *s, struct fo_sim walk[WALKS], int i, const struct fo_device_time *t, enum fo_device_part part)
+static void add(struct fo_device_step *s, struct fo_sim walk[WALKS], int i, const struct fo_device_time *t,
+		enum fo_device_part part)
 {
 	struct fo_interval rest = t->seconds, sums = t->sums;
 	for (int k = 0; k < WALKS; k++) {
@@ -41,8 +51,8 @@ static void add(struct fo_device_step *s, struct fo_sim walk[WALKS], int i, cons
 	s->bytes[FO_DEVICE_PART_WGRAD] += t->sum_bytes;
 }
 
-static fo_status fill(struct fo_device_step *s, struct fo_sim walk[WALKS], const struct fo_program *p, const struct fo_unrolled *u,
-		      const struct fo_device_rates *r, double pairs)
+static fo_status fill(struct fo_device_step *s, struct fo_sim walk[WALKS], const struct fo_program *p,
+		      const struct fo_unrolled *u, const struct fo_device_rates *r, double pairs)
 {
 	struct fo_interval saved = fo_device_overlap(p);
 	double measured = 0, all = 0;
@@ -72,30 +82,32 @@ static fo_status fill(struct fo_device_step *s, struct fo_sim walk[WALKS], const
 	return FO_OK;
 }
 
-static void finish(struct fo_device_step *s, struct fo_sim walk[WALKS], const struct fo_program *p, const struct fo_unrolled *u,
-		   const struct fo_device_rates *r)
+static void finish(struct fo_device_step *s, struct fo_sim walk[WALKS], const struct fo_program *p,
+		   const struct fo_unrolled *u)
 {
-	struct fo_interval gap = r->gap_s;
 	for (int k = 0; k < WALKS; k++) {
 		double known = 0;
-		fo_sim_walk(&walk[k], p, u, *end_of(&gap, k));
+		fo_sim_walk(&walk[k], p, u);
 		*end_of(&s->step_s, k) = walk[k].step_s;
-		*end_of(&s->part_s[FO_DEVICE_PART_TRANSFER], k) = walk[k].part_s[FO_PART_COMMUNICATION] + walk[k].part_s[FO_PART_DATA];
+		*end_of(&s->part_s[FO_DEVICE_PART_TRANSFER], k) = walk[k].part_s[FO_PART_COMMUNICATION] +
+								  walk[k].part_s[FO_PART_DATA];
 		for (int part = 0; part < FO_DEVICE_PARTS; part++)
 			known += part == FO_DEVICE_PART_GAPS ? 0 : *end_of(&s->part_s[part], k);
 		*end_of(&s->part_s[FO_DEVICE_PART_GAPS], k) = walk[k].step_s - known;
 	}
 }
 
-fo_status fo_device_step(struct fo_device_step *s, const struct fo_program *p, const struct fo_unrolled *u, const struct fo_device_rates *r, double pairs)
+fo_status fo_device_step(struct fo_device_step *s, const struct fo_program *p, const struct fo_unrolled *u,
+			 const struct fo_device_rates *r, double pairs)
 {
 	struct fo_sim walk[WALKS];
+	struct fo_interval gap = r->gap_s;
 	*s = (struct fo_device_step){ 0 };
 	for (int k = 0; k < WALKS; k++)
-		fo_sim_init(&walk[k], u);
+		fo_sim_init(&walk[k], u, *end_of(&gap, k));
 	fo_status st = fill(s, walk, p, u, r, pairs);
 	if (st == FO_OK) {
-		finish(s, walk, p, u, r);
+		finish(s, walk, p, u);
 		s->sim = walk[1];
 		walk[1] = (struct fo_sim){ 0 };
 	}

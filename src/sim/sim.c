@@ -154,10 +154,10 @@ static bool end_first(struct walk *w)
 	return true;
 }
 
-void fo_sim_init(struct fo_sim *s, const struct fo_unrolled *u)
+void fo_sim_init(struct fo_sim *s, const struct fo_unrolled *u, double overhead_s)
 {
 	size_t n = (size_t)u->n + 1;
-	*s = (struct fo_sim){ .n = u->n };
+	*s = (struct fo_sim){ .n = u->n, .overhead_s = overhead_s };
 	s->begin_s = fo_xmalloc(n * sizeof *s->begin_s);
 	s->end_s = fo_xmalloc(n * sizeof *s->end_s);
 	s->seconds = fo_xmalloc(n * sizeof *s->seconds);
@@ -167,10 +167,9 @@ void fo_sim_init(struct fo_sim *s, const struct fo_unrolled *u)
 	memset(s->sure, 0, n * sizeof *s->sure);
 }
 
-void fo_sim_walk(struct fo_sim *s, const struct fo_program *p, const struct fo_unrolled *u, double overhead_s)
+void fo_sim_walk(struct fo_sim *s, const struct fo_program *p, const struct fo_unrolled *u)
 {
 	struct walk w = { .s = s, .p = p, .u = u, .last = -1 };
-	s->overhead_s = overhead_s;
 	w.after = fo_xmalloc((size_t)(u->n + 1) * sizeof *w.after);
 	for (int l = 0; l < FO_LANE_COUNT; l++)
 		w.lane[l].next = w.lane[l].runs = -1;
@@ -192,9 +191,9 @@ void fo_sim_walk(struct fo_sim *s, const struct fo_program *p, const struct fo_u
 
 void fo_sim_step(struct fo_sim *s, const struct fo_program *p, const struct fo_unrolled *u, const struct fo_rates *r, double pairs)
 {
-	fo_sim_init(s, u);
+	fo_sim_init(s, u, r->overhead_s);
 	time_instances(s, p, u, r, pairs);
-	fo_sim_walk(s, p, u, r->overhead_s);
+	fo_sim_walk(s, p, u);
 }
 
 void fo_sim_fini(struct fo_sim *s)

@@ -28,10 +28,9 @@ struct fo_sim {
  * without instances takes no time. */
 void fo_sim_step(struct fo_sim *s, const struct fo_program *p, const struct fo_unrolled *u, const struct fo_rates *r, double pairs);
 void fo_sim_fini(struct fo_sim *s);
-/* Room for a step's instances, all zeros, and the walk alone: s->seconds (and s->sure) are filled in between. What operations that run
- * beside each other gain by it is the caller's to take off their times. */
-void fo_sim_init(struct fo_sim *s, const struct fo_unrolled *u);
-void fo_sim_walk(struct fo_sim *s, const struct fo_program *p, const struct fo_unrolled *u, double overhead_s);
+/* Room for a step's instances, and the walk alone: s->seconds and s->sure are filled in between (zeros else). */
+void fo_sim_init(struct fo_sim *s, const struct fo_unrolled *u, double overhead_s);
+void fo_sim_walk(struct fo_sim *s, const struct fo_program *p, const struct fo_unrolled *u);
 
 /* The same as spans of step 0, as the executor would have recorded them (the overhead stands between spans). Freed with
  * fo_timeline_fini. FO_ENOMEM. */

@@ -3,8 +3,8 @@
 #define FO_TRAIN_DEVICE_H
 
 #include "base/json.h"
-#include "hw/nvml.h"
 #include "hw/catalogue.h"
+#include "hw/nvml.h"
 #include "kernel/cuda/cuda.h"
 #include "program/run.h"
 #include "timeline/timeline.h"

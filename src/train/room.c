@@ -7,10 +7,6 @@
 
 #include <math.h>
 
-/* What a context, and the code of cuBLASLt and cuDNN in it, take of a device: 0.5 to 0.7 GB is what Hopper's users
- * report. Arithmetic for plans of devices that are not there; where one is, what it has free is read. */
-#define CONTEXT_BYTES ((int64_t)768 << 20)
-
 enum { ROUNDS = 4 }; /* a choice that takes less may have other workspaces, but soon it has the same */
 
 static int64_t least(int64_t limit, int64_t have) { return limit && (limit < have || !have) ? limit : have; }
@@ -233,7 +229,7 @@ fo_status fo_room_plan_text(const struct fo_run *r, int64_t total_bytes, struct 
 	struct fo_model m;
 	struct fo_room_plan p;
 	struct fo_json j;
-	const int64_t reserve = fo_device_reserve(total_bytes), have = total_bytes - CONTEXT_BYTES - reserve;
+	const int64_t reserve = fo_device_reserve(total_bytes), have = total_bytes - FO_DEVICE_CONTEXT_BYTES - reserve;
 	d.memory_bytes = total_bytes;
 	FO_TRY(fo_run_model(r, &m));
 	fo_status st = fo_room_plan(&p, r, &m, &d, have > 0 ? have : 1);
@@ -245,7 +241,7 @@ fo_status fo_room_plan_text(const struct fo_run *r, int64_t total_bytes, struct 
 		fo_json_int(&j, "seq", r->seq);
 		fo_room_choice_json(&p.choice, &p.program, &j);
 		fo_json_int(&j, "total_bytes", total_bytes);
-		fo_json_int(&j, "context_bytes", CONTEXT_BYTES);
+		fo_json_int(&j, "context_bytes", FO_DEVICE_CONTEXT_BYTES);
 		fo_json_int(&j, "reserve_bytes", reserve);
 		fo_json_int(&j, "arena_bytes", p.arena);
 		fo_json_int(&j, "persistent_bytes", p.persistent);

@@ -39,6 +39,11 @@ keys one schema model device published profile measured_share micro_batches fits
 	flop bytes rates origin arena_bytes persistent_bytes memory_bytes
 run 0 program $small --json
 grep -q "\"arena_bytes\": $(sed -n 's/^ *"arena_bytes": \([0-9]*\),/\1/p' one)," out || wrong "another arena than flatout program's"
+run 0 predict --device h200 $small --all
+says "^operations of a step  *times  *middle, ms  *measured" "^layer.b matmul.wgrad d.wgu  *[0-9]*  *[0-9.]*  no" "^layer.b attention_bwd.backward "
+narrow
+sed -n '/^operations/,/^$/p' out | sed '1,2d; s/  .*//' | sort | uniq -d >twice
+[ ! -s twice ] || wrong "rows alike: $(cat twice)"
 run 0 predict --device h200 $small --timeline=t.fot
 run 0 program $small --dump=t.txt
 run 0 export --program t.txt --predicted t.fot --trace t.json
@@ -56,12 +61,28 @@ if [ -n "$python" ]; then
 		wrong "documents $(cat documents.s), plain $(cat one.s), all again $(cat again.s)"
 fi
 
+# The page's other figures.
+if [ -n "$python" ]; then
+	run 0 predict --device h200 $eight --data.seq=8192 --train.micro-batches=16 --pass.fp8=delayed --pass.fp8-scale-precompute=yes \
+		--pass.fp8-transposed=yes --json=fp8
+	row() { number '["step_seconds"]["'$1'"] / d["micro_batches"] * 1e3' fp8 | xargs printf %.0f; }
+	grep -qF "$(row low), $(row mid) and $(row high) ms a row" "$source/docs/performance.md" ||
+		wrong "docs/performance.md does not have fp8's $(row low), $(row mid) and $(row high) ms a row"
+	run 0 predict --device h200 --model.name=llama-3.1-8b --optim.master=none --optim.moments=bf16 --pass.fuse-loss=2048 --data.seq=32768 \
+		--train.rows=1 --train.micro-batches=4 --json=long
+	share() { number '["mfu"]["'$1'"] * 100' long | xargs printf %.1f; }
+	grep -qF "$(share low), $(share mid) and $(share high) %" "$source/docs/performance.md" ||
+		wrong "docs/performance.md does not have 32k's $(share low), $(share mid) and $(share high) %"
+fi
+
 # What does not fit comes first, with what would.
 run 0 predict --device h200 $eight --data.seq=16384 --pass.recompute=selective
 head -n 1 out | grep -q '^memory   does not fit: ' || wrong "does not begin with what does not fit: $(head -n 1 out)"
 flat "pass.recompute=auto would fit"
 says "^sum  "
 narrow
+run 0 predict --device h200 $eight --data.seq=16384 --pass.recompute=selective --budget
+says "^Does not fit on H200-SXM-141GB: pass.recompute=auto would fit"
 run 0 predict --device h200 $eight --data.seq=16384 --pass.recompute=selective --json
 says '"fits": false' '"would_fit": "pass.recompute=auto would fit'
 refused 3 "llama-3.1-8b does not fit on H100-SXM5-80GB: no plan of this step fits into" predict --device h100 --model.name=llama-3.1-8b
@@ -117,5 +138,15 @@ refused 2 "is no JSON object" predict --device h200 $small --profile="$source/fu
 says "^hint: a profile of 'flatout calibrate' is of a processor"
 refused 2 "is not a machine profile" predict $small --profile="$profile"
 says "^hint: .*is read with --device"
+# bench_gpu's own lines, of the software device under another name: every operation is found again.
+if [ -n "${FLATOUT_SOFT_CUDA:-}" ] && [ -x "$(dirname "$bin")/bench_gpu" ]; then
+	shape="--model.layers=1 --model.hidden=64 --model.heads=4 --model.kv-heads=2 --model.head-dim=16 --model.ffn=128 --model.vocab=256 --data.seq=64 \
+--train.rows=1 --train.micro-batches=1"
+	FLATOUT_CUDA_LIBRARIES=$FLATOUT_SOFT_CUDA "$(dirname "$bin")/bench_gpu" $shape --bench.square=64 --bench.seconds=0.001 >lines 2>err ||
+		wrong "bench_gpu: $(cat err)"
+	sed 's/software CUDA device/NVIDIA H200/' lines >own
+	run 0 predict --device h200 $shape --profile=own --json=measured
+	[ -z "$python" ] || [ "$(number '["measured_share"] > 0.999' measured)" = True ] || wrong "only $(number '["measured_share"]' measured) was found again"
+fi
 refused 3 "nowhere" predict --device h200 $small --profile=nowhere
 finish

@@ -387,7 +387,7 @@ static void device_profile(const void *bytes, size_t n)
 	if (st != FO_OK)
 		return;
 	for (size_t i = 0; i < f.rows; i++)
-		if (!fo_device_profile_find(&f, f.row[i].key, true, &seconds) || !(seconds.low > 0 && seconds.low <= seconds.mid && seconds.mid < seconds.high))
+		if (!fo_device_profile_find(&f, f.row[i].key, &seconds) || !(seconds.low > 0 && seconds.low <= seconds.mid && seconds.mid <= seconds.high))
 			abort();
 	fo_device_profile_fini(&f);
 }
