@@ -168,7 +168,7 @@ static struct plan plan_of(const struct fo_model *m, struct fo_lowering low)
 {
 	struct built b;
 	build(&b, m, low);
-	struct plan p = { fo_program_seconds(&b.p, false), b.u.arena_bytes + b.u.persistent_bytes };
+	struct plan p = { fo_program_seconds(&b.p, &fo_choose_processor, false), b.u.arena_bytes + b.u.persistent_bytes };
 	built_free(&b);
 	return p;
 }
