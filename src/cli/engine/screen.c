@@ -173,6 +173,8 @@ static void plan_json(const struct fo_train_plan *p, struct fo_str *out)
 		fo_json_int(&j, "planned", p->choice.planned);
 		fo_json_close(&j);
 	}
+	fo_json_real(&j, "fuse_loss_gain", p->choice.fuse_loss ? p->choice.fuse_loss_gain : NAN);
+	fo_json_real(&j, "micro_batches_gain", p->device ? p->gain_of_more : NAN);
 	fo_json_object(&j, "memory");
 	fo_json_int(&j, "total_bytes", p->memory.arena + (p->device ? 0 : p->memory.host_arena) + p->memory.persistent +
 						  p->memory.workspace + p->memory_other + p->memory_checkpoint);
@@ -235,8 +237,8 @@ static void put_device_choices(FILE *f, const struct fo_train_plan *p)
 {
 	const struct fo_lowering *run = &p->program->run;
 	int64_t chunk = run->pass.fuse_loss, tokens = run->rows * run->seq;
-	if (p->choice.fuse_loss)
-		fo_cli_put(f, "auto     ", LEAD, "head and loss %s%lld tokens on this device: %.2f %% of a step's time less than by %d, by the model that chose",
+	if (p->choice.fuse_loss && p->choice.fuse_loss_gain > 0)
+		fo_cli_put(f, "auto     ", LEAD, "head and loss %s%lld tokens on this device: up to %.1f %% of a step's time less than by %d, by the model that chose",
 			   chunk < tokens ? "by chunks of " : "at once for all ", (long long)(chunk < tokens ? chunk : tokens),
 			   100 * p->choice.fuse_loss_gain, FO_RUN_FUSE_LOSS);
 	if (p->gain_of_more >= 5e-4) /* less would show as 0.0 % */
