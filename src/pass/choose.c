@@ -483,6 +483,36 @@ static fo_status choose_chunk(struct search *s)
 	return FO_OK;
 }
 
+/* The fastest of a tier where chunks are chosen too: each split by itself, with the chunk that it leaves room for. A larger micro-batch that
+ * has to recompute and keeps small chunks may be slower than a smaller one with large chunks. */
+static fo_status search_with_chunks(struct search *s, int tier, bool *found)
+{
+	struct fo_choice best = { 0 };
+	fo_status st = FO_OK;
+	for (int i = 0; i < s->splits && st == FO_OK; i++) {
+		struct fo_choice own = { 0 };
+		struct search one = { .m = s->m, .want = s->want, .budget = s->budget, .split = &s->split[i], .splits = 1, .out = &own };
+		bool fits = false;
+		if (s->split[i].tier != tier)
+			continue;
+		st = search_tier(&one, tier, &fits);
+		if (st == FO_OK && fits)
+			st = choose_chunk(&one);
+		free(one.candidate);
+		s->out->candidates += own.candidates;
+		s->out->planned += own.planned;
+		if (one.least && (!s->least || one.least < s->least))
+			s->least = one.least, s->least_run = one.least_run;
+		/* Splits come from the largest micro-batch on, which stays where they are equal. */
+		if (fits && (!*found || own.seconds < best.seconds))
+			best = own, *found = true;
+	}
+	best.candidates = s->out->candidates;
+	best.planned = s->out->planned;
+	*s->out = best;
+	return st;
+}
+
 fo_status fo_pass_choose(const struct fo_model *m, const struct fo_ask *ask, int asks, const struct fo_choose *want, struct fo_choice *out)
 {
 	struct fo_choose with = *want;
@@ -497,11 +527,9 @@ fo_status fo_pass_choose(const struct fo_model *m, const struct fo_ask *ask, int
 	for (int i = 0; i < asks; i++)
 		last = ask[i].tier > last ? ask[i].tier : last;
 	for (int tier = 0; tier <= last && !found && st == FO_OK; tier++)
-		st = search_tier(&s, tier, &found);
+		st = want->fuse_loss ? search_with_chunks(&s, tier, &found) : search_tier(&s, tier, &found);
 	if (st == FO_OK && !found)
 		st = refuse(&s);
-	else if (st == FO_OK && want->fuse_loss)
-		st = choose_chunk(&s);
 	for (int i = 0; i < s.splits; i++)
 		free(s.split[i].top);
 	free(s.split);

@@ -347,6 +347,29 @@ static void test_chunk(void **state)
 	struct fo_model deep = step_model(40, 256, 4, 2, 1024, 64, false);
 	must(fo_pass_choose(&deep, &ask, 1, &want, &got));
 	assert_int_equal(got.run.pass.fuse_loss, FO_RUN_FUSE_LOSS);
+	/* A step's rows: of all splits, each with the chunk that it leaves room for, the fastest. */
+	int with_chunk = 0;
+	m = step_model(4, 64, 4, 2, 96, 4000, false);
+	for (int i = 1; i <= 12; i++) {
+		struct fo_ask rows = { .run = low };
+		struct fo_choose split = { .recompute = true, .fuse_loss = true, .host_apart = true, .rates = &rates, .batch_rows = 4,
+					   .budget_bytes = (int64_t)i << 23 };
+		double best = INFINITY;
+		rows.run.seq = 1024;
+		rows.run.rows = 4, rows.run.micro_batches = 1;
+		bool fits = fo_pass_choose(&m, &rows, 1, &split, &got) == FO_OK;
+		split.batch_rows = 0;
+		for (int64_t mb = 1; mb <= 4; mb *= 2) {
+			struct fo_choice alone;
+			rows.run.rows = 4 / mb, rows.run.micro_batches = mb;
+			if (fo_pass_choose(&m, &rows, 1, &split, &alone) == FO_OK)
+				best = fmin(best, alone.seconds);
+		}
+		assert_true(fits == isfinite(best) && (!fits || fabs(got.seconds / best - 1) < 1e-12));
+		with_chunk += fits && got.run.pass.fuse_loss > FO_RUN_FUSE_LOSS && got.run.micro_batches > 1;
+	}
+	assert_true(with_chunk > 0);
+	m = step_model(1, 64, 4, 2, 96, 6000, false);
 	/* Of a run: a processor takes 512 whatever memory there is; a device what was given. */
 	struct fo_run r = { .seq = 3000, .rows = 1, .micro_batches = 2, .fuse_loss = FO_RUN_FUSE_LOSS_AUTO, .recompute = FO_RUN_RECOMPUTE_NONE };
 	must(fo_pass_choose_run(&r, &m, 0, 0, NULL, &got));
