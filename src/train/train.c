@@ -260,7 +260,7 @@ static struct fo_train_plan plan_of(const struct fo_session *s)
 		.memory_host_copy = s->host_copy,
 		.save_bytes = fo_store_checkpoint_bytes(s->store, &s->program),
 		.save_count = checkpoints_added(s),
-		.disk_free = fo_fs_free(s->r->dir),
+		.disk_free = fo_fs_free(s->ckpt_dir),
 		.peak = s->peak,
 		.isa = s->options.isa,
 		.threads = s->options.threads,
