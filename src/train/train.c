@@ -36,14 +36,14 @@ static fo_status disk_fits(struct fo_session *s, const struct fo_train_plan *p)
 	char one[32], all[32], have[32];
 	fo_str_bytes(one, (double)p->save_bytes);
 	fo_str_bytes(have, (double)p->disk_free);
-	if (!p->save_count || p->disk_free < 0 || p->save_count * p->save_bytes <= p->disk_free)
+	if (!p->save_count || !p->save_bytes || p->disk_free < 0 || p->save_count <= p->disk_free / p->save_bytes)
 		return FO_OK;
 	if (p->save_bytes > p->disk_free)
 		return fo_hint(fo_fail(FO_EIO, "a checkpoint of this run takes %s, and the disk of '%s' has %s free", one, s->r->dir, have),
 			       "make room, choose another run.dir or a smaller state (optim.state=auto), or save no weights: checkpoint.last=no and "
 			       "checkpoint.every=0");
 	fo_session_warn(s, "the disk of '%s' has %s free, and the run writes checkpoints of %s, %s at one time: not all will fit%s", s->r->dir, have, one,
-			fo_str_bytes(all, (double)(p->save_count * p->save_bytes)), s->r->ckpt_keep ? "" : " (checkpoint.keep=0 keeps all)");
+			fo_str_bytes(all, (double)p->save_count * (double)p->save_bytes), s->r->ckpt_keep ? "" : " (checkpoint.keep=0 keeps all)");
 	return FO_OK;
 }
 
