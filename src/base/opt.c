@@ -384,6 +384,12 @@ void fo_opt_json(struct fo_opt_set *s, struct fo_str *out)
 		fo_json_object(&j, row->key);
 		switch (row->type) {
 		case FO_OPT_T_INT:
+			if (row->names && *(const int64_t *)field < 0) {
+				fo_json_text(&j, "value", row->names);
+				break;
+			}
+			fo_json_int(&j, "value", *(const int64_t *)field);
+			break;
 		case FO_OPT_T_BYTES: fo_json_int(&j, "value", *(const int64_t *)field); break;
 		case FO_OPT_T_REAL: fo_json_real(&j, "value", *(const double *)field); break;
 		case FO_OPT_T_BOOL: fo_json_bool(&j, "value", *(const bool *)field); break;

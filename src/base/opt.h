@@ -41,7 +41,7 @@ struct fo_opt {
 	double lo, hi;        /* inclusive range for INT, REAL, BYTES; either may be infinite; lo == hi: no range */
 	const char *unit;     /* "tokens", "", ... */
 	const char *help;     /* one line */
-	const char *names;    /* ENUM: "a|b|c": the value is the index (int) */
+	const char *names;    /* ENUM: "a|b|c": the value is the index (int); INT: one word that stands for -1, or NULL */
 	enum fo_opt_type type;
 	size_t offset, size;
 	const char *refused;  /* ENUM: "name: why": a value that people ask for and get this answer to; NULL: none */
@@ -61,6 +61,8 @@ struct fo_opt {
 	  sizeof(struct { _Static_assert(_Generic(((S *)0)->f, const char *: 1, default: 0), "option type is not the type of " #f); char c; }), NULL, \
 	  path, output, bare, false }
 #define FO_OPT_INT(S, f, key, arg, dfl, lo, hi, unit, help)  FO_OPT_ROW(S, f, int64_t, FO_OPT_T_INT, key, arg, dfl, lo, hi, unit, help, NULL)
+/* An integer that is not negative, or the word `auto_`, which the field has as -1. */
+#define FO_OPT_INT_OR(S, f, key, arg, dfl, lo, hi, unit, help, auto_) FO_OPT_ROW(S, f, int64_t, FO_OPT_T_INT, key, arg, dfl, lo, hi, unit, help, auto_)
 #define FO_OPT_REAL(S, f, key, arg, dfl, lo, hi, unit, help) FO_OPT_ROW(S, f, double, FO_OPT_T_REAL, key, arg, dfl, lo, hi, unit, help, NULL)
 #define FO_OPT_BYTES(S, f, key, arg, dfl, lo, hi, help)      FO_OPT_ROW(S, f, int64_t, FO_OPT_T_BYTES, key, arg, dfl, lo, hi, "bytes", help, NULL)
 #define FO_OPT_BOOL(S, f, key, dfl, help)                    FO_OPT_ROW(S, f, bool, FO_OPT_T_BOOL, key, "BOOL", dfl, 0, 1, "", help, NULL)

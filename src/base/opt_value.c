@@ -143,6 +143,10 @@ static bool parse_number(const struct fo_opt *row, void *field, const char *text
 {
 	struct decimal d;
 	const char *end = scan_decimal(text, &d);
+	if (row->names && !strcmp(text, row->names)) {
+		*(int64_t *)field = -1;
+		return true;
+	}
 	if (!end)
 		return false;
 	double factor = find_suffix(suffixes_of(row), end);
@@ -340,6 +344,8 @@ void fo_opt_expected(const struct fo_opt *row, struct fo_str *out)
 		fo_str_printf(out, "%s%s", strncmp(range.data, "at ", 3) ? " from " : " of ", range.data);
 	else if (row->unit && *row->unit)
 		fo_str_printf(out, " (%s)", row->unit);
+	if (row->names)
+		fo_str_printf(out, ", or %s", row->names);
 	fo_str_fini(&range);
 }
 
@@ -349,7 +355,10 @@ const char *fo_opt_value_text(struct fo_opt_set *s, int i)
 	const struct fo_opt *row = &s->rows[i];
 	const void *field = (const char *)s->target + row->offset;
 	switch (row->type) {
-	case FO_OPT_T_INT: return fo_arena_printf(&s->arena, "%lld", (long long)*(const int64_t *)field);
+	case FO_OPT_T_INT:
+		if (row->names && *(const int64_t *)field < 0)
+			return row->names;
+		return fo_arena_printf(&s->arena, "%lld", (long long)*(const int64_t *)field);
 	case FO_OPT_T_BOOL: return *(const bool *)field ? "true" : "false";
 	case FO_OPT_T_TEXT: return *(const char *const *)field ? *(const char *const *)field : "";
 	case FO_OPT_T_REAL: {

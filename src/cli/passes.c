@@ -209,7 +209,7 @@ static fo_status run(int argc, char **argv)
 	}
 	FO_TRY_OR(st, fo_run_model(&in.run, &m), done);
 	struct fo_choice choice;
-	FO_TRY_OR(st, fo_pass_choose_run(&in.run, &m, in.run.memory_budget ? in.run.memory_budget : in.run.memory_limit, 0, fo_pass_run_is_for_device(&in.run), &choice), done);
+	FO_TRY_OR(st, fo_pass_choose_said(&in.run, &m, &choice), done);
 	const struct fo_lowering low = choice.run;
 	FO_TRY_OR(st, make_report(&r, &m, &low), done);
 	if (in.json)

@@ -127,7 +127,7 @@ static const char *value_with_unit(struct fo_opt_set *s, int i)
 		size_t digits = strspn(value, "0123456789");
 		return fo_arena_printf(&s->arena, "%.*s %s", (int)digits, value, value + digits);
 	}
-	if (!n)
+	if (!n || (row->names && !strcmp(value, row->names))) /* a word has none */
 		return value;
 	if (!strcmp(value, "1") && n > 1 && row->unit[n - 1] == 's')
 		n -= n > 4 && !strcmp(row->unit + n - 4, "ches") ? 2 : 1; /* batches */

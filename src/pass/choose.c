@@ -9,6 +9,7 @@
  * candidate's from below. */
 #include "pass/pass.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,9 +17,27 @@
 /* Seconds by the model: FLOP over a rate plus bytes over a rate. Only their ratios matter for a choice: attention runs at about
  * half the rate of products, and processors without a bf16 unit do about ten FLOP in the time of moving a byte (with one, two to
  * four times as many). Fixed, so that the same run file makes the same choice wherever it runs. */
-#define PRODUCT_FLOP_S 1e11
-#define ATTENTION_FLOP_S 5e10
-#define MEMORY_BYTES_S 1e10
+const struct fo_choose_rates fo_choose_processor = { .product_flop_s = 1e11, .attention_flop_s = 5e10, .memory_bytes_s = 1e10 };
+
+/* Of a device's published peaks: products of 8192^3 on random numbers were seen at 769 to 798 of an H200's 989 TFLOP/s, cuDNN 9.19's causal
+ * attention at 8k at 644 forward and 541 backward (NVIDIA's own figures), which is 567 together, a copy at 4.3 of 4.8 TB/s, of which
+ * kernels that compute on the way keep some 4.0. */
+#define PRODUCT_OF_PEAK 0.78
+#define ATTENTION_OF_PEAK 0.57
+#define MEMORY_OF_PEAK 0.83
+/* The H200's row: what a device is taken for that the catalogue does not know. */
+#define H200_BF16_FLOP_S 989e12
+#define H200_FP32_FLOP_S 67e12
+#define H200_BYTES_S 4.8e12
+
+struct fo_choose_rates fo_choose_device(const struct fo_device *row, enum fo_numerics precision)
+{
+	bool bf16 = precision == FO_PRECISION_BF16;
+	double peak = row ? row->dense[bf16 ? FO_PREC_BF16 : FO_PREC_FP32] * 1e12 : NAN, bytes = row ? row->memory_tb_s * 1e12 : NAN;
+	if (!(peak > 0) || !(bytes > 0))
+		peak = bf16 ? H200_BF16_FLOP_S : H200_FP32_FLOP_S, bytes = H200_BYTES_S;
+	return (struct fo_choose_rates){ PRODUCT_OF_PEAK * peak, ATTENTION_OF_PEAK * peak, MEMORY_OF_PEAK * bytes };
+}
 
 enum {
 	MASKS = 1 << FO_RECOMPUTE_SETS,
@@ -29,26 +48,38 @@ enum {
 
 static int64_t sets_of(int mask) { return mask == MASKS - 1 ? FO_RECOMPUTE_FULL : mask; }
 
-double fo_op_seconds(const struct fo_program *p, const struct fo_op *o)
+double fo_op_seconds(const struct fo_program *p, const struct fo_op *o, const struct fo_choose_rates *rates)
 {
 	enum fo_category category = fo_op_info(o->kind)->category;
 	struct fo_cost c = fo_op_cost(p, o, -1);
 	bool attention = category == FO_CAT_ATTENTION_FORWARD || category == FO_CAT_ATTENTION_BACKWARD;
-	return c.exec / (attention ? ATTENTION_FLOP_S : PRODUCT_FLOP_S) + c.bytes / MEMORY_BYTES_S;
+	return c.exec / (attention ? rates->attention_flop_s : rates->product_flop_s) + c.bytes / rates->memory_bytes_s;
 }
 
-double fo_program_seconds(const struct fo_program *p, bool repeated)
+/* Of a step's operations of one phase; -1: of all. */
+static double seconds_of(const struct fo_program *p, const struct fo_choose_rates *rates, int phase)
 {
 	double sum = 0;
 	for (int b = 0; b < p->nblock; b++) {
 		double each = 0;
 		for (int i = 0; i < p->block[b].n; i++)
-			if (!repeated || p->block[b].op[i].phase == FO_RECOMPUTE)
-				each += fo_op_seconds(p, &p->block[b].op[i]);
+			if (phase < 0 || p->block[b].op[i].phase == phase)
+				each += fo_op_seconds(p, &p->block[b].op[i], rates);
 		for (int s = 0; s < p->nslot; s++)
 			sum += p->slot[s].block == b ? each : 0;
 	}
 	return sum;
+}
+
+double fo_program_seconds(const struct fo_program *p, const struct fo_choose_rates *rates, bool repeated)
+{
+	return seconds_of(p, rates, repeated ? FO_RECOMPUTE : -1);
+}
+
+double fo_program_gain_of_more(const struct fo_program *p, const struct fo_choose_rates *rates, int64_t most)
+{
+	double all = seconds_of(p, rates, -1), once = seconds_of(p, rates, FO_OPTIMIZER), n = (double)p->run.micro_batches;
+	return n < (double)most && all > 0 ? once * (1 - n / (double)most) / all : 0;
 }
 
 /* ---- what a split of the step is like, with nothing repeated ---- */
@@ -118,7 +149,7 @@ static fo_status plan(const struct fo_model *m, struct fo_lowering run, bool hos
 }
 
 /* Of a step of so many micro-batches: each further one costs what the second does. */
-static fo_status find_seconds(const struct fo_model *m, struct split *s)
+static fo_status find_seconds(const struct fo_model *m, const struct fo_choose_rates *rates, struct split *s)
 {
 	double seconds[2];
 	for (int i = 0; i < 2; i++) {
@@ -126,24 +157,24 @@ static fo_status find_seconds(const struct fo_model *m, struct split *s)
 		struct fo_lowering run = s->run;
 		run.micro_batches = i + 1;
 		FO_TRY(fo_pass_build(&p, m, &run));
-		seconds[i] = fo_program_seconds(&p, false);
+		seconds[i] = fo_program_seconds(&p, rates, false);
 		fo_program_fini(&p);
 	}
 	s->seconds = seconds[0] + (double)(s->run.micro_batches - 1) * (seconds[1] - seconds[0]);
 	return FO_OK;
 }
 
-static fo_status measure_split(const struct fo_model *m, bool host_apart, struct split *s)
+static fo_status measure_split(const struct fo_model *m, const struct fo_choose *want, struct split *s)
 {
 	struct fo_program p;
 	struct fo_unrolled u;
-	FO_TRY(plan(m, planned(s->run), host_apart, &p, &u, &s->bytes));
+	FO_TRY(plan(m, planned(s->run), want->host_apart, &p, &u, &s->bytes));
 	s->persistent = u.persistent_bytes;
 	s->top = fo_xmalloc((size_t)(m->layers + 1) * sizeof *s->top);
 	find_tops(&p, &u, s->top);
 	fo_unrolled_fini(&u);
 	fo_program_fini(&p);
-	return find_seconds(m, s);
+	return find_seconds(m, want->rates, s);
 }
 
 /* What a layer holds from its forward to its backward. */
@@ -161,7 +192,7 @@ static int64_t kept(const struct fo_program *p, const struct fo_unrolled *u)
 }
 
 /* All sets, on a model of one layer: a layer's share depends neither on their number nor on that of micro-batches. */
-static fo_status measure_layer(const struct fo_model *m, struct fo_lowering run, double *repeat, int64_t *drop)
+static fo_status measure_layer(const struct fo_model *m, struct fo_lowering run, const struct fo_choose_rates *rates, double *repeat, int64_t *drop)
 {
 	struct fo_model one = *m;
 	one.layers = run.micro_batches = 1;
@@ -174,7 +205,7 @@ static fo_status measure_layer(const struct fo_model *m, struct fo_lowering run,
 		FO_TRY(fo_pass_build(&p, &one, &run));
 		fo_status st = fo_unroll(&p, &u);
 		if (st == FO_OK) {
-			repeat[mask] = fo_program_seconds(&p, true);
+			repeat[mask] = fo_program_seconds(&p, rates, true);
 			drop[mask] = kept(&p, &u);
 			fo_unrolled_fini(&u);
 		}
@@ -188,16 +219,16 @@ static fo_status measure_layer(const struct fo_model *m, struct fo_lowering run,
 }
 
 /* Layers that keep their precision among fp8 ones drop other bytes: the larger number keeps the bound one. */
-static fo_status measure_sets(const struct fo_model *m, struct split *s)
+static fo_status measure_sets(const struct fo_model *m, const struct fo_choose_rates *rates, struct split *s)
 {
 	struct fo_lowering plain = s->run;
 	double repeat[MASKS];
 	int64_t drop[MASKS];
-	FO_TRY(measure_layer(m, s->run, s->repeat, s->drop));
+	FO_TRY(measure_layer(m, s->run, rates, s->repeat, s->drop));
 	if (!plain.pass.fp8_first && !plain.pass.fp8_last)
 		return FO_OK;
 	plain.pass.fp8 = plain.pass.fp8_history = plain.pass.fp8_precompute = plain.pass.fp8_wgrad = plain.pass.fp8_transposed = 0;
-	FO_TRY(measure_layer(m, plain, repeat, drop));
+	FO_TRY(measure_layer(m, plain, rates, repeat, drop));
 	for (int mask = 0; mask < MASKS; mask++)
 		s->drop[mask] = drop[mask] > s->drop[mask] ? drop[mask] : s->drop[mask];
 	return FO_OK;
@@ -305,7 +336,7 @@ static fo_status add_candidates(struct search *s, int split)
 		add_candidate(s, split, 0, 0, s->m->layers);
 		return FO_OK;
 	}
-	FO_TRY(measure_sets(s->m, &s->split[split]));
+	FO_TRY(measure_sets(s->m, s->want->rates, &s->split[split]));
 	for (int a = 0; a < MASKS; a++) {
 		add_candidate(s, split, a, a, s->m->layers);
 		for (int b = a; b;) { /* every true part of a, the empty one last */
@@ -406,15 +437,89 @@ static fo_status measure_splits(struct search *s, const struct fo_ask *ask, int 
 			memset(sp, 0, sizeof *sp);
 			sp->run = run;
 			sp->tier = ask[i].tier;
-			FO_TRY(measure_split(s->m, s->want->host_apart, sp));
+			FO_TRY(measure_split(s->m, s->want, sp));
 		}
 	return s->splits ? FO_OK
 			 : fo_fail(FO_EARG, "no split of a step of %lld rows gives micro-batches of at most 2^28 tokens", (long long)batch_rows);
 }
 
+/* ---- chunks of the loss ---- */
+
+/* Every chunk reads and writes the fp32 gradient of the head's weights: 8 V D bytes beside 6 N V D FLOP. On an H200 and a vocabulary of 128,256
+ * that is 1.0 ms for each chunk, of 0.7 ms of product at 512 tokens. Larger ones cost memory for their logits. A doubling is worth
+ * its memory where it saves a thousandth of the step's time. */
+#define CHUNK_GAIN 1e-3
+
+/* The largest chunk, up to the whole micro-batch, that fits beside what was chosen, which stays as it is: nothing is recomputed for it. From
+ * the ask's upwards: the first doubling that is not worth it, or does not fit, ends it. */
+static fo_status choose_chunk(struct search *s)
+{
+	struct fo_choice *out = s->out;
+	const int64_t tokens = out->run.rows * out->run.seq;
+	struct split now = { .run = out->run };
+	FO_TRY(find_seconds(s->m, s->want->rates, &now));
+	const double before = now.seconds;
+	out->fuse_loss = true;
+	while (now.run.pass.fuse_loss < tokens) {
+		struct split next = { .run = now.run };
+		struct fo_program p;
+		struct fo_unrolled u;
+		int64_t bytes;
+		next.run.pass.fuse_loss = 2 * now.run.pass.fuse_loss < tokens ? 2 * now.run.pass.fuse_loss : tokens;
+		FO_TRY(find_seconds(s->m, s->want->rates, &next));
+		if (now.seconds - next.seconds < CHUNK_GAIN * now.seconds)
+			break;
+		FO_TRY(plan(s->m, next.run, s->want->host_apart, &p, &u, &bytes));
+		fo_unrolled_fini(&u);
+		fo_program_fini(&p);
+		out->planned++;
+		if (bytes > s->budget)
+			break;
+		now = next;
+		out->run = now.run;
+		out->bytes = bytes;
+	}
+	out->fuse_loss_gain = 1 - now.seconds / before;
+	if (out->seconds > 0)
+		out->seconds -= before - now.seconds;
+	return FO_OK;
+}
+
+/* The fastest of a tier where chunks are chosen too: each split by itself, with the chunk that it leaves room for. A larger micro-batch that
+ * has to recompute and keeps small chunks may be slower than a smaller one with large chunks. */
+static fo_status search_with_chunks(struct search *s, int tier, bool *found)
+{
+	struct fo_choice best = { 0 };
+	fo_status st = FO_OK;
+	for (int i = 0; i < s->splits && st == FO_OK; i++) {
+		struct fo_choice own = { 0 };
+		struct search one = { .m = s->m, .want = s->want, .budget = s->budget, .split = &s->split[i], .splits = 1, .out = &own };
+		bool fits = false;
+		if (s->split[i].tier != tier)
+			continue;
+		st = search_tier(&one, tier, &fits);
+		if (st == FO_OK && fits)
+			st = choose_chunk(&one);
+		free(one.candidate);
+		s->out->candidates += own.candidates;
+		s->out->planned += own.planned;
+		if (one.least && (!s->least || one.least < s->least))
+			s->least = one.least, s->least_run = one.least_run;
+		/* Splits come from the largest micro-batch on, which stays where they are equal. */
+		if (fits && (!*found || own.seconds < best.seconds))
+			best = own, *found = true;
+	}
+	best.candidates = s->out->candidates;
+	best.planned = s->out->planned;
+	*s->out = best;
+	return st;
+}
+
 fo_status fo_pass_choose(const struct fo_model *m, const struct fo_ask *ask, int asks, const struct fo_choose *want, struct fo_choice *out)
 {
-	struct search s = { .m = m, .want = want, .budget = INT64_MAX, .out = out };
+	struct fo_choose with = *want;
+	struct search s = { .m = m, .want = &with, .budget = INT64_MAX, .out = out };
+	with.rates = want->rates ? want->rates : &fo_choose_processor;
 	if (want->budget_bytes)
 		s.budget = want->budget_bytes > want->reserve_bytes ? want->budget_bytes - want->reserve_bytes : 1;
 	*out = (struct fo_choice){ 0 };
@@ -424,7 +529,7 @@ fo_status fo_pass_choose(const struct fo_model *m, const struct fo_ask *ask, int
 	for (int i = 0; i < asks; i++)
 		last = ask[i].tier > last ? ask[i].tier : last;
 	for (int tier = 0; tier <= last && !found && st == FO_OK; tier++)
-		st = search_tier(&s, tier, &found);
+		st = want->fuse_loss ? search_with_chunks(&s, tier, &found) : search_tier(&s, tier, &found);
 	if (st == FO_OK && !found)
 		st = refuse(&s);
 	for (int i = 0; i < s.splits; i++)
@@ -462,27 +567,35 @@ static int asks_of(const struct fo_run *r, struct fo_ask *ask)
 	return n;
 }
 
-bool fo_pass_run_is_for_device(const struct fo_run *r)
-{
-	enum fo_run_device kind;
-	int index;
-	return r->device && fo_run_device_parse(r->device, &kind, &index) && kind == FO_RUN_DEVICE_CUDA;
-}
-
 fo_status fo_pass_choose_run(const struct fo_run *r, const struct fo_model *m, int64_t budget_bytes, int64_t reserve_bytes,
-			     bool host_apart, struct fo_choice *out)
+			     const struct fo_choose_rates *device, struct fo_choice *out)
 {
 	struct fo_ask ask[STATE_FORMATS];
 	int asks = asks_of(r, ask);
 	const struct fo_choose want = { .budget_bytes = budget_bytes,
 					.reserve_bytes = reserve_bytes,
 					.batch_rows = r->batch_rows,
-					.host_apart = host_apart,
-					.recompute = r->recompute == FO_RUN_RECOMPUTE_AUTO };
+					.host_apart = device != NULL,
+					.recompute = r->recompute == FO_RUN_RECOMPUTE_AUTO,
+					.fuse_loss = device && r->fuse_loss == FO_RUN_FUSE_LOSS_AUTO,
+					.rates = device };
 	/* Nothing is left to choose, or nothing limits it. */
-	if (!want.batch_rows && ((!want.recompute && asks == 1) || !budget_bytes)) {
+	if (!want.batch_rows && !want.fuse_loss && ((!want.recompute && asks == 1) || !budget_bytes)) {
 		*out = (struct fo_choice){ .run = ask[0].run };
 		return FO_OK;
 	}
 	return fo_pass_choose(m, ask, asks, &want, out);
+}
+
+static bool is_for_device(const struct fo_run *r)
+{
+	enum fo_run_device kind;
+	int index;
+	return r->device && fo_run_device_parse(r->device, &kind, &index) && kind == FO_RUN_DEVICE_CUDA;
+}
+
+fo_status fo_pass_choose_said(const struct fo_run *r, const struct fo_model *m, struct fo_choice *out)
+{
+	const struct fo_choose_rates rates = fo_choose_device(NULL, fo_run_precision(r));
+	return fo_pass_choose_run(r, m, r->memory_budget ? r->memory_budget : r->memory_limit, 0, is_for_device(r) ? &rates : NULL, out);
 }

@@ -98,6 +98,6 @@ fo_status fo_pass_build_run(struct fo_program *p, const struct fo_run *r)
 	if (*r->program_file)
 		return read_program(p, r->program_file);
 	FO_TRY(fo_run_model(r, &m));
-	FO_TRY(fo_pass_choose_run(r, &m, r->memory_budget ? r->memory_budget : r->memory_limit, 0, fo_pass_run_is_for_device(r), &c));
+	FO_TRY(fo_pass_choose_said(r, &m, &c));
 	return fo_pass_build(p, &m, &c.run);
 }

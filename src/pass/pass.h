@@ -11,6 +11,7 @@
 #ifndef FO_PASS_PASS_H
 #define FO_PASS_PASS_H
 
+#include "hw/catalogue.h"
 #include "program/program.h"
 #include "program/run.h"
 
@@ -93,10 +94,21 @@ fo_status fo_pass_recompute(struct fo_program *p);
 
 /* ---- choosing (choose.c) ---- */
 
+/* What choices go by: FLOP/s of products and of attention, bytes/s of memory. Their ratios decide; fixed for a kind of machine, so that the same
+ * run file makes the same choice on the same one. */
+struct fo_choose_rates {
+	double product_flop_s, attention_flop_s, memory_bytes_s;
+};
+extern const struct fo_choose_rates fo_choose_processor;
+/* Of a device with this row of the catalogue; NULL, or a row without the figures: an H200. bf16: products of bf16, else of fp32. */
+struct fo_choose_rates fo_choose_device(const struct fo_device *row, enum fo_numerics precision);
+
 /* Seconds by the model that choices go by: FLOP over a rate plus bytes over a rate. For comparing plans, no prediction. */
-double fo_op_seconds(const struct fo_program *p, const struct fo_op *o);
+double fo_op_seconds(const struct fo_program *p, const struct fo_op *o, const struct fo_choose_rates *rates);
 /* Of a step; repeated: only of what is recomputed. */
-double fo_program_seconds(const struct fo_program *p, bool repeated);
+double fo_program_seconds(const struct fo_program *p, const struct fo_choose_rates *rates, bool repeated);
+/* Share of a step's time by that model that more micro-batches in a step would save, were there `most`: the optimizer runs once a step. */
+double fo_program_gain_of_more(const struct fo_program *p, const struct fo_choose_rates *rates, int64_t most);
 
 /* One way to train that the user allows. Asks of a lower tier are preferred whatever they cost; within a tier the faster one. */
 struct fo_ask {
@@ -109,20 +121,26 @@ struct fo_choose {
 	int64_t batch_rows;   /* rows of a step, to be split into equal micro-batches; 0: as the ask says */
 	bool recompute;       /* choose what is recomputed; else as the ask says */
 	bool host_apart;      /* the budget is a device's: what waits in host memory (pass offload) is no part of it */
+	bool fuse_loss;       /* choose the chunk of pass fuse-loss; else as the ask says, which is the smallest one that is chosen */
+	const struct fo_choose_rates *rates; /* NULL: fo_choose_processor */
 };
 struct fo_choice {
 	struct fo_lowering run;         /* with everything chosen */
 	double seconds, repeat_seconds; /* of a step by the model, and what of it is recomputation; 0: nothing was chosen, or nothing fits */
 	int64_t bytes;                  /* planned: arena, what persists, and host memory unless host_apart */
 	int candidates, planned;        /* how many there were, how many had to be planned */
+	bool fuse_loss;                 /* the chunk was chosen, and by how much of a step's time the model says it is faster than the smallest: */
+	double fuse_loss_gain;
 };
 /* The plan of least time that fits. FO_ENOMEM: none does; the message names the least, which out->run is, and what would fit. */
 FO_CHECKED fo_status fo_pass_choose(const struct fo_model *m, const struct fo_ask *ask, int asks, const struct fo_choose *want, struct fo_choice *out);
 /* What a run leaves open (pass.recompute=auto, train.batch-rows, optim.state), chosen within budget_bytes (0: no limit), of which
- * reserve_bytes are for other things than the program; host_apart as in struct fo_choose. */
+ * reserve_bytes are for other things than the program. device: rates of the device that computes, whose memory the budget is of and where
+ * pass.fuse-loss=auto is open too; NULL: a processor. */
 FO_CHECKED fo_status fo_pass_choose_run(const struct fo_run *r, const struct fo_model *m, int64_t budget_bytes, int64_t reserve_bytes,
-					bool host_apart, struct fo_choice *out);
-/* Does the run say that it is for a device, with memory of its own? (auto: no.) */
-bool fo_pass_run_is_for_device(const struct fo_run *r);
+					const struct fo_choose_rates *device, struct fo_choice *out);
+/* The same for a run of which nothing is open yet: its budget is what it says itself, and where train.device names a device (auto: no) it is
+ * taken for an H200. */
+FO_CHECKED fo_status fo_pass_choose_said(const struct fo_run *r, const struct fo_model *m, struct fo_choice *out);
 
 #endif

@@ -14,6 +14,8 @@ enum fo_run_state { FO_RUN_STATE_GIVEN, FO_RUN_STATE_EXACT, FO_RUN_STATE_AUTO };
 enum fo_run_recompute { FO_RUN_RECOMPUTE_AUTO, FO_RUN_RECOMPUTE_NONE, FO_RUN_RECOMPUTE_SELECTIVE, FO_RUN_RECOMPUTE_FULL };
 enum fo_run_tune { FO_RUN_TUNE_ON, FO_RUN_TUNE_KEPT, FO_RUN_TUNE_OFF, FO_RUN_TUNE_LONG };
 enum fo_run_device { FO_RUN_DEVICE_AUTO, FO_RUN_DEVICE_CPU, FO_RUN_DEVICE_CUDA };
+/* Of pass.fuse-loss: what is chosen (src/pass/choose.c), and the tokens of a chunk where nothing is to be chosen from, a processor. */
+enum { FO_RUN_FUSE_LOSS_AUTO = -1, FO_RUN_FUSE_LOSS = 512 };
 #define FO_RUN_DEVICES "auto, cpu, cuda or cuda:N"
 enum fo_spike { FO_SPIKE_OFF, FO_SPIKE_WARN, FO_SPIKE_SKIP, FO_SPIKE_REWIND };
 
@@ -57,7 +59,7 @@ struct fo_run {
 	int64_t memory_budget;        /* 0: as memory_limit and the machine say */
 	int64_t batch_rows;           /* 0: rows x micro_batches; else the step's rows, whose split is chosen (src/pass/choose.c) */
 	int merge_qkv, merge_gate_up; /* passes: 0 yes, 1 no */
-	int64_t fuse_loss;            /* tokens of a chunk; 0: no */
+	int64_t fuse_loss;            /* tokens of a chunk; 0: no; FO_RUN_FUSE_LOSS_AUTO */
 	int fuse_elementwise;
 	int recompute;                /* enum fo_run_recompute */
 	int64_t recompute_layers;     /* the first ones; 0: all */

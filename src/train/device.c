@@ -103,6 +103,18 @@ void fo_device_find_peak(const struct fo_cuda_device *d, enum fo_numerics precis
 	fo_catalogue_fini(&c);
 }
 
+struct fo_choose_rates fo_device_choose_rates(const struct fo_cuda_device *d, enum fo_numerics precision)
+{
+	struct fo_catalogue c;
+	if (fo_catalogue_load(&c, NULL) != FO_OK) {
+		fo_err_clear();
+		return fo_choose_device(NULL, precision);
+	}
+	struct fo_choose_rates rates = fo_choose_device(fo_device_match(&c, d->name, d->multiprocessors, d->memory_bytes), precision);
+	fo_catalogue_fini(&c);
+	return rates;
+}
+
 double fo_device_clock_of_peak(const struct fo_cuda_device *d, enum fo_numerics precision, double flop_s)
 {
 	static const struct {

@@ -6,6 +6,7 @@
 #include "hw/catalogue.h"
 #include "hw/nvml.h"
 #include "kernel/cuda/cuda.h"
+#include "pass/pass.h"
 #include "program/run.h"
 #include "timeline/timeline.h"
 
@@ -24,6 +25,9 @@ void fo_device_tuned_json(const struct fo_cuda_tuned *t, const struct fo_run *r,
 /* Dense peak of the device's row in the catalogue (fo_device_match) for products of this precision: bf16 products, whatever part of them
  * is fp8; fp32 of the vector units. flop_s 0 and the reason in source where there is none, and for a software device. */
 void fo_device_find_peak(const struct fo_cuda_device *d, enum fo_numerics precision, struct fo_peak *out);
+
+/* What choices on this device go by: of its row in the catalogue (fo_choose_device). */
+struct fo_choose_rates fo_device_choose_rates(const struct fo_cuda_device *d, enum fo_numerics precision);
 
 /* SM clock at which the device would reach `flop_s` dense: flop_s / (multiprocessors x FLOP that one does per cycle). FLOP per cycle and
  * multiprocessor: of dense bf16 products 2048 (compute capability 8.0), 4096 (9.0), 8192 (10.0), of fp32 128 (8.0), 256 (9.0, 10.0): the

@@ -41,21 +41,22 @@ static fo_status disk_fits(struct fo_session *s, const struct fo_train_plan *p)
 	char one[32], all[32], have[32];
 	fo_str_bytes(one, (double)p->save_bytes);
 	fo_str_bytes(have, (double)p->disk_free);
-	if (!p->save_count || p->disk_free < 0 || p->save_count * p->save_bytes <= p->disk_free)
+	if (!p->save_count || !p->save_bytes || p->disk_free < 0 || p->save_count <= p->disk_free / p->save_bytes)
 		return FO_OK;
 	if (p->save_bytes > p->disk_free)
 		return fo_hint(fo_fail(FO_EIO, "a checkpoint of this run takes %s, and the disk of '%s' has %s free", one, s->r->dir, have),
 			       "make room, choose another run.dir or a smaller state (optim.state=auto), or save no weights: checkpoint.last=no and "
 			       "checkpoint.every=0");
 	fo_session_warn(s, "the disk of '%s' has %s free, and the run writes checkpoints of %s, %s at one time: not all will fit%s", s->r->dir, have, one,
-			fo_str_bytes(all, (double)(p->save_count * p->save_bytes)), s->r->ckpt_keep ? "" : " (checkpoint.keep=0 keeps all)");
+			fo_str_bytes(all, (double)p->save_count * (double)p->save_bytes), s->r->ckpt_keep ? "" : " (checkpoint.keep=0 keeps all)");
 	return FO_OK;
 }
 
 /* What the run may take; 0: not known. */
 static int64_t memory_allowed(const struct fo_session *s) { return fo_room_allowed(s->r, memory_free(s)); }
 
-/* Sums round as the step is split, and the state is stored as it is: a run that goes on keeps both, whatever memory is free. */
+/* Sums round as the step is split and as the loss is chunked, and the state is stored as it is: a run that goes on keeps all of it, whatever
+ * memory is free. */
 static void keep_choice(struct fo_session *s, struct fo_run *r)
 {
 	struct fo_program p;
@@ -65,11 +66,13 @@ static void keep_choice(struct fo_session *s, struct fo_run *r)
 	/* Without a checkpoint there is nothing to keep to. */
 	if (!fo_fs_exists(fo_arena_printf(&s->arena, "%s/checkpoints", r->dir)))
 		return;
-	if ((!r->batch_rows && !r->state) || !fo_fs_exists(path) ||
+	if ((!r->batch_rows && !r->state && r->fuse_loss != FO_RUN_FUSE_LOSS_AUTO) || !fo_fs_exists(path) ||
 	    fo_fs_read_regular(&s->arena, path, (size_t)256 << 20, &text, &len) != FO_OK || fo_program_parse(&p, text, len, path) != FO_OK)
 		return;
 	if (r->batch_rows && p.run.seq == r->seq && p.run.rows * p.run.micro_batches == r->batch_rows)
 		r->rows = p.run.rows, r->micro_batches = p.run.micro_batches, r->batch_rows = 0;
+	if (r->fuse_loss == FO_RUN_FUSE_LOSS_AUTO && p.run.seq == r->seq)
+		r->fuse_loss = p.run.pass.fuse_loss;
 	bool exact = p.run.pass.master != FO_MASTER_NONE && p.run.pass.moments == FO_MOMENTS_FP32;
 	if (r->state == FO_RUN_STATE_AUTO || (r->state && exact))
 		r->master = (int)p.run.pass.master, r->moments = (int)p.run.pass.moments, r->state = FO_RUN_STATE_GIVEN;
@@ -79,13 +82,19 @@ static void keep_choice(struct fo_session *s, struct fo_run *r)
 /* What may be planned with; 0: not known. */
 static int64_t memory_budget(const struct fo_session *s) { return fo_room_budget(s->r, memory_free(s)); }
 
+static struct fo_choose_rates session_rates(const struct fo_session *s)
+{
+	return s->cuda ? fo_device_choose_rates(fo_cuda_info(s->cuda), fo_run_precision(s->r)) : fo_choose_processor;
+}
+
 /* What the run leaves open. reserve: bytes that the run takes beside what its program does. */
 static fo_status choose(struct fo_session *s, int64_t reserve)
 {
 	struct fo_run r = *s->r;
 	int64_t budget = memory_budget(s);
+	struct fo_choose_rates device = session_rates(s);
 	keep_choice(s, &r);
-	fo_status st = fo_pass_choose_run(&r, &s->model, budget, reserve, s->cuda != NULL, &s->choice);
+	fo_status st = fo_pass_choose_run(&r, &s->model, budget, reserve, s->cuda ? &device : NULL, &s->choice);
 	if (st != FO_ENOMEM)
 		return st;
 	fo_err_save(&s->too_large, st);
@@ -253,7 +262,7 @@ static struct fo_train_plan plan_of(const struct fo_session *s)
 		.memory_host_copy = s->host_copy,
 		.save_bytes = fo_store_checkpoint_bytes(s->store, &s->program),
 		.save_count = checkpoints_added(s),
-		.disk_free = fo_fs_free(s->r->dir),
+		.disk_free = fo_fs_free(s->ckpt_dir),
 		.peak = s->peak,
 		.isa = s->options.isa,
 		.threads = s->options.threads,
@@ -264,6 +273,8 @@ static struct fo_train_plan plan_of(const struct fo_session *s)
 		.choice = s->choice,
 		.memory_checkpoint = fo_saver_bytes(s),
 	};
+	const struct fo_choose_rates rates = session_rates(s);
+	p.gain_of_more = s->cuda ? fo_program_gain_of_more(&s->program, &rates, FO_TRAIN_MICRO_BATCHES) : 0;
 	p.codes = fo_exec_codes(s->exec, p.code);
 	if (s->cuda)
 		fo_cuda_tune_result(s->cuda, &p.tuned);

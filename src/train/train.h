@@ -28,6 +28,9 @@
 
 #include <signal.h>
 
+/* Micro-batches in a step beyond which more share the optimizer among more tokens for no gain that is worth a line. */
+enum { FO_TRAIN_MICRO_BATCHES = 32 };
+
 struct fo_train_plan {
 	const struct fo_run *run;
 	const struct fo_program *program;
@@ -53,6 +56,7 @@ struct fo_train_plan {
 	int64_t resumed_step;             /* 0: from the start */
 	int64_t train_tokens, val_tokens; /* in the shards */
 	struct fo_params params;
+	double gain_of_more;     /* device: share of a step's time that FO_TRAIN_MICRO_BATCHES would save, by the model that chooses */
 	struct fo_choice choice; /* planned 0: nothing was left to choose */
 };
 

@@ -111,4 +111,17 @@ refused 2 "optim.clip-norm=previous, or optim.clip=0" config --pass.optimizer-in
 refused 2 "guard.nonfinite=skip cannot" config --pass.optimizer-in-backward=yes --optim.clip=0 --guard.nonfinite=skip
 run 0 config --pass.optimizer-in-backward=yes --optim.clip=0
 run 0 config --pass.optimizer-in-backward=yes --optim.clip-norm=previous --guard.spike=rewind
+# An integer or a word: shown, written to files and read back as what it is.
+run 0 config run.yaml
+says "^pass.fuse-loss  *auto  *default\$" "^checkpoint.last  *yes  *default\$"
+run 0 config run.yaml --json
+grep -A1 '"pass.fuse-loss"' out | grep -q '"value": "auto"' || wrong "auto is not a text in JSON"
+run 0 config run.yaml --pass.fuse-loss=2k --json
+grep -A1 '"pass.fuse-loss"' out | grep -q '"value": 2000' || wrong "a chunk is not a number in JSON"
+printf 'pass: {fuse-loss: auto}\n' >auto.yaml
+run 0 config auto.yaml --no-all
+says "^pass.fuse-loss  *auto  *auto.yaml:1\$"
+for bad in -1 Auto "" autos; do
+	refused 2 "'--pass.fuse-loss' must be an integer from 0 to 16777216 tokens, or auto, got '$bad'" config run.yaml "--pass.fuse-loss=$bad"
+done
 finish

@@ -145,6 +145,37 @@ same half.losses whole.losses
 same "$(checkpoint half 6)/model.safetensors" "$(checkpoint whole 6)/model.safetensors"
 same "$(checkpoint half 6)/state.safetensors" "$(checkpoint whole 6)/state.safetensors"
 
+# The chunk of the loss: all of the micro-batch where the device has the memory, 512 where it has just enough for that; a run that goes on keeps its
+# chunk, and so its bits, whatever memory there is by then.
+chunky="$gpu --train.micro-batches=1 --model.vocab=12000 --data.vocab=300 --data.seq=640 --train.rows=1 --train.steps=2 --optim.warmup=0 --eval.every=0 --optim.schedule=constant \
+--checkpoint.every=1"
+run 0 train $chunky --run.dir=chunk --dry-run
+says "^auto  *head and loss at once for all 640 tokens on this device: up to" "^hint  *train.micro-batches=32 would share the optimizer"
+run 0 train $chunky --run.dir=chunk --dry-run --json --pass.fuse-loss=512
+limit=$(sed -n 's/.*"total_bytes": \([0-9]*\),/\1/p' out)
+run 0 train $chunky --run.dir=chunk --memory.limit=$((limit + (2 << 20))) --train.steps=1
+grep -q "^pass fuse-loss 512$" chunk/program.txt || wrong "a device of $limit bytes does not get chunks of 512 tokens"
+run 0 train $chunky --run.dir=chunk
+says "^resume  *after step 1"
+grep -q "^pass fuse-loss 512$" chunk/program.txt || wrong "a run that goes on did not keep its chunk"
+run 0 train $chunky --run.dir=chunk512 --pass.fuse-loss=512
+same "$(checkpoint chunk 2)/model.safetensors" "$(checkpoint chunk512 2)/model.safetensors"
+run 0 train $chunky --run.dir=wide
+grep -q "^pass fuse-loss 640$" wide/program.txt || wrong "a device with room does not take the whole micro-batch"
+grep -q '"passes": ".*fuse-loss=640' wide/run.json || wrong "run.json does not say the chunk"
+differ "$(checkpoint wide 2)/model.safetensors" "$(checkpoint chunk 2)/model.safetensors"
+run 0 train $chunky --train.device=cpu --run.dir=chunk-cpu --dry-run
+says "^passes .*fuse-loss=512"
+
+# A run that goes back reads its checkpoint to the device: the same losses whether checkpoints are written from a copy or piece by piece.
+for async in yes no; do
+	run 0 train $gpu --run.dir=back-$async --checkpoint.async=$async --checkpoint.every=3 --train.micro-batches=1 --train.steps=40 --eval.every=0 \
+		--guard.spike=rewind --guard.spike-z=1.5 --guard.spike-window=8 --guard.limit=50
+	says "^guards .*went back [1-9]"
+	losses back-$async >back-$async.losses
+done
+same back-yes.losses back-no.losses
+
 # The processor goes on from a checkpoint of the device, and the other way.
 cp -r half half-cpu
 run 0 train $tiny --run.dir=half-cpu --train.device=cpu --train.steps=8 --optim.schedule=constant

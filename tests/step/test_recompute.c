@@ -168,7 +168,7 @@ static struct plan plan_of(const struct fo_model *m, struct fo_lowering low)
 {
 	struct built b;
 	build(&b, m, low);
-	struct plan p = { fo_program_seconds(&b.p, false), b.u.arena_bytes + b.u.persistent_bytes };
+	struct plan p = { fo_program_seconds(&b.p, &fo_choose_processor, false), b.u.arena_bytes + b.u.persistent_bytes };
 	built_free(&b);
 	return p;
 }
@@ -291,6 +291,133 @@ static void test_split(void **state)
 	assert_true(got.run.rows == 1 && got.run.micro_batches == 1);
 }
 
+/* ---- what a device changes ---- */
+
+/* A head that is large against its one layer, on a device. */
+static struct fo_lowering large_head(struct fo_model *m)
+{
+	*m = step_model(1, 64, 4, 2, 96, 6000, false);
+	return (struct fo_lowering){ .seq = 3000, .rows = 1, .micro_batches = 2, .precision = FO_PRECISION_BF16,
+				     .pass = { .merge_qkv = 1, .merge_gate_up = 1, .fuse_loss = FO_RUN_FUSE_LOSS } };
+}
+
+/* The chunk grows while memory allows, up to the whole micro-batch; nothing is recomputed for it; its gain is what the plans' times say. */
+static void test_chunk(void **state)
+{
+	(void)state;
+	const struct fo_choose_rates rates = fo_choose_device(NULL, FO_PRECISION_BF16);
+	static const int64_t chunk[] = { 512, 1024, 2048, 3000 };
+	struct fo_model m;
+	struct fo_lowering low = large_head(&m);
+	const struct fo_ask ask = { .run = low };
+	struct fo_choose want = { .recompute = true, .fuse_loss = true, .host_apart = true, .rates = &rates };
+	struct fo_choice got;
+	double seconds[4];
+	int64_t bytes[4];
+	for (int i = 0; i < 4; i++) {
+		struct fo_lowering run = low;
+		struct built b;
+		run.pass.fuse_loss = chunk[i];
+		build(&b, &m, run);
+		seconds[i] = fo_program_seconds(&b.p, &rates, false);
+		bytes[i] = b.u.arena_bytes + b.u.persistent_bytes;
+		built_free(&b);
+		assert_true(!i || (seconds[i] < seconds[i - 1] * (1 - 1e-3) && bytes[i] > bytes[i - 1]));
+	}
+	for (int i = 0; i < 4; i++)
+		for (int less = 0; less < 2; less++) {
+			int fits = i - less;
+			if (fits < 0)
+				continue;
+			want.budget_bytes = bytes[i] - less;
+			must(fo_pass_choose(&m, &ask, 1, &want, &got));
+			assert_int_equal(got.run.pass.fuse_loss, chunk[fits]);
+			assert_true(got.bytes == bytes[fits] && got.run.pass.recompute == 0 && got.fuse_loss);
+			assert_true(fabs(got.fuse_loss_gain - (1 - seconds[fits] / seconds[0])) < 1e-9);
+			assert_true(fabs(got.seconds / seconds[fits] - 1) < 1e-9);
+		}
+	/* Where something has to be recomputed even with the smallest, the chunk takes only what that leaves. */
+	want.budget_bytes = bytes[0] - 1;
+	must(fo_pass_choose(&m, &ask, 1, &want, &got));
+	assert_true(got.run.pass.recompute && got.bytes <= want.budget_bytes);
+	/* No limit: the whole micro-batch. A doubling that saves less than a thousandth of the step is left: here the head is next to nothing. */
+	want.budget_bytes = 0;
+	must(fo_pass_choose(&m, &ask, 1, &want, &got));
+	assert_int_equal(got.run.pass.fuse_loss, 3000);
+	struct fo_model deep = step_model(40, 256, 4, 2, 1024, 64, false);
+	must(fo_pass_choose(&deep, &ask, 1, &want, &got));
+	assert_int_equal(got.run.pass.fuse_loss, FO_RUN_FUSE_LOSS);
+	/* A step's rows: of all splits, each with the chunk that it leaves room for, the fastest. */
+	int with_chunk = 0;
+	m = step_model(4, 64, 4, 2, 96, 4000, false);
+	for (int i = 1; i <= 12; i++) {
+		struct fo_ask rows = { .run = low };
+		struct fo_choose split = { .recompute = true, .fuse_loss = true, .host_apart = true, .rates = &rates, .batch_rows = 4,
+					   .budget_bytes = (int64_t)i << 23 };
+		double best = INFINITY;
+		rows.run.seq = 1024;
+		rows.run.rows = 4, rows.run.micro_batches = 1;
+		bool fits = fo_pass_choose(&m, &rows, 1, &split, &got) == FO_OK;
+		split.batch_rows = 0;
+		for (int64_t mb = 1; mb <= 4; mb *= 2) {
+			struct fo_choice alone;
+			rows.run.rows = 4 / mb, rows.run.micro_batches = mb;
+			if (fo_pass_choose(&m, &rows, 1, &split, &alone) == FO_OK)
+				best = fmin(best, alone.seconds);
+		}
+		assert_true(fits == isfinite(best) && (!fits || fabs(got.seconds / best - 1) < 1e-12));
+		with_chunk += fits && got.run.pass.fuse_loss > FO_RUN_FUSE_LOSS && got.run.micro_batches > 1;
+	}
+	assert_true(with_chunk > 0);
+	m = step_model(1, 64, 4, 2, 96, 6000, false);
+	/* Of a run: a processor takes 512 whatever memory there is; a device what was given. */
+	struct fo_run r = { .seq = 3000, .rows = 1, .micro_batches = 2, .fuse_loss = FO_RUN_FUSE_LOSS_AUTO, .recompute = FO_RUN_RECOMPUTE_NONE };
+	must(fo_pass_choose_run(&r, &m, 0, 0, NULL, &got));
+	assert_true(got.run.pass.fuse_loss == FO_RUN_FUSE_LOSS && !got.fuse_loss);
+	must(fo_pass_choose_run(&r, &m, 0, 0, &rates, &got));
+	assert_true(got.run.pass.fuse_loss == 3000 && got.fuse_loss);
+	r.fuse_loss = 1024;
+	must(fo_pass_choose_run(&r, &m, 0, 0, &rates, &got));
+	assert_true(got.run.pass.fuse_loss == 1024 && !got.fuse_loss);
+}
+
+/* The catalogue's rows: an H200 as what is taken where there is none, others in the ratio of their published peaks. */
+static void test_rates(void **state)
+{
+	(void)state;
+	struct fo_catalogue c;
+	const struct fo_device *row;
+	must(fo_catalogue_load(&c, NULL));
+	must(fo_catalogue_find(&c, "h200", &row));
+	struct fo_choose_rates none = fo_choose_device(NULL, FO_PRECISION_BF16), h200 = fo_choose_device(row, FO_PRECISION_BF16),
+			       fp32 = fo_choose_device(row, FO_PRECISION_F32);
+	assert_memory_equal(&none, &h200, sizeof none);
+	assert_true(h200.product_flop_s > 769e12 && h200.product_flop_s < 798e12); /* measured on such a card */
+	assert_true(h200.memory_bytes_s > 3.9e12 && h200.memory_bytes_s < 4.2e12 && h200.attention_flop_s < h200.product_flop_s);
+	assert_true(fp32.product_flop_s < h200.product_flop_s / 10 && fp32.memory_bytes_s == h200.memory_bytes_s);
+	must(fo_catalogue_find(&c, "a100", &row));
+	struct fo_choose_rates a100 = fo_choose_device(row, FO_PRECISION_BF16);
+	assert_true(fabs(a100.product_flop_s / h200.product_flop_s - 312.0 / 989) < 1e-9 && fabs(a100.memory_bytes_s / h200.memory_bytes_s - 2.039 / 4.8) < 1e-9);
+	fo_catalogue_fini(&c);
+	/* A byte costs a device far more FLOP than it costs a processor: what only moves memory weighs more there. */
+	struct fo_model m;
+	struct fo_lowering low = large_head(&m);
+	struct built b;
+	build(&b, &m, low);
+	const struct fo_op *norm = NULL;
+	for (int k = 0; k < b.p.nblock; k++)
+		for (int i = 0; i < b.p.block[k].n; i++)
+			if (b.p.block[k].op[i].kind == FO_OP_swiglu)
+				norm = &b.p.block[k].op[i];
+	assert_non_null(norm);
+	assert_true(fo_op_seconds(&b.p, norm, &h200) / fo_program_seconds(&b.p, &h200, false) >
+		    2 * fo_op_seconds(&b.p, norm, &fo_choose_processor) / fo_program_seconds(&b.p, &fo_choose_processor, false));
+	/* More micro-batches share the optimizer: of m of them a step 1 - m/32 of its time is saved, and nothing from 32 on. */
+	double two = fo_program_gain_of_more(&b.p, &h200, 32), most = fo_program_gain_of_more(&b.p, &h200, 2);
+	assert_true(two > 0 && two < 1 && most == 0);
+	built_free(&b);
+}
+
 /* ---- the same rows however they are split ---- */
 
 static void test_split_is_invariant(void **state)
@@ -373,7 +500,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_same_bits), cmocka_unit_test(test_promises), cmocka_unit_test(test_best),
-		cmocka_unit_test(test_split), cmocka_unit_test(test_split_is_invariant), cmocka_unit_test(test_measured),
+		cmocka_unit_test(test_split), cmocka_unit_test(test_chunk), cmocka_unit_test(test_rates), cmocka_unit_test(test_split_is_invariant), cmocka_unit_test(test_measured),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -107,6 +107,86 @@ static void test_round_trip(void **state)
 	fo_st_close(&f);
 }
 
+/* ---- memory that is reached through pieces ---- */
+
+static unsigned char far_away[512], *piece_of[2]; /* stands for a device's; addresses are `there` plus an offset */
+static unsigned char there[512];
+static int64_t largest;
+
+static fo_status far_get(void *ctx, int piece, const void *at, int64_t bytes, bool fetch, void **data)
+{
+	const struct fo_st_memory *m = ctx;
+	assert_true(bytes > 0 && bytes <= m->piece_bytes);
+	largest = bytes > largest ? bytes : largest;
+	free(piece_of[piece]);
+	piece_of[piece] = malloc((size_t)bytes); /* of that size: a sanitizer sees what goes beyond */
+	memset(piece_of[piece], 0xee, (size_t)bytes);
+	if (fetch)
+		memcpy(piece_of[piece], far_away + ((const unsigned char *)at - there), (size_t)bytes);
+	*data = piece_of[piece];
+	return FO_OK;
+}
+
+static fo_status far_put(void *ctx, int piece, void *at, int64_t bytes)
+{
+	(void)ctx;
+	memcpy(far_away + ((unsigned char *)at - there), piece_of[piece], (size_t)bytes);
+	return FO_OK;
+}
+
+/* Whatever a piece holds (one element, part of a row, rows, all of it): the file has the same bytes, the tensor gets the same ones, what lies
+ * between its rows stays. */
+static void test_in_pieces(void **state)
+{
+	(void)state;
+	enum { ROWS = 5, COLS = 7, LD = 9 };
+	static const int64_t size[] = { 8, 12, 28, 64, 100, 400 };
+	float plain[ROWS * LD];
+	uint16_t high[ROWS * LD], low[ROWS * LD];
+	for (int i = 0; i < ROWS * LD; i++)
+		plain[i] = (float)fo_rng_normal(3, (uint64_t)i);
+	for (size_t k = 0; k < sizeof size / sizeof *size; k++)
+		for (int ld = COLS; ld <= LD; ld += LD - COLS) {
+			struct fo_st_memory m = { .ctx = &m, .piece_bytes = size[k], .get = far_get, .put = far_put };
+			struct fo_st_tensor t = { .name = "t", .dtype = FO_F32, .rows = ROWS, .cols = COLS, .ld = ld, .data = plain };
+			uint64_t near_sum, far_sum;
+			struct fo_st_file f;
+			largest = 0;
+			must(fo_st_write(path, &t, 1, NULL, &near_sum));
+			memcpy(far_away, plain, sizeof plain);
+			t.memory = &m, t.data = there;
+			must(fo_st_write(path, &t, 1, NULL, &far_sum));
+			assert_true(near_sum == far_sum && largest <= size[k]);
+			must(fo_st_open(&f, path));
+			memset(far_away, 0x77, sizeof far_away);
+			must(fo_st_copy(&f, path, &t));
+			for (int i = 0; i < ROWS * ld; i++) {
+				float v, gap;
+				memcpy(&v, far_away + 4 * i, 4);
+				memset(&gap, 0x77, 4);
+				/* Behind the last row nothing is written; between rows what was there is written again. */
+				assert_memory_equal(&v, i % ld < COLS ? &plain[i] : &gap, 4);
+			}
+			/* Two destinations of one tensor: the weight and its low half. */
+			struct fo_st_tensor s = { .name = "t", .dtype = FO_BF16, .rows = ROWS, .cols = COLS, .ld = ld, .data = high, .low = (int16_t *)low };
+			memset(high, 0x77, sizeof high);
+			memset(low, 0x77, sizeof low);
+			must(fo_st_copy(&f, path, &s));
+			memset(far_away, 0x77, sizeof far_away);
+			s.memory = &m, s.data = there, s.low = (int16_t *)(void *)(there + 256);
+			must(fo_st_copy(&f, path, &s));
+			assert_memory_equal(far_away, high, (size_t)(ROWS * ld) * 2);
+			assert_memory_equal(far_away + 256, low, (size_t)(ROWS * ld) * 2);
+			must(fo_st_zero(&t));
+			for (int i = 0; i < ROWS * ld; i++)
+				for (int b = 0; i % ld < COLS && b < 4; b++)
+					assert_int_equal(far_away[4 * i + b], 0);
+			fo_st_close(&f);
+		}
+	free(piece_of[0]);
+	free(piece_of[1]);
+}
+
 static fo_status open_header(const char *json, size_t data)
 {
 	struct fo_str s = { 0 };
@@ -254,6 +334,6 @@ static void test_cut_while_open(void **state)
 int main(void)
 {
 	/* The first: fo_map_guard takes SIGBUS once, cmocka anew for each test. */
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_cut_while_open), cmocka_unit_test(test_round_trip), cmocka_unit_test(test_hostile_headers), cmocka_unit_test(test_damaged) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_cut_while_open), cmocka_unit_test(test_round_trip), cmocka_unit_test(test_in_pieces), cmocka_unit_test(test_hostile_headers), cmocka_unit_test(test_damaged) };
 	return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }
