@@ -13,6 +13,7 @@
 struct report {
 	const struct predict *in;
 	struct fo_catalogue catalogue;
+	const struct fo_device *device; /* its row */
 	struct fo_device_profile profile;
 	struct fo_device_rates rates;
 	struct fo_model model;
@@ -52,10 +53,9 @@ static fo_status check(const struct predict *in, const struct fo_opt_set *option
 
 static fo_status load_rates(struct report *r)
 {
-	const struct fo_device *d;
 	FO_TRY(fo_catalogue_load(&r->catalogue, NULL));
-	FO_TRY(fo_catalogue_find(&r->catalogue, r->in->device, &d));
-	FO_TRY(fo_device_rates_init(&r->rates, d));
+	FO_TRY(fo_catalogue_find(&r->catalogue, r->in->device, &r->device));
+	FO_TRY(fo_device_rates_init(&r->rates, r->device));
 	const int64_t total = r->rates.memory_bytes;
 	r->room = total ? total - FO_DEVICE_CONTEXT_BYTES - fo_device_reserve(total) : 0;
 	if (!*r->in->profile)
@@ -82,6 +82,7 @@ static void find_what_fits(struct report *r)
 {
 	struct fo_run run = r->in->run;
 	struct fo_choice c;
+	const struct fo_choose_rates rates = fo_choose_device(r->device, fo_run_precision(&run));
 	static const char *const change[] = { "pass.recompute=auto", "optim.state=auto",
 					      "pass.optimizer-in-backward=yes, a micro-batch a step" };
 	const int state = run.state;
@@ -98,7 +99,7 @@ static void find_what_fits(struct report *r)
 			run.clip_norm = run.micro_batches = 1;
 			run.batch_rows = 0;
 		}
-		fo_status st = fo_pass_choose_run(&run, &r->model, budget_of(r), 0, true, &c);
+		fo_status st = fo_pass_choose_run(&run, &r->model, budget_of(r), 0, &rates, &c);
 		fo_err_clear();
 		if (st != FO_OK)
 			continue;
@@ -126,7 +127,16 @@ static fo_status load_program(struct report *r)
 	run.device = "cuda";
 	run.memory_budget = budget_of(r);
 	FO_TRY(fo_run_model(&run, &r->model));
-	fo_status st = fo_pass_build_run(&r->program, &run);
+	fo_status st;
+	if (*run.program_file) {
+		st = fo_pass_build_run(&r->program, &run);
+	} else {
+		const struct fo_choose_rates rates = fo_choose_device(r->device, fo_run_precision(&run));
+		struct fo_choice choice;
+		st = fo_pass_choose_run(&run, &r->model, run.memory_budget, 0, &rates, &choice);
+		if (st == FO_OK)
+			st = fo_pass_build(&r->program, &r->model, &choice.run);
+	}
 	if (st == FO_ENOMEM) {
 		struct fo_str why = { 0 };
 		fo_str_printf(&why, "%s", fo_err_text());

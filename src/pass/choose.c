@@ -9,6 +9,8 @@
  * candidate's from below. */
 #include "pass/pass.h"
 
+#include "hw/catalogue.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,24 +21,44 @@
  * four times as many). Fixed, so that the same run file makes the same choice wherever it runs. */
 const struct fo_choose_rates fo_choose_processor = { .product_flop_s = 1e11, .attention_flop_s = 5e10, .memory_bytes_s = 1e10 };
 
-/* Of a device's published peaks: products of 8192^3 on random numbers were seen at 769 to 798 of an H200's 989 TFLOP/s, cuDNN 9.19's causal
- * attention at 8k at 644 forward and 541 backward (NVIDIA's own figures), which is 567 together, a copy at 4.3 of 4.8 TB/s, of which
- * kernels that compute on the way keep some 4.0. */
-#define PRODUCT_OF_PEAK 0.78
-#define ATTENTION_OF_PEAK 0.57
-#define MEMORY_OF_PEAK 0.83
-/* The H200's row: what a device is taken for that the catalogue does not know. */
-#define H200_BF16_FLOP_S 989e12
-#define H200_FP32_FLOP_S 67e12
-#define H200_BYTES_S 4.8e12
+/* FLOP of attention forward and backward: two products over the visible pairs and five. */
+#define FORWARD_PRODUCTS 2.0
+#define BACKWARD_PRODUCTS 5.0
+/* The row that a device is taken for that the catalogue does not know. */
+#define UNKNOWN_DEVICE "h200"
+
+static bool rates_of(const struct fo_device *row, enum fo_numerics precision, struct fo_choose_rates *r)
+{
+	struct fo_device_rates d;
+	const fo_status st = row ? fo_device_rates_init(&d, row) : FO_EARG;
+	fo_err_clear();
+	if (st != FO_OK)
+		return false;
+	const struct fo_interval *rate = d.rate;
+	const double fp32 = row->dense[FO_PREC_FP32] / row->dense[FO_PREC_BF16];
+	const double of = precision == FO_PRECISION_BF16 || !(fp32 > 0) ? 1 : fp32;
+	r->product_flop_s = of * rate[FO_DEVICE_PRODUCT].mid;
+	r->attention_flop_s = of * (FORWARD_PRODUCTS + BACKWARD_PRODUCTS) /
+			      (FORWARD_PRODUCTS / rate[FO_DEVICE_ATTENTION].mid + BACKWARD_PRODUCTS / rate[FO_DEVICE_ATTENTION_BACKWARD].mid);
+	r->memory_bytes_s = rate[FO_DEVICE_FUSED].mid;
+	r->on_device = true;
+	r->device = d;
+	return true;
+}
 
 struct fo_choose_rates fo_choose_device(const struct fo_device *row, enum fo_numerics precision)
 {
-	bool bf16 = precision == FO_PRECISION_BF16;
-	double peak = row ? row->dense[bf16 ? FO_PREC_BF16 : FO_PREC_FP32] * 1e12 : NAN, bytes = row ? row->memory_tb_s * 1e12 : NAN;
-	if (!(peak > 0) || !(bytes > 0))
-		peak = bf16 ? H200_BF16_FLOP_S : H200_FP32_FLOP_S, bytes = H200_BYTES_S;
-	return (struct fo_choose_rates){ PRODUCT_OF_PEAK * peak, ATTENTION_OF_PEAK * peak, MEMORY_OF_PEAK * bytes };
+	struct fo_catalogue c;
+	struct fo_choose_rates r = fo_choose_processor;
+	if (rates_of(row, precision, &r))
+		return r;
+	if (fo_catalogue_load(&c, NULL) == FO_OK) {
+		if (fo_catalogue_find(&c, UNKNOWN_DEVICE, &row) == FO_OK)
+			(void)rates_of(row, precision, &r);
+		fo_catalogue_fini(&c);
+	}
+	fo_err_clear();
+	return r;
 }
 
 enum {

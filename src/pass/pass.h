@@ -12,6 +12,7 @@
 #define FO_PASS_PASS_H
 
 #include "hw/catalogue.h"
+#include "cost/device.h"
 #include "program/program.h"
 #include "program/run.h"
 
@@ -98,9 +99,12 @@ fo_status fo_pass_recompute(struct fo_program *p);
  * run file makes the same choice on the same one. */
 struct fo_choose_rates {
 	double product_flop_s, attention_flop_s, memory_bytes_s;
+	bool on_device;                /* what follows is known */
+	struct fo_device_rates device; /* its profile is NULL: the same run file makes the same choice */
 };
 extern const struct fo_choose_rates fo_choose_processor;
-/* Of a device with this row of the catalogue; NULL, or a row without the figures: an H200. bf16: products of bf16, else of fp32. */
+/* Of a device with this row of the catalogue: the middle of its rates (cost/device.h), those of fp32 in proportion to the peaks. NULL, or a
+ * row of which nothing is known: an H200. */
 struct fo_choose_rates fo_choose_device(const struct fo_device *row, enum fo_numerics precision);
 
 /* Seconds by the model that choices go by: FLOP over a rate plus bytes over a rate. For comparing plans, no prediction. */

@@ -85,11 +85,13 @@ static fo_status step_make(void *ctx, int64_t reserve)
 {
 	struct fo_room_step *s = ctx;
 	fo_room_step_close(s);
-	FO_TRY(fo_pass_choose_run(s->run, &s->model, step_budget(s), reserve, s->options.cuda != NULL, &s->choice));
+	const enum fo_numerics precision = fo_run_precision(s->run);
+	struct fo_choose_rates rates = s->options.cuda ? fo_device_choose_rates(fo_cuda_info(s->options.cuda), precision) : fo_choose_processor;
+	FO_TRY(fo_pass_choose_run(s->run, &s->model, step_budget(s), reserve, s->options.cuda ? &rates : NULL, &s->choice));
 	FO_TRY(fo_pass_build(&s->program, &s->model, &s->choice.run));
 	if (s->options.cuda)
 		FO_TRY(fo_room_fits(s->run, &s->program, 0, s->have));
-	FO_TRY(fo_store_new(&s->store, &s->program));
+	FO_TRY(fo_store_new_on(&s->store, &s->program, s->options.cuda));
 	FO_TRY(build_evaluation(&s->eval_program, s->run, &s->model, &s->program));
 	FO_TRY(fo_exec_new(&s->exec, &s->program, s->store, &s->options, s->port, s->ctx, NULL));
 	return fo_exec_new(&s->eval, &s->eval_program, s->store, &s->options, s->port, s->ctx, s->exec);
@@ -163,7 +165,8 @@ static fo_status make(void *ctx, int64_t reserve)
 	struct fo_room_plan *p = k->out;
 	struct fo_unrolled u;
 	fo_program_fini(&p->program);
-	FO_TRY(fo_pass_choose_run(k->r, k->m, budget_of(k), reserve, true, &p->choice));
+	const struct fo_choose_rates rates = fo_device_choose_rates(k->d, fo_run_precision(k->r));
+	FO_TRY(fo_pass_choose_run(k->r, k->m, budget_of(k), reserve, &rates, &p->choice));
 	FO_TRY(fo_pass_build(&p->program, k->m, &p->choice.run));
 	FO_TRY(fo_unroll(&p->program, &u));
 	fo_plan(&p->program, &u);
