@@ -173,6 +173,7 @@ static const struct {
 	{ offsetof(struct fo_passes, recompute_rest), { FO_RECOMPUTE_NORM, FO_RECOMPUTE_GATE_UP | FO_RECOMPUTE_SWIGLU }, 2 },
 	{ offsetof(struct fo_passes, fused_optimizer), { 1 }, 1 },
 	{ offsetof(struct fo_passes, optimizer_in_backward), { 1 }, 1 },
+	{ offsetof(struct fo_passes, fuse_rope), { 1 }, 1 },
 	{ offsetof(struct fo_passes, attention), { FO_ATTENTION_EAGER }, 1 },
 	{ offsetof(struct fo_passes, offload), { 1 }, 1 },
 };
