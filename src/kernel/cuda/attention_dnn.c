@@ -403,39 +403,63 @@ static fo_status adds_to_nothing(struct fo_cuda_queue *q, const struct fo_call *
 	return st;
 }
 
+/* Operands for a run that is worth nothing: all share one zeroed piece of memory but indices and the table, which no output may touch. One
+ * document as long as the plan has them, then lone tokens: so many fit every plan. */
+static fo_status lay_out(struct fo_cuda_queue *q, struct fo_call *c, const struct fo_dnn_shape *d, void **scratch)
+{
+	const int doc = d->backward ? 6 : 3;
+	const int64_t tokens = c->arg[0].rows;
+	size_t shared = 0, bytes = 0;
+	int32_t *start = NULL;
+	for (int i = 0; i < c->n; i++) {
+		size_t n = (size_t)(c->arg[i].rows * c->arg[i].ld) * fo_dtype_bytes(c->arg[i].dtype);
+		shared = n > shared ? n : shared;
+	}
+	(void)piece(&bytes, (int64_t)shared);
+	size_t docs = piece(&bytes, tokens * 4), positions = piece(&bytes, tokens * 4), table = piece(&bytes, (int64_t)shared);
+	FO_TRY(fo_cuda_alloc(q->cuda, bytes, scratch));
+	for (int i = 0; i < c->n; i++)
+		c->arg[i].data = (char *)*scratch + (i == doc ? docs : i == POSITION ? positions : i == TABLE ? table : 0);
+	c->arg[doc].ld = 1;
+	if (c->n > POSITION)
+		c->arg[POSITION].ld = 1;
+	FO_TRY(fo_cuda_host_alloc(q->cuda, (size_t)tokens * sizeof *start, (void **)&start));
+	for (int64_t i = 0; i < tokens; i++)
+		start[i] = (int32_t)(i < d->seq ? 0 : i);
+	fo_status st = fo_cuda_fill(q->cuda, *scratch, 0, bytes, q->stream);
+	if (st == FO_OK)
+		st = fo_cuda_copy_in(q->cuda, (char *)*scratch + docs, start, (size_t)tokens * sizeof *start, q->stream);
+	if (st == FO_OK)
+		st = fo_cuda_stream_wait(q->cuda, q->stream);
+	fo_cuda_host_free(q->cuda, start);
+	return st;
+}
+
 /* Once, on memory that holds nothing of worth: loads what is loaded at first use, which a capture would not bear. */
 static fo_status try_out(struct fo_cuda *c, const struct fo_call *s, const struct fo_cuda_plan *p, size_t ws_bytes)
 {
 	struct fo_cuda_queue q = { .cuda = c, .ws_bytes = ws_bytes };
 	struct fo_call call = *s;
-	size_t bytes = 0;
 	void *scratch = NULL;
-	for (int i = 0; i < s->n; i++) {
-		size_t n = (size_t)(s->arg[i].rows * s->arg[i].ld) * fo_dtype_bytes(s->arg[i].dtype);
-		bytes = n > bytes ? n : bytes;
-	}
-	fo_status st = fo_cuda_alloc(c, bytes, &scratch);
+	fo_status st = fo_cuda_stream_new(c, &q.stream);
+	if (st == FO_OK)
+		st = lay_out(&q, &call, &p->shape, &scratch);
 	if (st == FO_OK)
 		st = fo_cuda_alloc(c, ws_bytes, &q.ws);
-	if (st == FO_ENOMEM) { /* the step needs it all: then the first launch loads */
+	if (st == FO_ENOMEM) { /* the step needs it all: then the first launch loads; what was not tried is not run */
 		fo_err_clear();
-		fo_cuda_free(c, scratch);
-		return FO_OK;
-	}
-	for (int i = 0; i < s->n; i++)
-		call.arg[i].data = scratch;
-	if (st == FO_OK)
-		st = fo_cuda_stream_new(c, &q.stream);
-	if (st == FO_OK)
-		st = fo_cuda_fill(c, scratch, 0, bytes, q.stream); /* one document, that begins at 0 */
-	if (st == FO_OK)
+		st = FO_OK;
+		if (p->shape.unfinished)
+			fo_cuda_plan_refuse(c, p, "there is no memory to try it in");
+	} else if (st == FO_OK) {
 		st = fo_cuda_fill(c, q.ws, 0xff, ws_bytes, q.stream);
-	if (st == FO_OK)
-		st = run_plan(&q, &call, p);
-	if (st == FO_OK && p->shape.unfinished)
-		st = adds_to_nothing(&q, &call, p);
-	if (st == FO_OK)
-		st = fo_cuda_stream_wait(c, q.stream);
+		if (st == FO_OK)
+			st = run_plan(&q, &call, p);
+		if (st == FO_OK && p->shape.unfinished)
+			st = adds_to_nothing(&q, &call, p);
+		if (st == FO_OK)
+			st = fo_cuda_stream_wait(c, q.stream);
+	}
 	fo_cuda_stream_free(c, q.stream);
 	fo_cuda_free(c, q.ws);
 	fo_cuda_free(c, scratch);
