@@ -1,7 +1,7 @@
 /* The real cuDNN without a GPU: attention graphs are built, engines chosen and kernels compiled for an H200 that h200.json describes (by
  * hand; probe_attention prints a device's own). A driver that runs nothing (fake_driver.c) lets it come that far.
  *
- * What this cannot see: what a graph computes. A mask the wrong way round is accepted just so. test_attention_docs sees it: on the software
+ * What this cannot see: what a graph computes. A mask the wrong way round is accepted just so. test_cuda_attention sees it: on the software
  * device, whose cuDNN does what the graph says, and on a real one. */
 #ifdef FO_CUDA_HEADERS
 #include "kernel/cuda/cudnn.h"

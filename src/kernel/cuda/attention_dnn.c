@@ -416,7 +416,8 @@ static fo_status lay_out(struct fo_cuda_queue *q, struct fo_call *c, const struc
 		shared = n > shared ? n : shared;
 	}
 	(void)piece(&bytes, (int64_t)shared);
-	size_t docs = piece(&bytes, tokens * 4), positions = piece(&bytes, tokens * 4), table = piece(&bytes, (int64_t)shared);
+	size_t docs = piece(&bytes, tokens * 4), positions = piece(&bytes, tokens * 4);
+	size_t table = piece(&bytes, c->n > TABLE ? c->arg[TABLE].rows * c->arg[TABLE].ld * 4 : 0);
 	FO_TRY(fo_cuda_alloc(q->cuda, bytes, scratch));
 	for (int i = 0; i < c->n; i++)
 		c->arg[i].data = (char *)*scratch + (i == doc ? docs : i == POSITION ? positions : i == TABLE ? table : 0);

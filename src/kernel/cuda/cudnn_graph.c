@@ -198,7 +198,8 @@ static struct tensor rows(struct fo_dnn_graph *g, const struct operands *x, cudn
 	const int64_t tdim[4] = { s->batch, heads, s->dim, s->seq }, tstride[4] = { s->seq * ld, s->dim, 1, ld };
 	return tensor(g, type, id, transposed ? tdim : dim, transposed ? tstride : stride, off);
 }
-/* One number per token and head, as the lse lies. */
+/* One number per token and head, as the lse lies: (token, head), where NVIDIA's front end has (head, token) unless documents are packed. The
+ * kernel that 9.19 makes takes both strides as parameters: with either layout it is the same but for these two numbers. */
 static struct tensor per_row(struct fo_dnn_graph *g, const struct operands *x, int id, int64_t ld, desc off)
 {
 	const struct fo_dnn_shape *s = x->s;
