@@ -266,6 +266,7 @@ static int64_t index_limit(const struct fo_work *w)
 	case FO_OP_embed: return a[1].rows;
 	case FO_OP_embed_bwd:
 	case FO_OP_rope: return a[2].rows;
+	case FO_OP_attention_bwd_rope: return a[11].rows;
 	case FO_OP_xent:
 	case FO_OP_xent_fwd: return a[0].cols;
 	default: return 1;
@@ -296,7 +297,7 @@ void fo_work_bind(struct fo_work *w, const struct fo_work_data *d, int64_t docs)
 		t->data = d->at[r] + used[r];
 		/* Positions count up, tokens and targets come as they like. */
 		for (int64_t k = 0; r == FO_WORK_INDEX && k < t->rows; k++)
-			((int32_t *)t->data)[k] = (int32_t)(w->call.kind == FO_OP_rope ? k % index_limit(w)
+			((int32_t *)t->data)[k] = (int32_t)(w->call.kind == FO_OP_rope || w->call.kind == FO_OP_attention_bwd_rope ? k % index_limit(w)
 										       : (int64_t)(fo_rng_u64(4, (uint64_t)k) % (uint64_t)index_limit(w)));
 		if (r == FO_WORK_DOCS)
 			for (int64_t k = 0; k < t->rows; k++)

@@ -32,6 +32,8 @@ const struct fo_pass fo_pass_table[] = {
 	     "backward makes activations again instead of keeping them: less memory, more work that runs"),
 	PASS(fuse_elementwise, "fuse-elementwise", REWRITE, 1, NULL, fo_pass_fuse_elementwise,
 	     "an addition and the norm of its sum, and both gradients of a norm, are one walk over memory each"),
+	PASS(fuse_rope, "fuse-rope", REWRITE, 1, NULL, fo_pass_fuse_rope,
+	     "attention's gradients are turned back by rope before they are stored: dq and dk are not read and written again"),
 	PASS(offload, "offload", REWRITE, 1, fo_pass_offload_legal, fo_pass_offload,
 	     "activations of the first layers wait for backward in host memory, copied beside compute: for devices, on a CPU it only moves bytes"),
 	PASS(fused_optimizer, "fused-optimizer", REWRITE, 1, NULL, fo_pass_fused_optimizer,

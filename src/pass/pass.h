@@ -79,6 +79,7 @@ fo_status fo_pass_fp8_transposed_legal(const struct fo_program *p), fo_pass_fp8_
 fo_status fo_pass_fuse_loss_legal(const struct fo_program *p);
 fo_status fo_pass_fuse_loss(struct fo_program *p);
 fo_status fo_pass_fuse_elementwise(struct fo_program *p);
+fo_status fo_pass_fuse_rope(struct fo_program *p);
 fo_status fo_pass_offload_legal(const struct fo_program *p), fo_pass_offload(struct fo_program *p);
 fo_status fo_pass_fused_optimizer(struct fo_program *p);
 fo_status fo_pass_optimizer_in_backward_legal(const struct fo_program *p);

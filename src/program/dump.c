@@ -18,6 +18,7 @@ const struct fo_pass_field fo_pass_field[] = {
 	{ "merge-gate-up", offsetof(struct fo_passes, merge_gate_up) },
 	{ "fuse-loss", offsetof(struct fo_passes, fuse_loss) },
 	{ "fuse-elementwise", offsetof(struct fo_passes, fuse_elementwise) },
+	{ "fuse-rope", offsetof(struct fo_passes, fuse_rope) },
 	{ "recompute", offsetof(struct fo_passes, recompute) },
 	{ "recompute-layers", offsetof(struct fo_passes, recompute_layers) },
 	{ "recompute-rest", offsetof(struct fo_passes, recompute_rest) },

@@ -369,7 +369,7 @@ static bool is(const struct fo_operand *a, int64_t nr, int64_t nc) { return a->n
 static const char *check_attention(const struct fo_op *o)
 {
 	const struct fo_operand *a = o->arg;
-	bool bwd = o->kind == FO_OP_attention_bwd;
+	bool bwd = o->kind != FO_OP_attention;
 	int32_t d = o->attr.head_dim;
 	const struct fo_operand *out = &a[bwd ? 3 : 4], *lse = &a[bwd ? 4 : 5], *doc = &a[bwd ? 6 : 3];
 	if (o->attr.window < 0)
@@ -383,6 +383,8 @@ static const char *check_attention(const struct fo_op *o)
 		return "q, k, v, o, lse and doc_start disagree";
 	if (bwd && (!same(&a[0], &a[5]) || !same(&a[0], &a[7]) || !same(&a[1], &a[8]) || !same(&a[1], &a[9])))
 		return "gradients must have the shapes of their values";
+	if (o->kind == FO_OP_attention_bwd_rope && (d % 2 || !is(&a[10], a[0].nr, 1) || a[11].nc != d))
+		return "gradients, position, table and head dimension disagree";
 	return NULL;
 }
 
@@ -537,7 +539,8 @@ static const char *check_shapes(const struct fo_program *p, const struct fo_op *
 	case FO_OP_fp8_push:
 		return is(&a[0], a[1].nr, 1) && is(&a[2], 1, 2) ? NULL : "amax, history and scale disagree";
 	case FO_OP_attention:
-	case FO_OP_attention_bwd: return check_attention(o);
+	case FO_OP_attention_bwd:
+	case FO_OP_attention_bwd_rope: return check_attention(o);
 	case FO_OP_attention_eager:
 	case FO_OP_attention_eager_bwd: return check_attention_eager(p, o);
 	case FO_OP_attention_cached: return check_attention_cached(o);
@@ -682,7 +685,8 @@ static const char *check_index_range(const struct fo_program *p, const struct fo
 	    (o->kind == FO_OP_cache_put && a[2].nr != p->run.context))
 		return "the cache has other rows than the run's context";
 	int64_t positions = p->run.mode == FO_MODE_DECODE ? p->run.context : p->run.seq;
-	return o->kind == FO_OP_rope && a[2].nr < positions ? "the table has fewer rows than there are positions" : NULL;
+	const struct fo_operand *table = o->kind == FO_OP_rope ? &a[2] : o->kind == FO_OP_attention_bwd_rope ? &a[11] : NULL;
+	return table && table->nr < positions ? "the table has fewer rows than there are positions" : NULL;
 }
 
 /* Tensor by tensor as the base operation's; threads work on them at once, so none may write what another uses. */

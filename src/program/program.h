@@ -265,6 +265,7 @@ struct fo_passes {
 	int64_t merge_qkv, merge_gate_up; /* 1: yes */
 	int64_t fuse_loss;                /* tokens of a chunk */
 	int64_t fuse_elementwise;         /* 1: yes */
+	int64_t fuse_rope;                /* 1: yes */
 	/* What backward repeats: a sum of enum fo_recompute in the first recompute_layers layers (0: in all), another in the
 	 * rest of them. */
 	int64_t recompute, recompute_layers, recompute_rest;

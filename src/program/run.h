@@ -61,6 +61,7 @@ struct fo_run {
 	int merge_qkv, merge_gate_up; /* passes: 0 yes, 1 no */
 	int64_t fuse_loss;            /* tokens of a chunk; 0: no; FO_RUN_FUSE_LOSS_AUTO */
 	int fuse_elementwise;
+	int fuse_rope;                /* 0 no, 1 yes */
 	int recompute;                /* enum fo_run_recompute */
 	int64_t recompute_layers;     /* the first ones; 0: all */
 	int fused_optimizer;          /* 0 yes, 1 no */

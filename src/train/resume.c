@@ -51,8 +51,8 @@ const char *const fo_resume_free[] = {
 	"guard.spike", "guard.spike-z", "guard.spike-window", "guard.limit", "log.every", "report.tensorboard", "report.prometheus",
 	"sample.prompt", "sample.tokens", "train.metered-every", "train.timed-every", "train.kernel-times", "train.inputs-ahead",
 	/* The same numbers up to rounding. */
-	"pass.merge-qkv", "pass.merge-gate-up", "pass.fuse-loss", "pass.fuse-elementwise", "pass.recompute", "pass.recompute-layers",
-	"pass.offload", "pass.fused-optimizer", "pass.optimizer-in-backward", "pass.attention", "pass.fp8-scale-precompute",
+	"pass.merge-qkv", "pass.merge-gate-up", "pass.fuse-loss", "pass.fuse-elementwise", "pass.fuse-rope", "pass.recompute",
+	"pass.recompute-layers", "pass.offload", "pass.fused-optimizer", "pass.optimizer-in-backward", "pass.attention", "pass.fp8-scale-precompute",
 	"pass.fp8-transposed", "pass.wgrad-lane", NULL
 };
 

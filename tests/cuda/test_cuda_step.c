@@ -167,6 +167,8 @@ static const struct {
 	{ "plain", { 0 } },
 	{ "merged", { .merge_qkv = 1, .merge_gate_up = 1, .fuse_elementwise = 1 } },
 	{ "fused", { .merge_qkv = 1, .merge_gate_up = 1, .fuse_elementwise = 1, .fuse_loss = 7, .fused_optimizer = 1 } },
+	{ "rope fused", { .merge_qkv = 1, .fuse_elementwise = 1, .fuse_rope = 1 } },
+	{ "rope fused, alone", { .fuse_rope = 1 } },
 	{ "recomputing", { .merge_gate_up = 1, .fuse_elementwise = 1, .recompute = FO_RECOMPUTE_SELECTIVE } },
 	{ "recomputing all", { .merge_qkv = 1, .recompute = FO_RECOMPUTE_FULL, .fuse_loss = 8 } },
 };

@@ -1,7 +1,7 @@
 /* The real cuDNN without a GPU: attention graphs are built, engines chosen and kernels compiled for an H200 that h200.json describes (by
  * hand; probe_attention prints a device's own). A driver that runs nothing (fake_driver.c) lets it come that far.
  *
- * What this cannot see: what a graph computes. A mask the wrong way round is accepted just so. test_attention_docs sees it: on the software
+ * What this cannot see: what a graph computes. A mask the wrong way round is accepted just so. test_cuda_attention sees it: on the software
  * device, whose cuDNN does what the graph says, and on a real one. */
 #ifdef FO_CUDA_HEADERS
 #include "kernel/cuda/cudnn.h"
@@ -65,7 +65,8 @@ static void check(struct fo_dnn_shape s, int operations, int64_t least, int64_t 
 	if (dnn->cudnnGetVersion() == KNOWN)
 		assert_int_equal(p.engine, s.backward ? 6 : 2);
 	assert_true(p.used[FO_DNN_LENGTH] == (bool)s.ragged && p.used[FO_DNN_WINDOW] == (s.window != 0));
-	assert_true(p.used[FO_DNN_DK_FULL] == (s.ragged && s.backward));
+	assert_true(p.used[FO_DNN_DK_FULL] == ((s.ragged || s.unfinished) && s.backward));
+	assert_true(p.used[FO_DNN_DQ] == (s.backward && !s.unfinished) && p.used[FO_DNN_DV] == (s.backward && !s.unfinished));
 	fo_dnn_plan_free(&p, dnn);
 	fo_dnn_graph_free(&g);
 }
@@ -83,6 +84,17 @@ static void test_ragged(void **state)
 	(void)state;
 	check(llama(16, 8192, 8192, true, false), 20, 0, 64 * KIB);
 	check(llama(64, 2048, 8192, true, true), 30, 0, 256 * KIB);
+}
+/* dq left in fp32, dk and dv in all query heads: the same engine, and none of the workspace that it would reduce from. */
+static void test_unfinished(void **state)
+{
+	struct fo_dnn_shape s = llama(1, 8192, 8192, false, true);
+	(void)state;
+	s.unfinished = 1;
+	check(s, 21, 0, 64 * KIB);
+	s = llama(64, 2048, 8192, true, true);
+	s.unfinished = 1;
+	check(s, 27, 0, 256 * KIB);
 }
 static void test_window(void **state)
 {
@@ -235,12 +247,12 @@ static void test_order(void **state)
 		fo_dnn_graph_free(&g);
 	}
 }
-/* Every number of documents that a plan is made for (attention_dnn.c), with the shortest and the longest longest document. */
+/* Every number of documents that a plan is made for (attention_dnn.c), the smallest and the largest with short ones too. */
 static void test_buckets(void **state)
 {
 	(void)state;
 	for (int64_t documents = 16; documents <= 16384; documents *= 4)
-		for (int64_t longest = 128; longest <= 8192; longest *= 64)
+		for (int64_t longest = documents == 16 || documents == 16384 ? 128 : 8192; longest <= 8192; longest *= 64)
 			for (int backward = 0; backward < 2; backward++)
 				/* per document some bytes of workspace */
 				check(llama(documents, longest, 8192, true, backward), backward ? 30 : 20, 0, 64 * KIB + documents * KIB);
@@ -272,7 +284,7 @@ int main(void)
 		cmocka_unit_test(test_compiler_loaded),
 		cmocka_unit_test(test_graphs), cmocka_unit_test(test_refused), cmocka_unit_test(test_note),
 		cmocka_unit_test(test_probabilities_in_fp32), cmocka_unit_test(test_order), cmocka_unit_test(test_buckets),
-		cmocka_unit_test(test_fixed),  cmocka_unit_test(test_ragged),  cmocka_unit_test(test_window)
+		cmocka_unit_test(test_fixed),  cmocka_unit_test(test_ragged),  cmocka_unit_test(test_window), cmocka_unit_test(test_unfinished)
 	};
 	const char *driver = getenv("FLATOUT_FAKE_DRIVER"), *root = getenv("FLATOUT_SOURCE");
 	const char *named = getenv("FLATOUT_CUDA_LIBRARIES"), *soft = getenv("FLATOUT_SOFT_CUDA");

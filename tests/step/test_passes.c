@@ -176,14 +176,16 @@ static const struct {
 	{ offsetof(struct fo_passes, attention), { FO_ATTENTION_EAGER }, 1 },
 	{ offsetof(struct fo_passes, offload), { 1 }, 1 },
 	{ offsetof(struct fo_passes, wgrad_lane), { 1 }, 1 },
+	{ offsetof(struct fo_passes, fuse_rope), { 1 }, 1 },
 };
-enum { CHOICES = sizeof choice / sizeof *choice, ATTENTION = CHOICES - 3 };
+enum { CHOICES = sizeof choice / sizeof *choice, ATTENTION = CHOICES - 4 };
 
 static struct fo_passes random_passes(const struct fo_model *m)
 {
 	struct fo_passes p = { 0 };
 	p.offload = (int64_t)(fo_rng_u64(seed + 2, draws) % (uint64_t)m->layers); /* apart, as attention */
 	p.wgrad_lane = (int64_t)(fo_rng_u64(seed + 3, draws) % 2);
+	p.fuse_rope = (int64_t)(fo_rng_u64(seed + 4, draws) % 2);
 	p.attention = (int64_t)(fo_rng_u64(seed + 1, draws) % FO_ATTENTION_COUNT); /* apart: it does not move the other draws */
 	for (int i = 0; i < ATTENTION; i++)
 		if (draw(2))
@@ -493,6 +495,44 @@ static void test_fuse_promises(void **state)
 	assert_int_equal(plain.operations - fused.operations, 24 + 25);
 }
 
+/* dq and dk are not read and written again; positions and the table are read once instead of twice, or, merged, as often. */
+static void test_fuse_rope_promises(void **state)
+{
+	(void)state;
+	const double token = 2048 * 768 * 2.0, rope = 2048 * (64 * 4 + 4.0);
+	for (int merged = 0; merged < 2; merged++) {
+		struct size plain = size_of((struct fo_passes){ .merge_qkv = merged });
+		struct size fused = size_of((struct fo_passes){ .merge_qkv = merged, .fuse_rope = 1 });
+		assert_true(plain.cost.bytes - fused.cost.bytes == 12 * (4 * token + (merged ? 0 : rope)));
+		assert_true(fused.cost.model == plain.cost.model && fused.cost.exec == plain.cost.exec);
+		assert_true(fused.persistent == plain.persistent && fused.arena <= plain.arena);
+		assert_int_equal(plain.operations - fused.operations, merged ? 12 : 24);
+	}
+}
+
+/* The reference kernels give the bits of the two operations, norms of heads behind them and biases or not. */
+static void test_fuse_rope_bits(void **state)
+{
+	static struct outcome plain, fused;
+	(void)state;
+	for (int i = 0; i < 8; i++) {
+		struct fo_model m = random_model();
+		struct step_batch b;
+		step_batch_random(&b, 12, 2, 1, m.vocab, STEPS, 11);
+		struct fo_lowering low = step_lowering(&b, (enum fo_numerics)(i % FO_PRECISION_COUNT), FO_MODE_TRAIN);
+		low.pass.merge_qkv = i / 4;
+		train(&plain, &m, &low, &b, FO_ISA_REF);
+		low.pass.fuse_rope = 1;
+		train(&fused, &m, &low, &b, FO_ISA_REF);
+		assert_int_equal(plain.n, fused.n);
+		for (int k = 0; k < plain.n; k++)
+			assert_memory_equal(plain.item[k].v, fused.item[k].v, (size_t)plain.item[k].n * sizeof(double));
+		outcome_free(&plain);
+		outcome_free(&fused);
+		step_batch_free(&b);
+	}
+}
+
 /* Across layers an addition moves where the next slot norms its sum in every case, and stays where it does not. */
 static void test_fuse_across(void **state)
 {
@@ -706,7 +746,7 @@ int main(void)
 		cmocka_unit_test(test_attention_promises),
 		cmocka_unit_test(test_attention_refuses),
 		cmocka_unit_test(test_attention_bits),
-		cmocka_unit_test(test_fuse_promises),
+		cmocka_unit_test(test_fuse_promises), cmocka_unit_test(test_fuse_rope_promises), cmocka_unit_test(test_fuse_rope_bits),
 		cmocka_unit_test(test_fuse_across),
 		cmocka_unit_test(test_fuse_bits),
 		cmocka_unit_test(test_logits),

@@ -166,7 +166,7 @@ static void fill_doc_start(const struct fo_tensor *t, uint64_t stream)
 	}
 }
 
-/* attention_bwd reads o and lse, attention_eager_bwd prob: the double-precision forward operation on the same q, k, v, rounded to
+/* attention_bwd and attention_bwd_rope read o and lse, attention_eager_bwd prob: the double-precision forward operation on the same q, k, v, rounded to
  * their dtype. Documents that backward does not read are random, an o that it does not read has the shape of do. */
 static void fill_forward(struct fo_num_data *d)
 {
@@ -212,7 +212,7 @@ void fo_num_data_new(struct fo_num_data *d, const struct fo_num_case *c, uint64_
 			for (int64_t j = 0; j < t->cols; j++)
 				fo_num_set(t, r, j, value_at(c, i, seed, r, j));
 	}
-	if (c->call.kind == FO_OP_attention_bwd || c->call.kind == FO_OP_attention_eager_bwd)
+	if (c->call.kind == FO_OP_attention_bwd || c->call.kind == FO_OP_attention_bwd_rope || c->call.kind == FO_OP_attention_eager_bwd)
 		fill_forward(d);
 }
 

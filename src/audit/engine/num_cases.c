@@ -186,20 +186,27 @@ static void list_attention(struct list *l)
 
 		if (t == 1)
 			t = 3; /* dq and dk of a lone token are zero: no measure for a relative error */
-		c = next(l, FO_OP_attention_bwd);
-		fo_num_case_arg(c, l->dtype, t, q, FO_READ, FO_NUM_NORMAL, 1, 0);
-		fo_num_case_arg(c, l->dtype, t, kv, FO_READ, FO_NUM_NORMAL, 1, 0);
-		fo_num_case_arg(c, l->dtype, t, kv, FO_READ, FO_NUM_NORMAL, 1, 0);
-		fo_num_case_arg(c, l->dtype, t, q, FO_READ, FO_NUM_FORWARD, 0, 0);
-		fo_num_case_arg(c, wide(l), t, shape[s].heads, FO_READ, FO_NUM_FORWARD, 0, 0);
-		fo_num_case_arg(c, l->dtype, t, q, FO_READ, FO_NUM_NORMAL, 1, 0);
-		fo_num_case_arg(c, FO_I32, t, 1, FO_READ, FO_NUM_DOC_START, 0, 0);
-		fo_num_case_arg(c, l->dtype, t, q, FO_DEF, FO_NUM_NAN, 0, 0);
-		fo_num_case_arg(c, l->dtype, t, kv, FO_DEF, FO_NUM_NAN, 0, 0);
-		fo_num_case_arg(c, l->dtype, t, kv, FO_DEF, FO_NUM_NAN, 0, 0);
-		c->call.attr.head_dim = shape[s].dim;
-		c->call.attr.window = shape[s].window;
-		c->call.attr.value = 1 / sqrt(shape[s].dim);
+		for (int turned = 0; turned < 2; turned++) {
+			c = next(l, turned ? FO_OP_attention_bwd_rope : FO_OP_attention_bwd);
+			fo_num_case_arg(c, l->dtype, t, q, FO_READ, FO_NUM_NORMAL, 1, 0);
+			fo_num_case_arg(c, l->dtype, t, kv, FO_READ, FO_NUM_NORMAL, 1, 0);
+			fo_num_case_arg(c, l->dtype, t, kv, FO_READ, FO_NUM_NORMAL, 1, 0);
+			fo_num_case_arg(c, l->dtype, t, q, FO_READ, FO_NUM_FORWARD, 0, 0);
+			fo_num_case_arg(c, wide(l), t, shape[s].heads, FO_READ, FO_NUM_FORWARD, 0, 0);
+			fo_num_case_arg(c, l->dtype, t, q, FO_READ, FO_NUM_NORMAL, 1, 0);
+			fo_num_case_arg(c, FO_I32, t, 1, FO_READ, FO_NUM_DOC_START, 0, 0);
+			fo_num_case_arg(c, l->dtype, t, q, FO_DEF, FO_NUM_NAN, 0, 0);
+			fo_num_case_arg(c, l->dtype, t, kv, FO_DEF, FO_NUM_NAN, 0, 0);
+			fo_num_case_arg(c, l->dtype, t, kv, FO_DEF, FO_NUM_NAN, 0, 0);
+			if (turned) {
+				fo_num_case_arg(c, FO_I32, t, 1, FO_READ, FO_NUM_INDEX, 0, 40);
+				fo_num_case_arg(c, wide(l), 40, shape[s].dim, FO_READ, FO_NUM_ROTATION, 0, 0);
+				c->call.attr.sign = -1;
+			}
+			c->call.attr.head_dim = shape[s].dim;
+			c->call.attr.window = shape[s].window;
+			c->call.attr.value = 1 / sqrt(shape[s].dim);
+		}
 	}
 }
 

@@ -33,7 +33,10 @@ const char *fo_num_cuda_cannot(const struct fo_num_case *n)
 	return fo_cuda_cannot(device, &shape);
 }
 
-bool fo_num_cuda_same_bits(void) { return last.kind != FO_OP_attention_bwd || strcmp(fo_cuda_by(device, &last), "cuDNN") != 0; }
+bool fo_num_cuda_same_bits(void)
+{
+	return (last.kind != FO_OP_attention_bwd && last.kind != FO_OP_attention_bwd_rope) || strcmp(fo_cuda_by(device, &last), "cuDNN") != 0;
+}
 
 /* Operand i's block in host memory, page-locked memory and on the device; operands in one place share all. */
 struct block {

@@ -96,11 +96,15 @@ int64_t fo_cuda_docs_merge(const struct fo_call *s, int64_t a, int64_t b)
 struct sizes {
 	int64_t tokens, heads, kv, dim;
 	bool backward, dense; /* dense: k, v, dk and dv pass through rows without gaps */
+	bool turned;          /* attention_bwd_rope */
 };
+/* Operands of attention_bwd and attention_bwd_rope behind those that cuDNN knows. */
+enum { POSITION = 10, TABLE = 11 };
 static struct sizes sizes_of(const struct fo_call *s, bool ragged)
 {
 	const struct fo_tensor *a = s->arg;
-	struct sizes z = { .tokens = a[0].rows, .dim = s->attr.head_dim, .backward = s->kind == FO_OP_attention_bwd };
+	struct sizes z = { .tokens = a[0].rows, .dim = s->attr.head_dim, .backward = s->kind != FO_OP_attention };
+	z.turned = s->kind == FO_OP_attention_bwd_rope;
 	z.heads = a[0].cols / z.dim;
 	z.kv = a[1].cols / z.dim;
 	/* Ragged, the gradient of each query head has rows heads / kv times as long as those of dk: in a row that q, k and v share they
@@ -113,9 +117,9 @@ static struct sizes sizes_of(const struct fo_call *s, bool ragged)
 static bool layouts_fit(const struct fo_call *s)
 {
 	const struct fo_tensor *a = s->arg;
-	const bool backward = s->kind == FO_OP_attention_bwd;
+	const bool backward = s->kind != FO_OP_attention;
 	const int lse = backward ? 4 : 5, doc = backward ? 6 : 3;
-	for (int i = 0; i < s->n; i++) {
+	for (int i = 0; i < s->n && i < POSITION; i++) {
 		if (i == doc || i == lse)
 			continue;
 		if (a[i].dtype != FO_BF16 || a[i].ld % 8)
@@ -134,7 +138,7 @@ bool fo_cuda_dnn_may(const struct fo_cuda *c, const struct fo_call *s, int64_t v
 	return s->attr.head_dim % DIM_UNIT == 0 && s->attr.head_dim <= DIM_MOST && layouts_fit(s);
 }
 
-static struct fo_dnn_shape shape_of(const struct fo_call *s, int64_t variant)
+static struct fo_dnn_shape shape_of(const struct fo_call *s, int64_t variant, bool unfinished)
 {
 	static const int8_t forward[] = { 0, 1, 2, 4, 5 }, backward[] = { 0, 1, 2, 3, 4, 5, 7, 8, 9 };
 	struct fo_dnn_shape d = { 0 };
@@ -147,6 +151,7 @@ static struct fo_dnn_shape shape_of(const struct fo_call *s, int64_t variant)
 	d.dim = z.dim;
 	d.ragged = ragged;
 	d.backward = z.backward;
+	d.unfinished = unfinished;
 	d.window = s->attr.window < d.seq ? s->attr.window : 0;
 	for (int i = 0; i < (z.backward ? 9 : 5); i++)
 		d.ld[FO_DNN_Q + i] = s->arg[z.backward ? backward[i] : forward[i]].ld;
@@ -181,9 +186,9 @@ static struct pieces pieces_of(const struct fo_dnn_shape *d, const struct sizes 
 		return w;
 	w.rowsum = piece(&w.bytes, rows * (d->ragged ? d->ld[FO_DNN_LSE] : z->heads) * 4);
 	w.dq_sum = piece(&w.bytes, rows * (d->ragged ? d->ld[FO_DNN_DQ] : row) * 4);
-	if (d->ragged && z->heads != z->kv) {
-		w.dk_full = piece(&w.bytes, rows * d->ld[FO_DNN_DK] * (z->heads / z->kv) * 2);
-		w.dv_full = piece(&w.bytes, rows * d->ld[FO_DNN_DV] * (z->heads / z->kv) * 2);
+	if ((d->ragged || d->unfinished) && z->heads != z->kv) {
+		w.dk_full = piece(&w.bytes, rows * row * 2);
+		w.dv_full = piece(&w.bytes, rows * row * 2);
 	}
 	for (int i = 0; z->dense && i < 4; i++)
 		w.dense[i] = piece(&w.bytes, rows * z->kv * z->dim * 2);
@@ -192,13 +197,29 @@ static struct pieces pieces_of(const struct fo_dnn_shape *d, const struct sizes 
 
 /* ---- running ---- */
 
+enum { WIDTH = 8 };
+static int64_t finish_items(const struct fo_call *s)
+{
+	const struct fo_tensor *a = s->arg;
+	return a[0].rows * ((a[0].cols + 2 * a[1].cols) / s->attr.head_dim) * (s->attr.head_dim / 2 / WIDTH);
+}
+
+/* Whether an unfinished plan may serve: its gradients are turned by our kernel as they are rounded. */
+static bool may_be_unfinished(const struct fo_call *s)
+{
+	return s->kind == FO_OP_attention_bwd_rope && s->arg[TABLE].dtype == FO_F32 && s->arg[TABLE].ld % 4 == 0 && finish_items(s) <= INT_MAX;
+}
 static const struct fo_cuda_plan *plan_of(const struct fo_cuda *c, const struct fo_call *s, int64_t variant)
 {
 	if (!fo_cuda_dnn_may(c, s, variant))
 		return NULL;
-	const struct fo_dnn_shape d = shape_of(s, variant);
-	const struct fo_cuda_plan *p = fo_cuda_plan_find(c, &d);
-	return p && !*p->why ? p : NULL;
+	for (int unfinished = may_be_unfinished(s); unfinished >= 0; unfinished--) {
+		const struct fo_dnn_shape d = shape_of(s, variant, unfinished);
+		const struct fo_cuda_plan *p = fo_cuda_plan_find(c, &d);
+		if (p && !*p->why)
+			return p;
+	}
+	return NULL;
 }
 
 struct scalars {
@@ -233,7 +254,7 @@ static void point(void **at, const struct fo_call *s, const struct fo_dnn_shape 
 /* Two operands from or to the rows without gaps at d0 and d1. */
 static fo_status copy_two(struct fo_cuda_queue *q, const struct fo_tensor *a, const struct fo_tensor *b, void *d0, void *d1, bool in)
 {
-	enum { THREADS = 256, WIDTH = 8 };
+	enum { THREADS = 256 };
 	struct fo_cuda_view op[2] = { fo_cuda_view_of(a), fo_cuda_view_of(b) }, dense[2] = { op[0], op[1] };
 	for (int i = 0; i < 2; i++) {
 		dense[i].data = i ? d1 : d0;
@@ -291,6 +312,41 @@ static fo_status run_lone(struct fo_cuda_queue *q, const struct fo_call *s, cons
 	return fo_cuda_launch(q, b ? FO_CUDA_FN_attention_lone_bwd : FO_CUDA_FN_attention_lone, grid, &args);
 }
 
+static fo_status run_finish(struct fo_cuda_queue *q, const struct fo_call *s, const struct fo_dnn_shape *d, const struct sizes *z,
+			    const struct pieces *w)
+{
+	const struct fo_tensor *a = s->arg;
+	const int64_t half = z->dim / 2, items = finish_items(s);
+	char *ws = q->ws;
+	struct fo_cuda_attention_finish_args args = {
+		.dq = fo_cuda_view_of(&a[7]),
+		.dk = fo_cuda_view_of(&a[8]),
+		.dv = fo_cuda_view_of(&a[9]),
+		.doc = fo_cuda_view_of(&a[6]),
+		.position = fo_cuda_view_of(&a[POSITION]),
+		.table = fo_cuda_view_of(&a[TABLE]),
+		.sum = (const float *)(const void *)(ws + w->dq_sum),
+		.dk_full = (const uint16_t *)(const void *)(ws + w->dk_full),
+		.dv_full = (const uint16_t *)(const void *)(ws + w->dv_full),
+		/* as the graph has it: fixed, heads of a document one after another; ragged, rows of tokens */
+		.sum_doc = d->ragged ? 0 : z->heads * d->seq * z->dim,
+		.sum_head = d->ragged ? z->dim : d->seq * z->dim,
+		.sum_row = d->ragged ? d->ld[FO_DNN_DQ] : z->dim,
+		.per_row = fo_cuda_divisor_of((uint32_t)(items / z->tokens)),
+		.per_head = fo_cuda_divisor_of((uint32_t)(half / WIDTH)),
+		.rows_per_doc = fo_cuda_divisor_of((uint32_t)(d->ragged ? z->tokens : d->seq)),
+		.items = (uint32_t)items,
+		.heads = (int32_t)z->heads,
+		.kv = (int32_t)z->kv,
+		.group = (int32_t)(z->heads / z->kv),
+		.half = (int32_t)half,
+		.leave_lone = d->ragged != 0,
+		.sign = s->attr.sign,
+	};
+	const int64_t blocks = (items + FO_CUDA_FINISH_THREADS - 1) / FO_CUDA_FINISH_THREADS;
+	return fo_cuda_launch(q, FO_CUDA_FN_attention_finish, (struct fo_cuda_grid){ (uint32_t)blocks, 1, 1, FO_CUDA_FINISH_THREADS, 0 }, &args);
+}
+
 static fo_status run_plan(struct fo_cuda_queue *q, const struct fo_call *s, const struct fo_cuda_plan *p)
 {
 	const struct fo_dnn_shape *d = &p->shape;
@@ -305,9 +361,13 @@ static fo_status run_plan(struct fo_cuda_queue *q, const struct fo_call *s, cons
 	if (z.dense)
 		FO_TRY(copy_two(q, &s->arg[1], &s->arg[2], at[FO_DNN_K], at[FO_DNN_V], true));
 	FO_TRY(fo_cuda_plan_run(q, p, at, ws + w.plan));
-	if (z.dense)
+	if (d->unfinished)
+		FO_TRY(run_finish(q, s, d, &z, &w));
+	else if (z.dense)
 		FO_TRY(copy_two(q, &s->arg[8], &s->arg[9], at[FO_DNN_DK], at[FO_DNN_DV], false));
-	return d->ragged ? run_lone(q, s, &z, &w) : FO_OK;
+	if (d->ragged)
+		FO_TRY(run_lone(q, s, &z, &w)); /* zeros, which need no turning */
+	return z.turned && !d->unfinished ? fo_cuda_attention_turn(q, s) : FO_OK;
 }
 
 fo_status fo_cuda_dnn_run(struct fo_cuda_queue *q, const struct fo_call *s, int64_t variant, bool *taken)
@@ -320,35 +380,87 @@ fo_status fo_cuda_dnn_run(struct fo_cuda_queue *q, const struct fo_call *s, int6
 	return *taken ? run_plan(q, s, p) : FO_OK;
 }
 
+/* An unfinished plan's sum is cuDNN's to set to zero first, as it does for a finished one; nowhere is it written that it does. Of operands
+ * that are all zero, on workspace that is not a number, the gradients are zero if it did. */
+static fo_status adds_to_nothing(struct fo_cuda_queue *q, const struct fo_call *s, const struct fo_cuda_plan *p)
+{
+	struct fo_cuda *c = q->cuda;
+	int64_t *found = NULL;
+	void *at = NULL;
+	fo_status st = fo_cuda_alloc(c, sizeof *found, &at);
+	if (st == FO_OK)
+		st = fo_cuda_host_alloc(c, sizeof *found, (void **)&found);
+	if (st == FO_OK)
+		st = fo_cuda_find_nonfinite(q, &s->arg[7], at);
+	if (st == FO_OK)
+		st = fo_cuda_copy_out(c, found, at, sizeof *found, q->stream);
+	if (st == FO_OK)
+		st = fo_cuda_stream_wait(c, q->stream);
+	if (st == FO_OK && *found >= 0)
+		fo_cuda_plan_refuse(c, p, "cuDNN adds gradients of queries to what memory held before");
+	fo_cuda_host_free(c, found);
+	fo_cuda_free(c, at);
+	return st;
+}
+
+/* Operands for a run that is worth nothing: all share one zeroed piece of memory but indices and the table, which no output may touch. One
+ * document as long as the plan has them, then lone tokens: so many fit every plan. */
+static fo_status lay_out(struct fo_cuda_queue *q, struct fo_call *c, const struct fo_dnn_shape *d, void **scratch)
+{
+	const int doc = d->backward ? 6 : 3;
+	const int64_t tokens = c->arg[0].rows;
+	size_t shared = 0, bytes = 0;
+	int32_t *start = NULL;
+	for (int i = 0; i < c->n; i++) {
+		size_t n = (size_t)(c->arg[i].rows * c->arg[i].ld) * fo_dtype_bytes(c->arg[i].dtype);
+		shared = n > shared ? n : shared;
+	}
+	(void)piece(&bytes, (int64_t)shared);
+	size_t docs = piece(&bytes, tokens * 4), positions = piece(&bytes, tokens * 4);
+	size_t table = piece(&bytes, c->n > TABLE ? c->arg[TABLE].rows * c->arg[TABLE].ld * 4 : 0);
+	FO_TRY(fo_cuda_alloc(q->cuda, bytes, scratch));
+	for (int i = 0; i < c->n; i++)
+		c->arg[i].data = (char *)*scratch + (i == doc ? docs : i == POSITION ? positions : i == TABLE ? table : 0);
+	c->arg[doc].ld = 1;
+	if (c->n > POSITION)
+		c->arg[POSITION].ld = 1;
+	FO_TRY(fo_cuda_host_alloc(q->cuda, (size_t)tokens * sizeof *start, (void **)&start));
+	for (int64_t i = 0; i < tokens; i++)
+		start[i] = (int32_t)(i < d->seq ? 0 : i);
+	fo_status st = fo_cuda_fill(q->cuda, *scratch, 0, bytes, q->stream);
+	if (st == FO_OK)
+		st = fo_cuda_copy_in(q->cuda, (char *)*scratch + docs, start, (size_t)tokens * sizeof *start, q->stream);
+	if (st == FO_OK)
+		st = fo_cuda_stream_wait(q->cuda, q->stream);
+	fo_cuda_host_free(q->cuda, start);
+	return st;
+}
+
 /* Once, on memory that holds nothing of worth: loads what is loaded at first use, which a capture would not bear. */
 static fo_status try_out(struct fo_cuda *c, const struct fo_call *s, const struct fo_cuda_plan *p, size_t ws_bytes)
 {
 	struct fo_cuda_queue q = { .cuda = c, .ws_bytes = ws_bytes };
 	struct fo_call call = *s;
-	size_t bytes = 0;
 	void *scratch = NULL;
-	for (int i = 0; i < s->n; i++) {
-		size_t n = (size_t)(s->arg[i].rows * s->arg[i].ld) * fo_dtype_bytes(s->arg[i].dtype);
-		bytes = n > bytes ? n : bytes;
-	}
-	fo_status st = fo_cuda_alloc(c, bytes, &scratch);
+	fo_status st = fo_cuda_stream_new(c, &q.stream);
+	if (st == FO_OK)
+		st = lay_out(&q, &call, &p->shape, &scratch);
 	if (st == FO_OK)
 		st = fo_cuda_alloc(c, ws_bytes, &q.ws);
-	if (st == FO_ENOMEM) { /* the step needs it all: then the first launch loads */
+	if (st == FO_ENOMEM) { /* the step needs it all: then the first launch loads; what was not tried is not run */
 		fo_err_clear();
-		fo_cuda_free(c, scratch);
-		return FO_OK;
+		st = FO_OK;
+		if (p->shape.unfinished)
+			fo_cuda_plan_refuse(c, p, "there is no memory to try it in");
+	} else if (st == FO_OK) {
+		st = fo_cuda_fill(c, q.ws, 0xff, ws_bytes, q.stream);
+		if (st == FO_OK)
+			st = run_plan(&q, &call, p);
+		if (st == FO_OK && p->shape.unfinished)
+			st = adds_to_nothing(&q, &call, p);
+		if (st == FO_OK)
+			st = fo_cuda_stream_wait(c, q.stream);
 	}
-	for (int i = 0; i < s->n; i++)
-		call.arg[i].data = scratch;
-	if (st == FO_OK)
-		st = fo_cuda_stream_new(c, &q.stream);
-	if (st == FO_OK)
-		st = fo_cuda_fill(c, scratch, 0, bytes, q.stream); /* one document, that begins at 0 */
-	if (st == FO_OK)
-		st = run_plan(&q, &call, p);
-	if (st == FO_OK)
-		st = fo_cuda_stream_wait(c, q.stream);
 	fo_cuda_stream_free(c, q.stream);
 	fo_cuda_free(c, q.ws);
 	fo_cuda_free(c, scratch);
@@ -362,14 +474,18 @@ fo_status fo_cuda_dnn_prepare(struct fo_cuda *c, const struct fo_call *s, int64_
 	*taken = false;
 	if (!fo_cuda_dnn_may(c, s, variant))
 		return FO_OK;
-	const struct fo_dnn_shape d = shape_of(s, variant);
-	FO_TRY(fo_cuda_plan_get(c, &d, &p, &is_new));
-	if (*p->why)
-		return FO_OK;
-	const struct sizes z = sizes_of(s, d.ragged);
-	*ws_bytes = pieces_of(&d, &z, p->made.workspace).bytes;
-	*taken = true;
-	return is_new ? try_out(c, s, p, *ws_bytes) : FO_OK;
+	for (int unfinished = may_be_unfinished(s); unfinished >= 0 && !*taken; unfinished--) {
+		const struct fo_dnn_shape d = shape_of(s, variant, unfinished);
+		FO_TRY(fo_cuda_plan_get(c, &d, &p, &is_new));
+		if (*p->why)
+			continue;
+		const struct sizes z = sizes_of(s, d.ragged);
+		*ws_bytes = pieces_of(&d, &z, p->made.workspace).bytes;
+		if (is_new)
+			FO_TRY(try_out(c, s, p, *ws_bytes));
+		*taken = !*p->why;
+	}
+	return FO_OK;
 }
 
 size_t fo_cuda_dnn_ws_most(const struct fo_call *s)
@@ -394,8 +510,8 @@ const char *fo_cuda_dnn_why(const struct fo_cuda *c, const struct fo_call *s)
 {
 	const struct fo_cuda_plan *p = NULL;
 	for (int i = 0; (p = fo_cuda_plan_at(c, i)); i++)
-		if (*p->why && p->shape.tokens == s->arg[0].rows && p->shape.dim == s->attr.head_dim &&
-		    p->shape.heads * p->shape.dim == s->arg[0].cols && p->shape.backward == (s->kind == FO_OP_attention_bwd))
+		if (*p->why && !p->shape.unfinished && p->shape.tokens == s->arg[0].rows && p->shape.dim == s->attr.head_dim &&
+		    p->shape.heads * p->shape.dim == s->arg[0].cols && p->shape.backward == (s->kind != FO_OP_attention))
 			return p->why;
 	return NULL;
 }

@@ -56,6 +56,13 @@ fo_status fo_cuda_plan_get(struct fo_cuda *c, const struct fo_dnn_shape *s, cons
 	return FO_OK;
 }
 
+void fo_cuda_plan_refuse(struct fo_cuda *c, const struct fo_cuda_plan *p, const char *why)
+{
+	for (int i = 0; i < c->plans->n; i++)
+		if (c->plans->plan[i] == p)
+			snprintf(c->plans->plan[i]->why, sizeof p->why, "%s", why);
+}
+
 static fo_status fill(const struct fo_cudnn_calls *d, cudnnBackendDescriptor_t pack, const struct fo_cuda_plan *p, void *const *pointer,
 		      void *ws)
 {

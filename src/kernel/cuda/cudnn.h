@@ -7,7 +7,7 @@
 struct fo_cuda_plan {
 	struct fo_dnn_shape shape;
 	struct fo_dnn_plan made;
-	char why[256]; /* not empty: cuDNN, or we, turned this one down; then there is no plan */
+	char why[256]; /* not empty: cuDNN, or we, turned this one down; then it is not run */
 };
 /* The plan for s, compiled where it is new (seconds). Points into c: valid until it is closed. FO_OK also where it was turned down. */
 FO_CHECKED fo_status fo_cuda_plan_get(struct fo_cuda *c, const struct fo_dnn_shape *s, const struct fo_cuda_plan **out, bool *is_new);
@@ -15,6 +15,8 @@ FO_CHECKED fo_status fo_cuda_plan_get(struct fo_cuda *c, const struct fo_dnn_sha
 const struct fo_cuda_plan *fo_cuda_plan_find(const struct fo_cuda *c, const struct fo_dnn_shape *s);
 /* The i-th; NULL behind the last. */
 const struct fo_cuda_plan *fo_cuda_plan_at(const struct fo_cuda *c, int i);
+/* From now on p is turned down. */
+void fo_cuda_plan_refuse(struct fo_cuda *c, const struct fo_cuda_plan *p, const char *why);
 /* Puts a plan into q's stream: pointer[id] for every id it uses (scalars: host memory, read before this returns), ws for its workspace. */
 FO_CHECKED fo_status fo_cuda_plan_run(struct fo_cuda_queue *q, const struct fo_cuda_plan *p, void *const *pointer, void *ws);
 void fo_cuda_plans_free(struct fo_cuda *c);
@@ -38,6 +40,8 @@ FO_CHECKED fo_status fo_cuda_dnn_prepare(struct fo_cuda *c, const struct fo_call
 size_t fo_cuda_dnn_ws_most(const struct fo_call *s);
 /* *taken as above. */
 FO_CHECKED fo_status fo_cuda_dnn_run(struct fo_cuda_queue *q, const struct fo_call *s, int64_t variant, bool *taken);
+/* attention_bwd_rope's dq and dk, as attention_bwd left them, turned (launch_attention.c). */
+FO_CHECKED fo_status fo_cuda_attention_turn(struct fo_cuda_queue *q, const struct fo_call *s);
 /* Why cuDNN turned a call of this shape down, in whatever variant; NULL: it did not. */
 const char *fo_cuda_dnn_why(const struct fo_cuda *c, const struct fo_call *s);
 

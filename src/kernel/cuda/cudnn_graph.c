@@ -198,7 +198,8 @@ static struct tensor rows(struct fo_dnn_graph *g, const struct operands *x, cudn
 	const int64_t tdim[4] = { s->batch, heads, s->dim, s->seq }, tstride[4] = { s->seq * ld, s->dim, 1, ld };
 	return tensor(g, type, id, transposed ? tdim : dim, transposed ? tstride : stride, off);
 }
-/* One number per token and head, as the lse lies. */
+/* One number per token and head, as the lse lies: (token, head), where NVIDIA's front end has (head, token) unless documents are packed. The
+ * kernel that 9.19 makes takes both strides as parameters: with either layout it is the same but for these two numbers. */
 static struct tensor per_row(struct fo_dnn_graph *g, const struct operands *x, int id, int64_t ld, desc off)
 {
 	const struct fo_dnn_shape *s = x->s;
@@ -296,21 +297,24 @@ static void compose_forward(struct fo_dnn_graph *g, const struct fo_dnn_shape *s
 
 /* a' b, summed over the query heads that share a kv head. Ragged, the sum's terms are a real buffer, whose size then follows the tokens
  * and not documents times the longest one; it takes the offsets of k or v, which cuDNN multiplies by heads / kv itself, as it does for its
- * front end. */
-static void product_by_kv_head(struct fo_dnn_graph *g, const struct operands *x, struct tensor a, struct tensor b, int full_id, int64_t ld,
-			       desc off, struct tensor out)
+ * front end. Unfinished it is the terms that are asked for. */
+static void product_by_kv_head(struct fo_dnn_graph *g, const struct operands *x, struct tensor a, struct tensor b, int id, int full_id,
+			       desc off)
 {
 	const struct fo_dnn_shape *s = x->s;
+	const int64_t ld = s->ld[id];
 	const int64_t dim[4] = { s->batch, s->heads, s->seq, s->dim };
 	const int64_t flat[4] = { s->heads * s->seq * s->dim, s->seq * s->dim, s->dim, 1 };
 	if (s->heads == s->kv) {
-		product(g, a, b, out, x->len, NULL, x->len);
+		product(g, a, b, rows(g, x, BF16, id, s->kv, ld, off, false), x->len, NULL, x->len);
 		return;
 	}
-	struct tensor full = s->ragged ? rows(g, x, BF16, full_id, s->heads, ld * (s->heads / s->kv), off, false) :
-					 tensor(g, BF16, 0, dim, flat, NULL);
+	struct tensor full = s->ragged	   ? rows(g, x, BF16, full_id, s->heads, ld * (s->heads / s->kv), off, false) :
+			     s->unfinished ? rows(g, x, BF16, full_id, s->heads, s->heads * s->dim, NULL, false) :
+					     tensor(g, BF16, 0, dim, flat, NULL);
 	product(g, a, b, full, x->len, NULL, x->len);
-	reduce(g, CUDNN_REDUCE_TENSOR_ADD, full, out);
+	if (!s->unfinished)
+		reduce(g, CUDNN_REDUCE_TENSOR_ADD, full, rows(g, x, BF16, id, s->kv, ld, off, false));
 }
 
 /* D: row sums of dO o O */
@@ -339,16 +343,13 @@ static void compose_backward(struct fo_dnn_graph *g, const struct fo_dnn_shape *
 	const int64_t flat[4] = { s->heads * s->seq * s->dim, s->seq * s->dim, s->dim, 1 };
 	struct tensor vt = rows(g, &x, BF16, FO_DNN_V, s->kv, ld[FO_DNN_V], x.off[FO_DNN_V], true);
 	struct tensor d_o = rows(g, &x, BF16, FO_DNN_DO, s->heads, ld[FO_DNN_DO], x.off[FO_DNN_O], false);
-	struct tensor dq = rows(g, &x, BF16, FO_DNN_DQ, s->heads, ld[FO_DNN_DQ], x.off[FO_DNN_Q], false);
-	struct tensor dk = rows(g, &x, BF16, FO_DNN_DK, s->kv, ld[FO_DNN_DK], x.off[FO_DNN_K], false);
-	struct tensor dv = rows(g, &x, BF16, FO_DNN_DV, s->kv, ld[FO_DNN_DV], x.off[FO_DNN_V], false);
 	struct tensor rowsum = row_sums(g, &x, d_o);
 
 	/* P from the stored log-sum-exp; dV = P' dO */
 	struct tensor less = binary(g, CUDNN_POINTWISE_SUB, scores(g, &x), x.lse);
 	struct tensor p = unary(g, CUDNN_POINTWISE_EXP, masked(g, &x, less));
 	struct tensor pt = reshape(g, p, tensor(g, BF16, 0, across, across_stride, NULL));
-	product_by_kv_head(g, &x, pt, d_o, FO_DNN_DV_FULL, ld[FO_DNN_DV], x.off[FO_DNN_V], dv);
+	product_by_kv_head(g, &x, pt, d_o, FO_DNN_DV, FO_DNN_DV_FULL, x.off[FO_DNN_V]);
 
 	/* dS = P o (dO V' - D) scale; dK = dS' Q */
 	struct tensor dp = like(g, p, F32);
@@ -356,7 +357,7 @@ static void compose_backward(struct fo_dnn_graph *g, const struct fo_dnn_shape *
 	struct tensor ds = binary(g, CUDNN_POINTWISE_MUL, binary(g, CUDNN_POINTWISE_MUL, binary(g, CUDNN_POINTWISE_SUB, dp, rowsum), p),
 				  x.scale);
 	struct tensor dst = reshape(g, ds, tensor(g, BF16, 0, across, across_stride, NULL));
-	product_by_kv_head(g, &x, dst, x.q, FO_DNN_DK_FULL, ld[FO_DNN_DK], x.off[FO_DNN_K], dk);
+	product_by_kv_head(g, &x, dst, x.q, FO_DNN_DK, FO_DNN_DK_FULL, x.off[FO_DNN_K]);
 
 	/* dQ = dS K, summed in fp32 over blocks of keys in the order in which they end: not the same bits in every run. The order could be
 	 * fixed by leaving the sum out, for 4.4 GB of workspace at 8,192 tokens and 69 GB at 32,768. */
@@ -364,7 +365,9 @@ static void compose_backward(struct fo_dnn_graph *g, const struct fo_dnn_shape *
 	struct tensor sum = s->ragged ? rows(g, &x, F32, FO_DNN_DQ_SUM, s->heads, ld[FO_DNN_DQ], x.off[FO_DNN_Q], false) :
 					tensor(g, F32, FO_DNN_DQ_SUM, x.q.dim, flat, NULL);
 	product(g, ds, k, sum, x.len, NULL, x.len);
-	pointwise_to(g, CUDNN_POINTWISE_IDENTITY, F32, sum, NULL, NULL, dq, 0);
+	if (!s->unfinished)
+		pointwise_to(g, CUDNN_POINTWISE_IDENTITY, F32, sum, NULL, NULL,
+			     rows(g, &x, BF16, FO_DNN_DQ, s->heads, ld[FO_DNN_DQ], x.off[FO_DNN_Q], false), 0);
 }
 
 fo_status fo_dnn_graph_new(struct fo_dnn_graph *g, const struct fo_cudnn_calls *dnn, cudnnHandle_t handle, const struct fo_dnn_shape *s)

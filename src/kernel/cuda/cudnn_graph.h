@@ -4,6 +4,7 @@
  * A graph depends on a description alone, a plan on a device's properties too; neither needs a device, so tests without one build both.
  *
  * Layout: token-major rectangles, token i of head h at i ld + h dim. Fixed: `batch` documents of `seq` tokens each, one after another.
+ * Unfinished (backward): dq is left as the fp32 sum, dk and dv in all query heads, for a kernel of ours to go on with.
  * Ragged: up to `batch` documents of up to `seq` tokens among `tokens`, anywhere; lengths and offsets are in device memory. */
 #ifndef FO_KERNEL_CUDA_CUDNN_GRAPH_H
 #define FO_KERNEL_CUDA_CUDNN_GRAPH_H
@@ -16,7 +17,7 @@ enum fo_dnn_id {
 	FO_DNN_DO, FO_DNN_DQ, FO_DNN_DK, FO_DNN_DV,                        /* backward, bf16 */
 	FO_DNN_ROWSUM,                                                     /* backward, scratch: fp32, per token and head */
 	FO_DNN_DQ_SUM,                                                     /* ... fp32: as dq, ragged with its ld */
-	FO_DNN_DK_FULL, FO_DNN_DV_FULL,                                    /* ... ragged, shared kv heads: bf16, dk of each query head */
+	FO_DNN_DK_FULL, FO_DNN_DV_FULL,   /* ... ragged or unfinished, shared kv heads: bf16, (token, query head, dim) without gaps */
 	FO_DNN_SCALE, FO_DNN_MINUS_INF, FO_DNN_ONE, FO_DNN_WINDOW,         /* fp32 in host memory */
 	FO_DNN_LENGTH,                                                     /* ragged: int32 per document */
 	FO_DNN_OFFSET_Q, FO_DNN_OFFSET_K, FO_DNN_OFFSET_V, FO_DNN_OFFSET_O, FO_DNN_OFFSET_LSE, /* int64, batch + 1: elements */
@@ -25,7 +26,7 @@ enum fo_dnn_id {
 /* What a plan depends on. ld: elements from token to token of Q .. DV, by fo_dnn_id; lse's is FO_DNN_LSE's. Ragged: dq, dk, dv and do
  * share the offsets, so also the ld, of q, k, v and o. No padding between members, the whole struct is compared as bytes. */
 struct fo_dnn_shape {
-	int64_t batch, seq, tokens, heads, kv, dim, window, ragged, backward;
+	int64_t batch, seq, tokens, heads, kv, dim, window, ragged, backward, unfinished;
 	int64_t ld[FO_DNN_DV + 1];
 };
 

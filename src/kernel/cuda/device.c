@@ -164,7 +164,7 @@ const char *fo_cuda_attention_note(const struct fo_cuda *c)
 	if (*c->dnn_why)
 		return c->dnn_why;
 	for (int i = 0; (p = fo_cuda_plan_at(c, i)); i++)
-		if (*p->why)
+		if (*p->why && !p->shape.unfinished) /* else a finished one takes its place */
 			return p->why;
 	return NULL;
 }

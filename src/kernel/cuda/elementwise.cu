@@ -189,13 +189,6 @@ FO_KERNEL(swiglu_bwd_any, struct fo_cuda_swiglu_bwd_args, THREADS)
  * A thread turns eight pairs of each of FO_CUDA_ROPE_HEADS heads, so the table is read (from the second-level cache, 512 bytes a token)
  * ten times for 40 heads and not forty. Eight threads read whole lines of 128 bytes at a head size of 128. */
 
-FO_DEVICE void rotate(float *x1, float *x2, float cosine, float sine)
-{
-	const float a = *x1, b = *x2;
-	*x1 = a * cosine - b * sine;
-	*x2 = b * cosine + a * sine;
-}
-
 template <typename T> FO_DEVICE void rope_rows(const fo_cuda_rope_args &p)
 {
 	const uint32_t i = blockIdx.x * (uint32_t)THREADS + threadIdx.x;
@@ -225,7 +218,7 @@ template <typename T> FO_DEVICE void rope_rows(const fo_cuda_rope_args &p)
 			fo_unpack(a[h], x1), fo_unpack(b[h], x2);
 #pragma unroll
 			for (int e = 0; e < 8; e++)
-				rotate(&x1[e], &x2[e], cosine[e], sine[e]);
+				fo_rotate(&x1[e], &x2[e], cosine[e], sine[e]);
 			fo_packed(a[h], x1), fo_packed(b[h], x2);
 			fo_pack_store(x + (first + h) * 2 * p.half, a[h]);
 			fo_pack_store(x + (first + h) * 2 * p.half + p.half, b[h]);
@@ -241,7 +234,7 @@ FO_KERNEL(rope_any, struct fo_cuda_rope_args, THREADS)
 		const int64_t r = i / per_row, j = i % per_row % p.half, at = i % per_row / p.half * 2 * p.half + j;
 		const int64_t position = ((const int32_t *)p.position.data)[r * p.position.ld];
 		float x1 = fo_view_get(p.x, r, at), x2 = fo_view_get(p.x, r, at + p.half);
-		rotate(&x1, &x2, fo_view_get(p.table, position, j), p.sign * fo_view_get(p.table, position, p.half + j));
+		fo_rotate(&x1, &x2, fo_view_get(p.table, position, j), p.sign * fo_view_get(p.table, position, p.half + j));
 		fo_view_put(p.x, r, at, x1);
 		fo_view_put(p.x, r, at + p.half, x2);
 	}

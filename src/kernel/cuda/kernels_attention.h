@@ -36,6 +36,19 @@ struct fo_cuda_attention_lone_args {
 struct fo_cuda_attention_copy_args {
 	struct fo_cuda_view from[2], to[2];
 };
+/* What an unfinished plan left: dq = the fp32 sum, dk and dv = sums of bf16 terms of the query heads that share a kv head, each rounded
+ * once; dq and dk turned as rope does it. An item is eight pairs of one head of a token: of dq, then dk, then dv. */
+struct fo_cuda_attention_finish_args {
+	struct fo_cuda_view dq, dk, dv, doc, position, table;
+	const float *sum;                      /* element d of head h of token s of document b: b sum_doc + h sum_head + s sum_row + d */
+	const uint16_t *dk_full, *dv_full;     /* (T, heads dim) without gaps; group 1: NULL, the terms lie in dk, and dv is ready */
+	int64_t sum_doc, sum_head, sum_row;
+	struct fo_cuda_divisor per_row, per_head, rows_per_doc;
+	uint32_t items;
+	int32_t heads, kv, group, half;
+	int32_t leave_lone;                    /* 1: tokens that are a document of their own are nobody's here */
+	float sign;
+};
 /* _4: heads of at most 4 x 32 columns, _8: of 8 x 32. */
 #define FO_CUDA_KERNELS_ATTENTION(X)                                                                                   \
 	X(attention_4, struct fo_cuda_attention_args) X(attention_8, struct fo_cuda_attention_args)                    \
@@ -43,11 +56,12 @@ struct fo_cuda_attention_copy_args {
 	X(attention_dq_4, struct fo_cuda_attention_bwd_args) X(attention_dq_8, struct fo_cuda_attention_bwd_args)      \
 	X(attention_dkv_4, struct fo_cuda_attention_bwd_args) X(attention_dkv_8, struct fo_cuda_attention_bwd_args)    \
 	X(attention_docs, struct fo_cuda_attention_docs_args) X(attention_lone, struct fo_cuda_attention_lone_args)    \
-	X(attention_lone_bwd, struct fo_cuda_attention_lone_args) X(attention_copy, struct fo_cuda_attention_copy_args)
+	X(attention_lone_bwd, struct fo_cuda_attention_lone_args) X(attention_copy, struct fo_cuda_attention_copy_args)    \
+	X(attention_finish, struct fo_cuda_attention_finish_args)
 
 /* Tiles of attention_*, attention_dq_* and attention_dkv_*: a block owns TILE_ROWS rows and walks over tiles of TILE_COLS. */
 enum { FO_CUDA_ATTENTION_ROWS = 16, FO_CUDA_ATTENTION_COLS = 32, FO_CUDA_ATTENTION_THREADS = 128, FO_CUDA_DECODE_THREADS = 256 };
-enum { FO_CUDA_DOCS_THREADS = 1024 /* attention_docs: one block */, FO_CUDA_LONE_THREADS = 256 /* a warp per token */ };
+enum { FO_CUDA_DOCS_THREADS = 1024 /* attention_docs: one block */, FO_CUDA_LONE_THREADS = 256 /* a warp per token */, FO_CUDA_FINISH_THREADS = 256 };
 /* Dynamic shared memory in bytes: two row tiles, two column tiles (a column more against bank conflicts), two tiles of weights. */
 #define FO_CUDA_ATTENTION_SHARED(dim)                                                                                  \
 	((2 * FO_CUDA_ATTENTION_ROWS * (dim) + 2 * FO_CUDA_ATTENTION_COLS * ((dim) + 1) +                              \

@@ -10,14 +10,14 @@ enum {
 
 /* Which operand is what; -1: the operation has none. */
 struct places {
-	int8_t q, k, v, o, lse, dout, doc, dq, dk, dv;
+	int8_t q, k, v, o, lse, dout, doc, dq, dk, dv, position;
 };
 static struct places places_of(const struct fo_call *c)
 {
 	switch (c->kind) {
-	case FO_OP_attention: return (struct places){ 0, 1, 2, 4, 5, -1, 3, -1, -1, -1 };
-	case FO_OP_attention_cached: return (struct places){ 0, 1, 2, 4, -1, -1, 3, -1, -1, -1 };
-	default: return (struct places){ 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 };
+	case FO_OP_attention: return (struct places){ 0, 1, 2, 4, 5, -1, 3, -1, -1, -1, -1 };
+	case FO_OP_attention_cached: return (struct places){ 0, 1, 2, 4, -1, -1, 3, -1, -1, -1, -1 };
+	default: return (struct places){ 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 };
 	}
 }
 
@@ -26,7 +26,7 @@ static const char *cannot(const struct fo_cuda *c, const struct fo_call *s)
 	const struct places at = places_of(s);
 	(void)c;
 	for (int i = 0; i < s->n; i++)
-		if (i == at.doc ? s->arg[i].dtype != FO_I32 : !fo_cuda_is_float(&s->arg[i]))
+		if (i == at.doc || i == at.position ? s->arg[i].dtype != FO_I32 : !fo_cuda_is_float(&s->arg[i]))
 			return "operands are neither bf16 nor fp32";
 	if (s->attr.head_dim > DIM_MOST)
 		return "heads have more than 256 columns";
@@ -93,6 +93,23 @@ static size_t own_backward_bytes(const struct fo_call *s)
 {
 	return (size_t)(s->arg[0].rows * (s->arg[0].cols / s->attr.head_dim)) * sizeof(float);
 }
+/* What a rotation of operand i would be. */
+static struct fo_call turning(const struct fo_call *s, int i)
+{
+	struct fo_call c = { .kind = FO_OP_rope, .n = 3, .attr = s->attr };
+	c.arg[0] = s->arg[i];
+	c.arg[1] = s->arg[10];
+	c.arg[2] = s->arg[11];
+	return c;
+}
+fo_status fo_cuda_attention_turn(struct fo_cuda_queue *q, const struct fo_call *s)
+{
+	const struct places at = places_of(s);
+	const struct fo_call dq = turning(s, at.dq), dk = turning(s, at.dk);
+	FO_TRY(fo_cuda_rope.run(q, &dq, 0));
+	return fo_cuda_rope.run(q, &dk, 0);
+}
+
 static fo_status own_backward_prepare(struct fo_cuda *c, const struct fo_call *s, size_t *ws_bytes)
 {
 	*ws_bytes = own_backward_bytes(s);
@@ -124,8 +141,9 @@ static fo_status own_backward(struct fo_cuda_queue *q, const struct fo_call *s)
 	};
 	FO_TRY(fo_cuda_launch(q, wide(s) ? FO_CUDA_FN_attention_dq_8 : FO_CUDA_FN_attention_dq_4, tiles(s, a[at.q].rows, args.heads),
 			      &args));
-	return fo_cuda_launch(q, wide(s) ? FO_CUDA_FN_attention_dkv_8 : FO_CUDA_FN_attention_dkv_4,
-			      tiles(s, a[at.k].rows, a[at.k].cols / dim), &args);
+	FO_TRY(fo_cuda_launch(q, wide(s) ? FO_CUDA_FN_attention_dkv_8 : FO_CUDA_FN_attention_dkv_4,
+			      tiles(s, a[at.k].rows, a[at.k].cols / dim), &args));
+	return s->kind == FO_OP_attention_bwd_rope ? fo_cuda_attention_turn(q, s) : FO_OK;
 }
 
 /* ---- operations ---- */

@@ -53,6 +53,13 @@ FO_DEVICE void fo_packed(fo_pack<float> &p, const float *x)
 }
 
 /* n / d by multiplication: a division is forty instructions, this is three. n < 2^31. */
+/* A pair of rope's. */
+FO_DEVICE void fo_rotate(float *x1, float *x2, float cosine, float sine)
+{
+	const float a = *x1, b = *x2;
+	*x1 = a * cosine - b * sine;
+	*x2 = b * cosine + a * sine;
+}
 FO_DEVICE uint32_t fo_quotient(uint32_t n, const fo_cuda_divisor &d) { return (uint32_t)((uint64_t)n * d.multiplier >> d.shift); }
 
 /* Where eight neighbours of a rectangle lie: group i of those counted along rows. */

@@ -20,6 +20,7 @@ static const struct fo_cuda_kernel *const table[FO_OP_COUNT] = {
 	[FO_OP_amax] = &fo_cuda_amax,
 	[FO_OP_attention] = &fo_cuda_attention,
 	[FO_OP_attention_bwd] = &fo_cuda_attention_bwd,
+	[FO_OP_attention_bwd_rope] = &fo_cuda_attention_bwd,
 	[FO_OP_attention_cached] = &fo_cuda_attention_cached,
 	[FO_OP_clip] = &fo_cuda_clip,
 	[FO_OP_clip_ahead] = &fo_cuda_clip_ahead,

@@ -56,6 +56,20 @@ WS(attention_cached)
 WS(xent)
 WS(sumsq)
 
+/* One after the other: the bits are those of the two operations. */
+static void run_attention_bwd_rope(const struct fo_call *c)
+{
+	enum { DQ = 7, DK, DV, POSITION, TABLE };
+	run_attention_bwd(c);
+	for (int i = DQ; i <= DK; i++) {
+		struct fo_call turn = { .kind = FO_OP_rope, .n = 3, .attr = c->attr, .threads = c->threads };
+		turn.arg[0] = c->arg[i];
+		turn.arg[1] = c->arg[POSITION];
+		turn.arg[2] = c->arg[TABLE];
+		run_rope(&turn);
+	}
+}
+
 /* Many tensors: one after the other. */
 static void run_each(const struct fo_call *c)
 {
@@ -87,6 +101,7 @@ static const struct fo_kernel table[FO_OP_COUNT] = {
 	[FO_OP_matmul] = { .run = run_matmul, .ws = ws_matmul },
 	[FO_OP_attention] = { .run = run_attention, .ws = ws_attention },
 	[FO_OP_attention_bwd] = { .run = run_attention_bwd, .ws = ws_attention_bwd },
+	[FO_OP_attention_bwd_rope] = { .run = run_attention_bwd_rope, .ws = ws_attention_bwd },
 	[FO_OP_attention_eager] = { .run = run_attention_eager, .ws = ws_attention_eager },
 	[FO_OP_attention_eager_bwd] = { .run = run_attention_eager_bwd, .ws = ws_attention_eager_bwd },
 	[FO_OP_attention_cached] = { .run = run_attention_cached, .ws = ws_attention_cached },
