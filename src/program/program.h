@@ -71,6 +71,10 @@ int fo_op_kind_find(const char *name); /* -1: no such operation */
 int fo_op_tensors(enum fo_op_kind kind, int n);
 /* Where operand i of the base operation on tensor k stands. */
 int fo_op_operand_of(enum fo_op_kind kind, int k, int i);
+/* Operations that cast to fp8 by the scale of the step have the operands sx, y, amax and perhaps one more from here on; -1: no such
+ * operation. */
+int fo_op_fp8_step(enum fo_op_kind kind);
+enum { FO_FP8_AMAX_COLS = 4 }; /* of their amax: ops.def, fp8_cast_step */
 /* Row of the operand table that operand i has. */
 int fo_op_operand_row(enum fo_op_kind kind, int i);
 

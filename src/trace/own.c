@@ -45,7 +45,10 @@ static enum fo_kernel_class class_of_op(const struct fo_program *p, const struct
 	case FO_OP_amax:
 	case FO_OP_fp8_scale:
 	case FO_OP_fp8_cast:
-	case FO_OP_fp8_cast_t: return FO_K_CAST;
+	case FO_OP_fp8_cast_t:
+	case FO_OP_fp8_begin:
+	case FO_OP_fp8_begin_many:
+	case FO_OP_fp8_cast_step: return FO_K_CAST;
 	default: break;
 	}
 	switch (fo_op_info((enum fo_op_kind)o->kind)->category) {

@@ -683,9 +683,13 @@ static void test_promises(void **state)
 	assert_true(plain.matmul.bytes - now.matmul.bytes == L * (read - 12 * 8));
 	/* A cast reads twice and writes once: 5 bytes per number; weights twice. 16 casts of 16 bytes of maxima and scales. */
 	assert_true(now.elementwise.bytes - plain.elementwise.bytes == L * (5 * (T * (acts + grads) + 2 * weights) + 16 * 16));
-	/* Delayed: activations and gradients are read once. A history of HISTORY numbers replaces the maximum. */
+	/* Delayed: activations and gradients are read once, by one operation instead of three, with a scale and maxima of 4 numbers that it
+	 * adds to instead of 16 bytes. Histories are looked at once per step, by one operation for up to 16 layers. */
 	assert_true(now.elementwise.bytes - late.elementwise.bytes ==
-		    L * (2 * T * (acts + grads) + 8 * (8 - 4 * HISTORY - 8)));
+		    L * (2 * T * (acts + grads) + 8 * 16 - 8 * (4 + 2 * 16) - 8 * (4 * HISTORY + 16)));
+	struct size late4 = size_of(passes(FO_FP8_DELAYED, false, true), 4), now4l = size_of(passes(FO_FP8_CURRENT, false, true), 4);
+	assert_int_equal(now.operations - late.operations, 12 * 8 * 2 - 1 - 12);
+	assert_int_equal(now4l.operations - late4.operations, 4 * 12 * 8 * 2 - 1 - 12);
 	assert_true(late.optimizer.bytes - plain.optimizer.bytes == L * (8 * 4 + 2 * 8 * 4 * HISTORY + 16));
 	/* Precomputed: once instead of twice a micro-batch, and the weights' fp8 copies stay, with a scale in 64 bytes each. */
 	assert_true(now.elementwise.bytes - pre.elementwise.bytes == L * (5 * weights + 4 * 16));

@@ -211,6 +211,7 @@ static void test_every_operation(void **state)
 		{ .master = FO_MASTER_NONE, .moments = FO_MOMENTS_BF16, .rounding = FO_ROUND_STOCHASTIC },
 		{ .fp8 = FO_FP8_DELAYED, .fp8_history = 16, .fp8_precompute = 1 },
 		{ .fp8 = FO_FP8_DELAYED, .fp8_history = 16, .fp8_precompute = 1, .fp8_transposed = 1 },
+		{ .fp8 = FO_FP8_DELAYED, .fp8_history = 16, .fp8_first = 1 },
 		{ .fp8 = FO_FP8_CURRENT, .fuse_elementwise = 1 },
 		{ .attention = 1, .offload = 1 },
 		{ .fp8 = FO_FP8_ROWWISE, .fuse_elementwise = 1, .recompute = FO_RECOMPUTE_SELECTIVE },

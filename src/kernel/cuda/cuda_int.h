@@ -99,7 +99,8 @@ uint32_t fo_cuda_blocks(const struct fo_cuda *c, int64_t n, int64_t per_block);
 /* Launchers by file: each defines struct fo_cuda_kernel rows that table.c lists. */
 extern const struct fo_cuda_kernel fo_cuda_xent, fo_cuda_xent_fwd;                                              /* launch_loss.c */
 extern const struct fo_cuda_kernel fo_cuda_sumsq, fo_cuda_clip, fo_cuda_clip_ahead, fo_cuda_global_norm, fo_cuda_adamw; /* and on many */
-extern const struct fo_cuda_kernel fo_cuda_amax, fo_cuda_fp8_scale, fo_cuda_fp8_cast, fo_cuda_fp8_cast_t, fo_cuda_fp8_push; /* launch_fp8.c */
+extern const struct fo_cuda_kernel fo_cuda_amax, fo_cuda_fp8_scale, fo_cuda_fp8_cast, fo_cuda_fp8_cast_t, fo_cuda_fp8_push, fo_cuda_fp8_begin,
+	fo_cuda_fp8_cast_step; /* launch_fp8.c */
 extern const struct fo_cuda_kernel fo_cuda_attention, fo_cuda_attention_bwd, fo_cuda_attention_cached;
 extern const struct fo_cuda_kernel fo_cuda_matmul; /* matmul.c */
 extern const struct fo_cuda_kernel fo_cuda_transfer; /* launch_transfer.c */
