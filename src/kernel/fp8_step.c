@@ -70,13 +70,63 @@ static void cast(const struct fo_call *c, enum fo_isa isa, void *ws)
 	run(&to, isa, NULL);
 }
 
+bool fo_call_fp8_make(const struct fo_call *c, void *room, struct fo_call *make, struct fo_tensor *x)
+{
+	int at = fo_op_fp8_step(c->kind), outputs = at;
+	const struct fo_tensor *q = &c->arg[at + 1];
+	if (c->kind == FO_OP_fp8_cast_step) {
+		*x = c->arg[0];
+		return false;
+	}
+	*x = fo_call_fp8_wide(c) ? c->arg[at + 3] : numbers(c->arg[0].dtype, q->rows, q->cols, room);
+	*make = begin(c, c->kind == FO_OP_rmsnorm_fp8     ? FO_OP_rmsnorm :
+			 c->kind == FO_OP_add_rmsnorm_fp8 ? FO_OP_add_rmsnorm :
+			 c->kind == FO_OP_swiglu_fp8      ? FO_OP_swiglu :
+							    FO_OP_swiglu_bwd);
+	if (make->kind == FO_OP_rmsnorm || make->kind == FO_OP_add_rmsnorm)
+		outputs--; /* rstd stands behind y */
+	for (int i = 0; i < outputs; i++)
+		add(make, c->arg[i], c->first >> i & 1);
+	struct fo_tensor y = *x;
+	if (make->kind == FO_OP_swiglu_bwd) {
+		y.cols /= 2;
+		add(make, y, true);
+		y.data = (char *)y.data + (size_t)y.cols * fo_dtype_bytes(y.dtype);
+	}
+	add(make, y, true);
+	if (outputs < at)
+		add(make, c->arg[outputs], true);
+	return true;
+}
+
+/* One number; what is cast, where it is stored nowhere else; what the kernel that makes it wants. */
+static size_t room_for(const struct fo_call *c)
+{
+	const struct fo_tensor *q = &c->arg[fo_op_fp8_step(c->kind) + 1];
+	if (c->kind == FO_OP_fp8_cast_step || fo_call_fp8_wide(c))
+		return 0;
+	return rounded((size_t)(q->rows * q->cols) * fo_dtype_bytes(c->arg[0].dtype));
+}
+
 size_t fo_kernel_fp8_step_ws(const struct fo_call *c, enum fo_isa isa)
 {
-	(void)c, (void)isa;
-	return LINE;
+	struct fo_call make;
+	struct fo_tensor x;
+	size_t ws = LINE + room_for(c);
+	if (fo_call_fp8_make(c, NULL, &make, &x)) {
+		const struct fo_kernel *k = fo_kernel_pick(isa, &make, NULL);
+		ws += k->ws ? k->ws(&make) : 0;
+	}
+	return ws;
 }
 
 void fo_kernel_fp8_step(const struct fo_call *c, enum fo_isa isa)
 {
-	cast(c, isa, c->ws);
+	char *ws = c->ws;
+	struct fo_call make, to;
+	struct fo_tensor x;
+	if (fo_call_fp8_make(c, ws + LINE, &make, &x))
+		run(&make, isa, ws + LINE + room_for(c));
+	to = fo_call_fp8_cast(c, x);
+	cast(&to, isa, ws);
 }

@@ -51,6 +51,9 @@ struct fo_call fo_call_one(const struct fo_call *c, int k);
 /* Of a call that casts by the scale of the step (fo_op_fp8_step): x is cast as fp8_cast_step does it, with the same sx, y, amax and
  * transpose. */
 struct fo_call fo_call_fp8_cast(const struct fo_call *c, struct fo_tensor x);
+/* ... and how x is made, by an operation that casts nothing; false: it is there (fp8_cast_step). It goes where the call stores it, or
+ * to `room`, of rows x cols elements of the type of operand 0. */
+bool fo_call_fp8_make(const struct fo_call *c, void *room, struct fo_call *make, struct fo_tensor *x);
 /* Its last operand is there and is the numbers themselves, not the transpose of y. */
 static inline bool fo_call_fp8_wide(const struct fo_call *c)
 {

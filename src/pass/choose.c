@@ -196,6 +196,7 @@ static fo_status measure_sets(const struct fo_model *m, struct split *s)
 	if (!plain.pass.fp8_first && !plain.pass.fp8_last)
 		return FO_OK;
 	plain.pass.fp8 = plain.pass.fp8_history = plain.pass.fp8_precompute = plain.pass.fp8_wgrad = plain.pass.fp8_transposed = 0;
+	plain.pass.fp8_fuse = 0;
 	FO_TRY(measure_layer(m, plain, repeat, drop));
 	for (int mask = 0; mask < MASKS; mask++)
 		s->drop[mask] = drop[mask] > s->drop[mask] ? drop[mask] : s->drop[mask];

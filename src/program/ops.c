@@ -484,7 +484,14 @@ static const char *check_host_memory(const struct fo_program *p, const struct fo
 
 int fo_op_fp8_step(enum fo_op_kind kind)
 {
-	return kind == FO_OP_fp8_cast_step ? 1 : -1;
+	switch (kind) {
+	case FO_OP_fp8_cast_step: return 1;
+	case FO_OP_rmsnorm_fp8: return 3;
+	case FO_OP_add_rmsnorm_fp8: return 5;
+	case FO_OP_swiglu_fp8: return 2;
+	case FO_OP_swiglu_bwd_fp8: return 3;
+	default: return -1;
+	}
 }
 
 /* Operand i is what a cast makes: may be, must be fp8. */
@@ -532,13 +539,33 @@ static const char *check_fp8(const struct fo_program *p, const struct fo_op *o)
 #undef TYPE
 }
 
-/* Of x(R,C): a scale, fp8 numbers, maxima, and perhaps their transpose. */
-static const char *check_fp8_step(const struct fo_op *o, int64_t rows, int64_t cols)
+/* Of x(R,C): a scale, fp8 numbers, maxima, and perhaps their transpose, or x itself. */
+static const char *check_fp8_step(const struct fo_program *p, const struct fo_op *o, int64_t rows, int64_t cols)
 {
 	const struct fo_operand *a = &o->arg[fo_op_fp8_step(o->kind)];
-	return is(&a[0], 1, 1) && is(&a[1], rows, cols) && is(&a[2], 1, FO_FP8_AMAX_COLS) && (a + 3 == o->arg + o->n || is(&a[3], cols, rows))
-		       ? NULL
-		       : "x, sx, y, amax, yt disagree";
+	if (!is(&a[0], 1, 1) || !is(&a[1], rows, cols) || !is(&a[2], 1, FO_FP8_AMAX_COLS))
+		return "x, sx, y and amax disagree";
+	if (a + 3 == o->arg + o->n)
+		return NULL;
+	int type = p->buf[a[3].buf].dtype;
+	if (!fo_dtype_fp8(type))
+		return is(&a[3], rows, cols) && type == p->buf[o->arg[0].buf].dtype ? NULL : "what is stored beside its cast is not of x's type or shape";
+	return is(&a[3], cols, rows) ? NULL : "the transpose disagrees";
+}
+
+/* Operations that cast what they make, by what stands before sx. */
+static const char *check_made_fp8(const struct fo_program *p, const struct fo_op *o)
+{
+	const struct fo_operand *a = o->arg;
+	bool fits = true, both = o->kind == FO_OP_swiglu_bwd_fp8;
+	switch ((enum fo_op_kind)o->kind) {
+	case FO_OP_rmsnorm_fp8: fits = !o->attr.head_dim && is(&a[1], 1, a[0].nc) && is(&a[2], a[0].nr, 1); break;
+	case FO_OP_add_rmsnorm_fp8:
+		fits = !o->attr.head_dim && same(&a[0], &a[1]) && is(&a[2], 1, a[0].nc) && same(&a[0], &a[3]) && is(&a[4], a[0].nr, 1);
+		break;
+	default: fits = same(&a[0], &a[1]) && (!both || same(&a[0], &a[2])); break;
+	}
+	return fits ? check_fp8_step(p, o, a[0].nr, (both ? 2 : 1) * (int64_t)a[0].nc) : "what is cast cannot be made of these shapes";
 }
 
 static const char *check_shapes(const struct fo_program *p, const struct fo_op *o)
@@ -555,7 +582,11 @@ static const char *check_shapes(const struct fo_program *p, const struct fo_op *
 	case FO_OP_fp8_cast_t:
 		return is(&a[1], 1, 1) && same(&a[0], &a[2]) && is(&a[3], a[0].nc, a[0].nr) ? NULL : "x, sx, y, yt disagree";
 	case FO_OP_fp8_begin: return is(&a[1], a[0].nr, FO_FP8_AMAX_COLS) ? NULL : "history and amax disagree";
-	case FO_OP_fp8_cast_step: return check_fp8_step(o, a[0].nr, a[0].nc);
+	case FO_OP_fp8_cast_step: return check_fp8_step(p, o, a[0].nr, a[0].nc);
+	case FO_OP_rmsnorm_fp8:
+	case FO_OP_add_rmsnorm_fp8:
+	case FO_OP_swiglu_fp8:
+	case FO_OP_swiglu_bwd_fp8: return check_made_fp8(p, o);
 	case FO_OP_fp8_push:
 		return is(&a[0], a[1].nr, 1) && is(&a[2], 1, 2) ? NULL : "amax, history and scale disagree";
 	case FO_OP_attention:

@@ -280,6 +280,7 @@ struct fo_passes {
 	int64_t fp8_precompute;           /* 1: yes */
 	int64_t fp8_wgrad;                /* enum fo_fp8_wgrad */
 	int64_t fp8_transposed;           /* 1: yes */
+	int64_t fp8_fuse;                 /* 1: yes */
 	int64_t fp8_first, fp8_last;      /* so many layers at each end keep their precision */
 	int64_t offload;                  /* layers whose activations wait in host memory */
 	int64_t attention;                /* enum fo_attention */

@@ -202,6 +202,10 @@ static void test_formats(void **state)
 		{ "fp8 current", { .fp8 = FO_FP8_CURRENT }, 4e-2 },
 		{ "fp8 delayed", { .fp8 = FO_FP8_DELAYED, .fp8_history = 4, .fp8_precompute = 1 }, 4e-2 },
 		{ "fp8 delayed, transposed", { .fp8 = FO_FP8_DELAYED, .fp8_history = 4, .fp8_precompute = 1, .fp8_transposed = 1 }, 4e-2 },
+		{ "fp8 delayed, fused",
+		  { .fp8 = FO_FP8_DELAYED, .fp8_history = 4, .fp8_precompute = 1, .fp8_transposed = 1, .fp8_fuse = 1, .merge_gate_up = 1, .fuse_elementwise = 1 }, 4e-2 },
+		{ "fp8 delayed, fused, plain weight gradients",
+		  { .fp8 = FO_FP8_DELAYED, .fp8_history = 4, .fp8_wgrad = FO_FP8_WGRAD_PLAIN, .fp8_fuse = 1, .merge_gate_up = 1 }, 4e-2 },
 		{ "fp8 rows", { .fp8 = FO_FP8_ROWWISE }, 4e-2 },
 	};
 	for (size_t i = 0; i < sizeof c / sizeof *c; i++)

@@ -83,6 +83,33 @@ static void list_step(struct list *l, struct fo_num_case *c, int format, int64_t
 		c->spec[fo_op_fp8_step(c->call.kind) + 2].fill = FO_NUM_POSITIVE;
 }
 
+/* Norms and SwiGLU of (r, d) that cast what they make. */
+static void list_made(struct list *l, int64_t r, int64_t d, int z, bool first)
+{
+	static const enum fo_op_kind kind[] = { FO_OP_rmsnorm_fp8, FO_OP_add_rmsnorm_fp8, FO_OP_swiglu_fp8, FO_OP_swiglu_bwd_fp8 };
+
+	for (int k = 0; k < 4; k++) {
+		struct fo_num_case *c = next(l, kind[k]);
+		int format = l->dtype == FO_F64 ? FO_F64 : FO_E4M3;
+		int64_t cols = k == 3 ? 2 * d : d;
+
+		for (int i = 0; i < (k == 0 ? 1 : k == 3 ? 3 : 2); i++)
+			fo_num_case_arg(c, l->dtype, r, d, FO_READ, FO_NUM_NORMAL, 1, 0);
+		if (k < 2)
+			fo_num_case_arg(c, l->dtype, 1, d, FO_READ, FO_NUM_NORMAL, 1, 0);
+		if (k == 1)
+			fo_num_case_arg(c, l->dtype, r, d, FO_DEF, FO_NUM_NAN, 0, 0);
+		if (k < 2)
+			fo_num_case_arg(c, wide(l), r, 1, FO_DEF, FO_NUM_NAN, 0, 0);
+		list_step(l, c, format, r, cols, first);
+		if (z == 1)
+			fo_num_case_arg(c, format, cols, r, FO_DEF, FO_NUM_NAN, 0, 0);
+		if (z == 2)
+			fo_num_case_arg(c, l->dtype, r, cols, FO_DEF, FO_NUM_NAN, 0, 0);
+		c->call.attr.value = k < 2 ? 1e-5 : 0;
+	}
+}
+
 /* Products of fp8 factors, scales of all or of each line; maxima, scales, casts, histories. In double precision nothing is fp8:
  * numbers are what they stand for, and a cast does not round. */
 static void list_fp8(struct list *l)
@@ -147,6 +174,9 @@ static void list_fp8(struct list *l)
 			if (both)
 				fo_num_case_arg(c, format, shape[s].k, shape[s].m, FO_DEF, FO_NUM_NAN, 0, 0);
 		}
+	for (size_t s = 0; s < sizeof shape / sizeof *shape; s++)
+		for (int z = 0; z < 3; z++) /* nothing beside the cast, its transpose, the numbers themselves */
+			list_made(l, shape[s].m, shape[s].k, z, s & 1);
 	for (int steps = 1; steps < 20; steps += 9) {
 		struct fo_num_case *c = next(l, steps > 1 ? FO_OP_fp8_begin_many : FO_OP_fp8_begin);
 

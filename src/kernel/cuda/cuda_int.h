@@ -100,7 +100,7 @@ uint32_t fo_cuda_blocks(const struct fo_cuda *c, int64_t n, int64_t per_block);
 extern const struct fo_cuda_kernel fo_cuda_xent, fo_cuda_xent_fwd;                                              /* launch_loss.c */
 extern const struct fo_cuda_kernel fo_cuda_sumsq, fo_cuda_clip, fo_cuda_clip_ahead, fo_cuda_global_norm, fo_cuda_adamw; /* and on many */
 extern const struct fo_cuda_kernel fo_cuda_amax, fo_cuda_fp8_scale, fo_cuda_fp8_cast, fo_cuda_fp8_cast_t, fo_cuda_fp8_push, fo_cuda_fp8_begin,
-	fo_cuda_fp8_cast_step; /* launch_fp8.c */
+	fo_cuda_fp8_cast_step, fo_cuda_made_fp8; /* launch_fp8.c */
 extern const struct fo_cuda_kernel fo_cuda_attention, fo_cuda_attention_bwd, fo_cuda_attention_cached;
 extern const struct fo_cuda_kernel fo_cuda_matmul; /* matmul.c */
 extern const struct fo_cuda_kernel fo_cuda_transfer; /* launch_transfer.c */

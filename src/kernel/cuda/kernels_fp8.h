@@ -5,7 +5,7 @@ struct fo_cuda_amax_args {
 	uint32_t *partial; /* amax_all: of each block; amax_cols: row b of what block (., b) saw of each column */
 	float *out;        /* amax_rows: of row i at i * out_ld */
 	int64_t out_ld;
-	int64_t aligned; /* every row begins at 16 bytes */
+	int32_t aligned; /* every row begins at 16 bytes */
 };
 /* out[j] = maximum of n rows of partial; whole: out[0] of all numbers. */
 struct fo_cuda_amax_join_args {
@@ -23,7 +23,7 @@ struct fo_cuda_fp8_cast_args {
 	struct fo_cuda_view x, y;
 	const float *scale;
 	int64_t scale_ld;
-	int64_t aligned; /* rows of x and y begin at 16 bytes */
+	int32_t aligned; /* rows of x and y begin at 16 bytes */
 };
 /* Block b takes tile b of x, 128 x 128 elements, row by row of tiles. */
 struct fo_cuda_fp8_cast_t_args {
