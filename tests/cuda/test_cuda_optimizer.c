@@ -382,6 +382,97 @@ static void test_fp8_transposed(void **state)
 		}
 }
 
+/* All numbers of `from`, into columns of `to` from c0 on. */
+static void copy_numbers(const struct fo_tensor *to, int64_t c0, const struct fo_tensor *from)
+{
+	for (int64_t r = 0; r < from->rows; r++)
+		for (int64_t j = 0; j < from->cols; j++)
+			fo_num_set(to, r, c0 + j, fo_num_get(from, r, j));
+}
+static void check_numbers(const struct fo_num_case *c, const struct fo_tensor *got, int64_t c0, const struct fo_tensor *want)
+{
+	for (int64_t r = 0; r < want->rows; r++)
+		for (int64_t j = 0; j < want->cols; j++)
+			if (fo_num_get(got, r, c0 + j) != fo_num_get(want, r, j))
+				fail_msg("%s: (%d,%d) is %a, apart %a", c->name, (int)r, (int)(c0 + j), fo_num_get(got, r, c0 + j), fo_num_get(want, r, j));
+}
+
+enum { NO_MORE, TRANSPOSE, NUMBERS, BESIDE };
+
+/* What is made and cast at once, by one kernel: the bits of the two kernels apart, twice on end, where the history is empty too. */
+static void check_made(enum fo_op_kind fused, enum fo_op_kind apart, int64_t rows, int64_t cols, int z, bool empty)
+{
+	const bool norm = apart == FO_OP_rmsnorm || apart == FO_OP_add_rmsnorm, adds = apart == FO_OP_add_rmsnorm, bwd = apart == FO_OP_swiglu_bwd;
+	const int at = fo_op_fp8_step(fused), format = bwd ? FO_E5M2 : FO_E4M3, inputs = apart == FO_OP_rmsnorm ? 1 : bwd ? 3 : 2;
+	const int made = inputs + norm + adds;
+	const int64_t width = bwd ? 2 * cols : cols;
+	struct fo_num_case c[3];
+	struct fo_num_data d[3]; /* fused, made, cast */
+	fo_num_case_init(&c[0], fused), fo_num_case_init(&c[1], apart), fo_num_case_init(&c[2], FO_OP_fp8_cast_step);
+	for (int k = 0; k < 2; k++) {
+		for (int i = 0; i < inputs; i++)
+			fo_num_case_arg(&c[k], FO_BF16, rows, cols, FO_READ, FO_NUM_NORMAL, 1, 0);
+		if (norm)
+			fo_num_case_arg(&c[k], FO_BF16, 1, cols, FO_READ, FO_NUM_NORMAL, 1, 0);
+		if (adds)
+			fo_num_case_arg(&c[k], FO_BF16, rows, cols, FO_DEF, FO_NUM_NAN, 1, 0);
+		for (int i = 0; k && i <= bwd; i++)
+			fo_num_case_arg(&c[k], FO_BF16, rows, cols, FO_DEF, FO_NUM_NAN, 1, 0);
+		if (norm)
+			fo_num_case_arg(&c[k], FO_F32, rows, 1, FO_DEF, FO_NUM_NAN, 1, 0);
+		c[k].call.attr.value = norm ? 1e-5 : 0;
+	}
+	fo_num_case_arg(&c[2], FO_BF16, rows, width, FO_READ, FO_NUM_NORMAL, 1, 0);
+	for (int k = 0; k < 3; k += 2) {
+		fo_num_case_arg(&c[k], FO_F32, 1, 1, FO_DEF, FO_NUM_NAN, 1, 0);
+		fo_num_case_arg(&c[k], format, rows, width, FO_DEF, FO_NUM_NAN, 1, 0);
+		fo_num_case_arg(&c[k], FO_F32, 1, FO_FP8_AMAX_COLS, FO_ACC, FO_NUM_POSITIVE, 1, 0);
+		if (z == TRANSPOSE)
+			fo_num_case_arg(&c[k], format, width, rows, FO_DEF, FO_NUM_NAN, 1, 0);
+		if (z == NUMBERS && k == 0)
+			fo_num_case_arg(&c[k], FO_BF16, rows, width, FO_DEF, FO_NUM_NAN, 1, 0);
+	}
+	for (int k = 0; k < 3; k++)
+		fo_num_data_new(&d[k], &c[k], 21, true);
+	const struct fo_tensor *a = d[0].call.arg;
+	size_t room = 1;
+	assert_int_equal(fo_cuda_kernel_of(fused)->prepare(cuda, &d[0].call, 0, &room), FO_OK);
+	assert_int_equal(room, 0); /* one kernel indeed: two need room between them */
+	for (int i = 0; i < inputs + norm; i++)
+		copy_numbers(&d[1].call.arg[i], 0, &a[i]);
+	for (int k = 0; k < 3; k += 2)
+		for (int i = 0; i < FO_FP8_AMAX_COLS; i++)
+			fo_num_set(&d[k].call.arg[k ? 3 : at + 2], 0, i, i == 1 && !empty ? 3 : 0);
+	for (int turn = 0; turn < 2; turn++) {
+		for (int k = 0; k < 3; k++) {
+			for (int i = 0; k == 2 && i <= bwd; i++)
+				copy_numbers(&d[2].call.arg[0], i * cols, &d[1].call.arg[made + i]);
+			assert_true(fo_num_run(&fo_test_cuda_kernel, &d[k], 1));
+		}
+		for (int i = 0; i < 3; i++)
+			check_numbers(&c[0], &a[at + i], 0, &d[2].call.arg[1 + i]);
+		if (adds)
+			check_numbers(&c[0], &a[3], 0, &d[1].call.arg[3]);
+		if (norm)
+			check_numbers(&c[0], &a[at - 1], 0, &d[1].call.arg[made + 1]);
+		if (z)
+			check_numbers(&c[0], &a[at + 3], 0, &d[2].call.arg[z == TRANSPOSE ? 4 : 0]);
+	}
+	for (int k = 0; k < 3; k++)
+		fo_num_data_free(&d[k]);
+}
+static void test_made(void **state)
+{
+	(void)state;
+	static const enum fo_op_kind fused[] = { FO_OP_rmsnorm_fp8, FO_OP_add_rmsnorm_fp8, FO_OP_swiglu_fp8, FO_OP_swiglu_bwd_fp8 },
+				     apart[] = { FO_OP_rmsnorm, FO_OP_add_rmsnorm, FO_OP_swiglu, FO_OP_swiglu_bwd };
+	static const int64_t norm[][2] = { { 32, 272 }, { 48, 1024 }, { 16, 4096 }, { 32, 4112 } }, tile[][2] = { { 16, 16 }, { 144, 272 }, { 256, 128 } };
+	for (int k = 0; k < 4; k++)
+		for (int s = 0; s < (k < 2 ? 4 : 3); s++)
+			for (int z = 0; z < BESIDE; z++)
+				check_made(fused[k], apart[k], (k < 2 ? norm : tile)[s][0], (k < 2 ? norm : tile)[s][1], z, (s + z) & 1);
+}
+
 /* Maxima with what is not finite in them, of all, rows and columns of a tensor wider and higher than a block. */
 static void test_amax_nan(void **state)
 {
@@ -459,6 +550,7 @@ int main(void)
 		cmocka_unit_test(test_adamw_bits), cmocka_unit_test(test_adamw_many), cmocka_unit_test(test_sumsq_turns),
 		cmocka_unit_test(test_nonfinite),  cmocka_unit_test(test_xent),       cmocka_unit_test(test_fp8_bytes),
 		cmocka_unit_test(test_amax_nan),   cmocka_unit_test(test_fp8_history), cmocka_unit_test(test_fp8_transposed),
+		cmocka_unit_test(test_made),
 	};
 	int status;
 	cuda = fo_test_cuda_open(&status);

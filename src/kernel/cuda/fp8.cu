@@ -50,21 +50,21 @@ FO_DEVICE uint32_t few_larger(const float *p, int64_t n, uint32_t *scratch)
 struct share {
 	int64_t row, rows, first, step;
 };
-FO_DEVICE share share_of(int64_t rows, int64_t part, int64_t parts)
+FO_DEVICE share share_of(int64_t rows, uint32_t part, uint32_t parts)
 {
 	const bool one = rows == 1;
 	share w;
 	w.row = one ? 0 : part;
 	w.rows = one ? 1 : parts;
-	w.first = one ? part * blockDim.x + threadIdx.x : threadIdx.x;
-	w.step = one ? parts * blockDim.x : blockDim.x;
+	w.first = one ? (int64_t)part * blockDim.x + threadIdx.x : threadIdx.x;
+	w.step = one ? (int64_t)parts * blockDim.x : blockDim.x;
 	return w;
 }
 
 /* ---- maxima ---- */
 
 /* Of all: a tensor without gaps comes as one row. */
-template <typename T> FO_DEVICE uint32_t share_larger(const fo_cuda_view &x, bool aligned, int64_t part, int64_t parts)
+template <typename T> FO_DEVICE uint32_t share_larger(const fo_cuda_view &x, bool aligned, uint32_t part, uint32_t parts)
 {
 	const share w = share_of(x.rows, part, parts);
 	uint32_t top = 0;
@@ -235,7 +235,7 @@ FO_DEVICE uint32_t cast_row(const fo_cuda_fp8_cast_args &p, const T *x, uint8_t 
 
 /* A tensor without gaps that has one scale comes as one row. `one`: the scale of all. */
 template <bool E5M2, scales S, bool MAX, typename T>
-FO_DEVICE uint32_t cast_share(const fo_cuda_fp8_cast_args &p, float one, int64_t part, int64_t parts)
+FO_DEVICE uint32_t cast_share(const fo_cuda_fp8_cast_args &p, float one, uint32_t part, uint32_t parts)
 {
 	uint32_t top = 0;
 	const share w = share_of(p.x.rows, part, parts);

@@ -176,8 +176,8 @@ FO_DEVICE void tile_out(const uint32_t *tile, unsigned char *y, int64_t ldy, int
  * into z where that is set. Rows and columns are multiples of 16, and so is where each row of all operands begins: a thread's 16 elements
  * of a row are inside or outside. Returns the maximum where MAX asks for it; !write: does nothing else.
  *
- * A source makes RESULTS tensors that lie side by side in y and z (one above the other in yt): load() asks memory for 16 elements of row r
- * from column c on, of AT_ONCE rows before the first are used; values() makes numbers of them, rounded to T. What is under way stays packed. */
+ * A source makes RESULTS tensors that lie side by side in y and z (one above the other in yt): load() asks memory for 8 elements of row r
+ * from column c on, AT_ONCE times before the first are used; values() makes numbers of them, rounded to T. What is under way stays packed. */
 template <bool E5M2, bool MAX, typename T, typename S>
 FO_DEVICE uint32_t tile_of(const S &source, const fo_cuda_view &y, const fo_cuda_view &yt, const fo_cuda_view &z, int64_t rows, int64_t cols,
 			   uint32_t index, float scale, bool write, uint32_t *tile)
@@ -190,32 +190,29 @@ FO_DEVICE uint32_t tile_of(const S &source, const fo_cuda_view &y, const fo_cuda
 	fo_16 row[S::RESULTS][4];
 	uint32_t top = 0;
 #pragma unroll
-	for (int k = 0; k < 4; k += S::AT_ONCE) {
+	for (int k = 0; k < 8; k += S::AT_ONCE) { /* two eights of each of four rows */
 		typename S::loaded in[S::AT_ONCE];
 #pragma unroll
 		for (int i = 0; i < S::AT_ONCE; i++)
 			if (inside)
-				source.load(r + k + i, c, in[i]);
+				source.load(r + (k + i) / 2, c + (k + i) % 2 * 8, in[i]);
 #pragma unroll
 		for (int i = 0; i < S::AT_ONCE; i++) {
 			if (!inside)
 				continue;
-			float a[S::RESULTS][GROUP];
+			float a[S::RESULTS][8];
 			source.values(in[i], a);
 #pragma unroll
 			for (int n = 0; n < S::RESULTS; n++) {
 				if (MAX)
-					top = larger_of<GROUP>(top, a[n]);
-				if (z.data && write) {
-					T *to = (T *)z.data + (r + k + i) * z.ld + n * cols + c;
-					fo_store8(to, a[n]), fo_store8(to + 8, a[n] + 8);
-				}
+					top = larger_of<8>(top, a[n]);
+				if (z.data && write)
+					fo_store8((T *)z.data + (r + (k + i) / 2) * z.ld + n * cols + c + (k + i) % 2 * 8, a[n]);
 #pragma unroll
-				for (int j = 0; j < GROUP; j++)
+				for (int j = 0; j < 8; j++)
 					a[n][j] = fo_div_by(a[n][j], scale, inverse);
-#pragma unroll
-				for (int w = 0; w < 4; w++)
-					row[n][k + i].w[w] = fo_to_fp8x4<E5M2>(a[n] + 4 * w);
+				row[n][(k + i) / 2].w[(k + i) % 2 * 2] = fo_to_fp8x4<E5M2>(a[n]);
+				row[n][(k + i) / 2].w[(k + i) % 2 * 2 + 1] = fo_to_fp8x4<E5M2>(a[n] + 4);
 			}
 		}
 	}

@@ -10,17 +10,11 @@ enum { THREADS = 256 };
 
 /* The numbers as they lie in memory. */
 template <typename T> struct stored {
-	enum { RESULTS = 1, AT_ONCE = 4 / sizeof(T) /* rows, for four accesses under way */ };
-	struct loaded {
-		fo_pack<T> v[2];
-	};
+	enum { RESULTS = 1, AT_ONCE = 8 / sizeof(T) /* four accesses */ };
+	typedef fo_pack<T> loaded;
 	const fo_cuda_view &x;
-	FO_DEVICE_MEMBER void load(int64_t r, int64_t c, loaded &to) const
-	{
-		const T *from = (const T *)x.data + r * x.ld + c;
-		to.v[0] = fo_pack_load(from), to.v[1] = fo_pack_load(from + 8);
-	}
-	FO_DEVICE_MEMBER void values(const loaded &from, float (*a)[GROUP]) const { fo_unpack(from.v[0], a[0]), fo_unpack(from.v[1], a[0] + 8); }
+	FO_DEVICE_MEMBER void load(int64_t r, int64_t c, loaded &to) const { to = fo_pack_load((const T *)x.data + r * x.ld + c); }
+	FO_DEVICE_MEMBER void values(const loaded &from, float (*a)[8]) const { fo_unpack(from, a[0]); }
 };
 
 /* Tile `index`; returns the maximum where MAX asks for it; !write: nothing else. */

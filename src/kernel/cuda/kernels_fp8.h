@@ -52,6 +52,16 @@ struct fo_cuda_fp8_cast_step_t_args {
 	struct fo_cuda_fp8_cast_t_args cast; /* no scale */
 	struct fo_cuda_fp8_step step;
 };
+/* What is made and cast in one kernel (fp8_made.cu): x, and beside it what an addition, SwiGLU or its backward takes. qt, z: data NULL: not
+ * wanted. SwiGLU in tiles of gate's shape, norms in strips of rows. */
+enum { FO_CUDA_FP8_STRIP = 16 /* rows: what a transposed column of a strip has is one access */ };
+struct fo_cuda_fp8_made_args {
+	struct fo_cuda_view x, b, dy, c, g, rstd, q, qt, z;
+	struct fo_cuda_fp8_step step;
+	int32_t team, teams; /* norms: threads of a row, rows at once */
+	float eps;
+	int32_t zero;
+};
 /* Block (s, t): row s of history t. */
 enum { FO_CUDA_FP8_HISTORIES = 16 };
 struct fo_cuda_fp8_begin_args {
@@ -84,6 +94,8 @@ struct fo_cuda_fp8_push_args {
 	X(amax_rows_bf16, struct fo_cuda_amax_args) X(amax_rows_f32, struct fo_cuda_amax_args)                         \
 	X(amax_cols_bf16, struct fo_cuda_amax_args) X(amax_cols_f32, struct fo_cuda_amax_args)                         \
 	X(amax_join, struct fo_cuda_amax_join_args) X(fp8_scale, struct fo_cuda_fp8_scale_args)                        \
+	X(swiglu_fp8_bf16, struct fo_cuda_fp8_made_args) X(swiglu_bwd_fp8_bf16, struct fo_cuda_fp8_made_args)          \
+	X(norm_fp8_bf16, struct fo_cuda_fp8_made_args) X(add_norm_fp8_bf16, struct fo_cuda_fp8_made_args)              \
 	X(fp8_begin, struct fo_cuda_fp8_begin_args)                                                                    \
 	FO_CUDA_KERNELS_FP8_CAST(X, struct fo_cuda_fp8_cast_args)                                                      \
 	FO_CUDA_KERNELS_FP8_CAST_STEP(X, struct fo_cuda_fp8_cast_step_args)                                            \

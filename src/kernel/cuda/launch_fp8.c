@@ -209,8 +209,7 @@ static const char *cast_step_cannot(const struct fo_cuda *c, const struct fo_cal
 		return "the operand has more tiles than a grid has blocks";
 	return fo_dtype_fp8(s->arg[2].dtype) && (s->n < 5 || s->arg[4].dtype == s->arg[2].dtype) ? NULL : "the results are not fp8 of one kind";
 }
-/* Operands from sx on. */
-static fo_status step_args(struct fo_cuda_queue *q, const struct fo_call *c, uint32_t parts, struct fo_cuda_fp8_step *out)
+fo_status fo_cuda_fp8_step_args(struct fo_cuda_queue *q, const struct fo_call *c, uint32_t parts, struct fo_cuda_fp8_step *out)
 {
 	const int at = fo_op_fp8_step(c->kind), halves = q->cuda->info.multiprocessors / 2;
 	const struct fo_tensor *amax = &c->arg[at + 2];
@@ -231,58 +230,14 @@ static fo_status fp8_cast_step(struct fo_cuda_queue *q, const struct fo_call *c,
 	struct fo_cuda_grid grid = { yt ? (uint32_t)tiles(x) : all_blocks(q->cuda, x), 1, 1, THREADS, 0 };
 	if (!yt) {
 		struct fo_cuda_fp8_cast_step_args args = { .cast = cast_args(x, y, true) };
-		FO_TRY(step_args(q, c, grid.x, &args.step));
+		FO_TRY(fo_cuda_fp8_step_args(q, c, grid.x, &args.step));
 		return fo_cuda_launch(q, f, grid, &args);
 	}
 	struct fo_cuda_fp8_cast_step_t_args args = { .cast = cast_t_args(x, y, yt) };
-	FO_TRY(step_args(q, c, grid.x, &args.step));
+	FO_TRY(fo_cuda_fp8_step_args(q, c, grid.x, &args.step));
 	return fo_cuda_launch(q, is_wide(x, y, yt) ? f : FO_CUDA_FN_fp8_cast_step_t_any, grid, &args);
 }
 const struct fo_cuda_kernel fo_cuda_fp8_cast_step = { .by = "flatout", .cannot = cast_step_cannot, .run = fp8_cast_step };
-
-/* ---- what is made and cast at once, in any layout: made into the workspace, then cast from there ---- */
-
-static size_t made_bytes(const struct fo_call *c)
-{
-	enum { ALIGNMENT = 256 };
-	const struct fo_tensor *q = &c->arg[fo_op_fp8_step(c->kind) + 1];
-	size_t bytes = fo_call_fp8_wide(c) ? 0 : (size_t)(q->rows * q->cols) * fo_dtype_bytes(c->arg[0].dtype);
-	return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-}
-static const char *made_cannot(const struct fo_cuda *c, const struct fo_call *s)
-{
-	struct fo_call make, cast;
-	struct fo_tensor x;
-	fo_call_fp8_make(s, NULL, &make, &x);
-	cast = fo_call_fp8_cast(s, x);
-	const char *why = fo_cuda_cannot(c, &make);
-	return why ? why : cast_step_cannot(c, &cast);
-}
-static fo_status made_prepare(struct fo_cuda *c, const struct fo_call *s, int64_t variant, size_t *ws_bytes)
-{
-	struct fo_call make;
-	struct fo_tensor x;
-	size_t more = 0;
-	fo_call_fp8_make(s, NULL, &make, &x);
-	const struct fo_cuda_kernel *k = fo_cuda_kernel_of(make.kind);
-	if (k->prepare)
-		FO_TRY(k->prepare(c, &make, variant, &more));
-	*ws_bytes = made_bytes(s) + more;
-	return FO_OK;
-}
-static fo_status made_run(struct fo_cuda_queue *q, const struct fo_call *s, int64_t variant)
-{
-	struct fo_call make, cast;
-	struct fo_tensor x;
-	struct fo_cuda_queue behind = *q;
-	fo_call_fp8_make(s, q->ws, &make, &x);
-	cast = fo_call_fp8_cast(s, x);
-	behind.ws = (char *)q->ws + made_bytes(s);
-	behind.ws_bytes = q->ws_bytes - made_bytes(s);
-	FO_TRY(fo_cuda_kernel_of(make.kind)->run(&behind, &make, variant));
-	return fp8_cast_step(q, &cast, variant);
-}
-const struct fo_cuda_kernel fo_cuda_made_fp8 = { .by = "flatout", .cannot = made_cannot, .prepare = made_prepare, .run = made_run };
 
 /* ---- histories ---- */
 
