@@ -803,12 +803,46 @@ static void test_promises(void **state)
 	assert_int_equal(now.operations - plain.operations, 12 * 16 * 3);
 }
 
+/* A layer of Llama-3.1-8B on one row of 8,192 tokens: what fp8-fuse saves is one write and one read of two bytes for each number that
+ * norms, SwiGLU and its backward make, and the figures are those of docs/passes/fp8-fuse.md. */
+static void test_fuse_bytes(void **state)
+{
+	(void)state;
+	const double T = 8192, D = 4096, F = 14336, KV = 1024;
+	double bytes[2], casts = 0, made = 0;
+	for (int fused = 0; fused < 2; fused++) {
+		struct fo_model m = step_model(2, 4096, 32, 8, 14336, 128256, false);
+		struct fo_lowering low = { .seq = 8192, .rows = 1, .micro_batches = 1, .precision = FO_PRECISION_BF16 };
+		struct fo_program p;
+		low.pass = passes(FO_FP8_DELAYED, true, true);
+		low.pass.fp8_transposed = 1;
+		low.pass.fuse_elementwise = 1;
+		low.pass.fp8_fuse = fused;
+		must(fo_pass_build(&p, &m, &low));
+		bytes[fused] = fo_program_category_cost(&p, FO_CAT_ELEMENTWISE, -1).bytes;
+		for (int s = 0; s < p.nslot && !fused; s++)
+			for (int i = 0; i < p.block[p.slot[s].block].n; i++) {
+				const struct fo_op *o = &p.block[p.slot[s].block].op[i];
+				double moved = fo_op_cost(&p, o, -1).bytes;
+				casts += o->kind == FO_OP_fp8_cast_step ? moved : 0;
+				made += p.slot[s].layer < 2 && (o->kind == FO_OP_rmsnorm || o->kind == FO_OP_add_rmsnorm || o->kind == FO_OP_swiglu ||
+								o->kind == FO_OP_swiglu_bwd) ? moved : 0;
+			}
+		fo_program_fini(&p);
+	}
+	double saved = (bytes[0] - bytes[1]) / 2;
+	print_message("per layer: casts %.3f GB, what makes their numbers %.3f GB, saved %.3f GB\n", casts / 2e9, made / 2e9, saved / 1e9);
+	assert_true(saved == 4 * T * (2 * D + F + 2 * F));
+	assert_true(fabs((casts + made) / 2e9 - 4.63) < 0.005 && fabs((casts + made) / 2e9 - saved / 1e9 - 2.95) < 0.005);
+	assert_true(fabs(casts / 2 / (4 * T * (5 * D + 2 * KV + D + F + 2 * F)) - 1) < 1e-6);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_programs),   cmocka_unit_test(test_refusals),      cmocka_unit_test(test_checks),
 		cmocka_unit_test(test_gradients),  cmocka_unit_test(test_flop),          cmocka_unit_test(test_precompute),
-		cmocka_unit_test(test_recompute),  cmocka_unit_test(test_transposed), cmocka_unit_test(test_fuse),
+		cmocka_unit_test(test_recompute),  cmocka_unit_test(test_transposed), cmocka_unit_test(test_fuse), cmocka_unit_test(test_fuse_bytes),
 		cmocka_unit_test(test_delayed),    cmocka_unit_test(test_micro_batches), cmocka_unit_test(test_resume),
 		cmocka_unit_test(test_not_finite), cmocka_unit_test(test_promises),
 	};
