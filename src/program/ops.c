@@ -579,8 +579,7 @@ static const char *check_shapes(const struct fo_program *p, const struct fo_op *
 			return "the largest number of a format is above 0";
 		return same(&a[0], &a[1]) ? NULL : "amax and sx disagree";
 	case FO_OP_fp8_cast: return is_scale(&a[1], &a[0]) && same(&a[0], &a[2]) ? NULL : "x, sx, y disagree";
-	case FO_OP_fp8_cast_t:
-		return is(&a[1], 1, 1) && same(&a[0], &a[2]) && is(&a[3], a[0].nc, a[0].nr) ? NULL : "x, sx, y, yt disagree";
+	case FO_OP_fp8_cast_t: return is(&a[1], 1, 1) && same(&a[0], &a[2]) && is(&a[3], a[0].nc, a[0].nr) ? NULL : "x, sx, y, yt disagree";
 	case FO_OP_fp8_begin: return is(&a[1], a[0].nr, FO_FP8_AMAX_COLS) ? NULL : "history and amax disagree";
 	case FO_OP_fp8_cast_step: return check_fp8_step(p, o, a[0].nr, a[0].nc);
 	case FO_OP_rmsnorm_fp8:
