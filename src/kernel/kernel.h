@@ -48,6 +48,20 @@ struct fo_call {
  * the first. */
 struct fo_call fo_call_one(const struct fo_call *c, int k);
 
+/* Of a call that casts by the scale of the step (fo_op_fp8_step): x is cast as fp8_cast_step does it, with the same sx, y, amax and
+ * transpose. */
+struct fo_call fo_call_fp8_cast(const struct fo_call *c, struct fo_tensor x);
+/* ... and how x is made, by an operation that casts nothing; false: it is there (fp8_cast_step). It goes where the call stores it, or
+ * to `room`, of rows x cols elements of the type of operand 0. */
+bool fo_call_fp8_make(const struct fo_call *c, void *room, struct fo_call *make, struct fo_tensor *x);
+/* Its last operand is there and is the numbers themselves, not the transpose of y. */
+static inline bool fo_call_fp8_wide(const struct fo_call *c)
+{
+	int at = fo_op_fp8_step(c->kind) + 3;
+	const struct fo_tensor *z = &c->arg[at], *y = z - 2;
+	return c->kind != FO_OP_fp8_cast_step && c->n > at && !fo_dtype_fp8(z->dtype) && z->rows == y->rows && z->cols == y->cols;
+}
+
 typedef void fo_kernel_fn(const struct fo_call *c);
 
 struct fo_kernel {
@@ -91,6 +105,10 @@ const struct fo_kernel *fo_kernel_pick(enum fo_isa isa, const struct fo_call *sh
 enum fo_isa fo_isa_best_of(const struct fo_kernel_set *const *sets, enum fo_isa top);
 const struct fo_kernel *fo_kernel_pick_of(const struct fo_kernel_set *const *sets, enum fo_isa isa, const struct fo_call *shape,
 					  const struct fo_kernel_set **set);
+
+/* Such a call by the kernels of `isa` (fp8_step.c), and what it needs of c->ws: rows of those sets' tables. */
+void fo_kernel_fp8_step(const struct fo_call *c, enum fo_isa isa);
+size_t fo_kernel_fp8_step_ws(const struct fo_call *c, enum fo_isa isa);
 
 /* float <-> bf16, round to nearest even, NaN stays NaN. */
 static inline float fo_bf16_to_f32(uint16_t h)

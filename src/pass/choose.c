@@ -250,6 +250,7 @@ static fo_status measure_sets(const struct fo_model *m, const struct fo_choose_r
 	if (!plain.pass.fp8_first && !plain.pass.fp8_last)
 		return FO_OK;
 	plain.pass.fp8 = plain.pass.fp8_history = plain.pass.fp8_precompute = plain.pass.fp8_wgrad = plain.pass.fp8_transposed = 0;
+	plain.pass.fp8_fuse = 0;
 	FO_TRY(measure_layer(m, plain, rates, repeat, drop));
 	for (int mask = 0; mask < MASKS; mask++)
 		s->drop[mask] = drop[mask] > s->drop[mask] ? drop[mask] : s->drop[mask];

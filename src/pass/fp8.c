@@ -31,7 +31,7 @@ struct work {
 	struct made *made;
 	size_t cap;
 	int n;
-	int history, amax, sites; /* delayed: buffers with a row per site, and how many sites there are */
+	int history, amax, sites; /* delayed: buffers with a row for each cast (site), and how many there are */
 };
 
 static bool writes(const struct fo_op *o, const struct fo_operand *x)
@@ -188,12 +188,38 @@ static struct fo_op *put(struct work *w, int block, int *at, int kind)
 
 static void put_read(struct fo_op *o, const struct fo_operand *x) { o->arg[o->n++] = *x; }
 
-/* One number of the buffers that have a row per site. */
-static void put_site(struct fo_program *p, struct fo_op *o, int buf, int site, int access)
+/* Puts operations in front of operation *at of the block that cast s by its own maxima: into q, with the scales f. */
+static struct fo_op *put_cast(struct work *w, int block, int *at, const struct spec *s, int q, int f)
 {
-	fo_op_arg(p, o, buf, 0, access);
-	o->arg[o->n - 1].r0 = site;
+	struct fo_program *p = w->p;
+	int a = add_buffer(p, s, ".a", FO_F32, p->buf[f].rows, p->buf[f].cols);
+	struct fo_op *o = put(w, block, at, FO_OP_amax);
+	put_read(o, &s->x);
+	fo_op_arg(p, o, a, 0, FO_DEF);
+	o = put(w, block, at, FO_OP_fp8_scale);
+	o->attr.value = s->format == FO_E4M3 ? FO_E4M3_MAX : FO_E5M2_MAX;
+	o->attr.sign = w->recipe == FO_FP8_ROWWISE || w->recipe == FO_FP8_ROWWISE_HP;
+	fo_op_arg(p, o, a, 0, FO_READ);
+	fo_op_arg(p, o, f, 0, FO_DEF);
+	o = put(w, block, at, FO_OP_fp8_cast);
+	put_read(o, &s->x);
+	fo_op_arg(p, o, f, 0, FO_READ);
+	fo_op_arg(p, o, q, 0, FO_DEF);
+	return o;
+}
+
+/* The same by the maxima of past steps: one operation. */
+static struct fo_op *put_cast_step(struct work *w, int block, int *at, const struct spec *s, int q, int f)
+{
+	struct fo_program *p = w->p;
+	struct fo_op *o = put(w, block, at, FO_OP_fp8_cast_step);
+	put_read(o, &s->x);
+	fo_op_arg(p, o, f, 0, FO_DEF);
+	fo_op_arg(p, o, q, 0, FO_DEF);
+	fo_op_arg(p, o, w->amax, 0, FO_ACC);
+	o->arg[o->n - 1].r0 = w->sites++;
 	o->arg[o->n - 1].nr = 1;
+	return o;
 }
 
 /* Inserts the operations that cast s in front of operation `at` of the block; returns where that one is now. */
@@ -201,33 +227,11 @@ static int make(struct work *w, int block, int at, const struct spec *s)
 {
 	struct fo_program *p = w->p;
 	int64_t rows = s->axis == ROWS ? s->x.nr : 1, cols = s->axis == COLS ? s->x.nc : 1;
-	bool delayed = w->recipe == FO_FP8_DELAYED && !persists(p, &s->x);
 	int q = add_buffer(p, s, "", s->format, s->x.nr, s->x.nc), f = add_buffer(p, s, ".s", FO_F32, rows, cols);
-	int a = delayed ? -1 : add_buffer(p, s, ".a", FO_F32, rows, cols);
-	struct fo_op *o;
-	if (!delayed) {
-		o = put(w, block, &at, FO_OP_amax);
-		put_read(o, &s->x);
-		fo_op_arg(p, o, a, 0, FO_DEF);
-	}
-	o = put(w, block, &at, FO_OP_fp8_scale);
-	o->attr.value = s->format == FO_E4M3 ? FO_E4M3_MAX : FO_E5M2_MAX;
-	o->attr.sign = w->recipe == FO_FP8_ROWWISE || w->recipe == FO_FP8_ROWWISE_HP;
-	if (delayed)
-		put_site(p, o, w->history, w->sites, FO_READ);
-	else
-		fo_op_arg(p, o, a, 0, FO_READ);
-	fo_op_arg(p, o, f, 0, FO_DEF);
-	if (delayed)
-		put_read(o, &s->x);
-	o = put(w, block, &at, FO_OP_fp8_cast);
-	put_read(o, &s->x);
-	fo_op_arg(p, o, f, 0, FO_READ);
-	fo_op_arg(p, o, q, 0, FO_DEF);
-	if (delayed)
-		put_site(p, o, w->amax, w->sites++, FO_ACC);
+	bool delayed = w->recipe == FO_FP8_DELAYED && !persists(p, &s->x);
+	uint32_t cast = (delayed ? put_cast_step : put_cast)(w, block, &at, s, q, f)->id;
 	fo_array_room(&w->made, &w->cap, (size_t)w->n, sizeof *w->made);
-	w->made[w->n++] = (struct made){ *s, block, o->id, q, f };
+	w->made[w->n++] = (struct made){ *s, block, cast, q, f };
 	return at;
 }
 
@@ -260,6 +264,47 @@ static void convert(struct work *w, int block, int *at)
 		fo_op_arg(p, o, s[k], 0, FO_READ);
 }
 
+/* Slots that were added at the end, from `first` on, go in front of the first one of a forward block. */
+static void slots_to_front(struct fo_program *p, int first)
+{
+	int to = 0, n = p->nslot - first;
+	while (to < first && p->block[p->slot[to].block].role != FO_ROLE_FORWARD)
+		to++;
+	for (int i = 0; i < n; i++) {
+		const struct fo_slot s = p->slot[first + i];
+		memmove(&p->slot[to + i + 1], &p->slot[to + i], (size_t)(first - to) * sizeof s);
+		p->slot[to + i] = s;
+	}
+}
+
+/* At the step's begin the largest of each history is looked up, of as many layers at once as an operation takes. */
+static void put_begin(struct work *w)
+{
+	struct fo_program *p = w->p;
+	const struct fo_op_info *f = fo_op_info(FO_OP_fp8_begin_many);
+	int from = p->layer_begin, to = p->layer_end, most = FO_MAX_OPERANDS / f->per_tensor, old = p->nslot, of[FO_MAX_OPERANDS + 1] = { 0 };
+	while (from < to && keeps_precision(p, from))
+		from++;
+	while (to > from && keeps_precision(p, to - 1))
+		to--;
+	for (int l = from; l < to; l += most) {
+		int n = to - l < most ? to - l : most;
+		if (!of[n]) { /* blocks by how many layers they take */
+			char name[sizeof p->block->name];
+			snprintf(name, sizeof name, "step.fp8.%d", n);
+			of[n] = fo_block_add(p, name, FO_ROLE_FORWARD, FO_UNIT_STEP);
+			struct fo_op *o = fo_op_insert(p, of[n], 0, n > 1 ? FO_OP_fp8_begin_many : FO_OP_fp8_begin, FO_FORWARD,
+						       FO_LANE_COMPUTE);
+			for (int k = 0; k < n; k++) {
+				fo_op_arg(p, o, w->history, k, FO_READ);
+				fo_op_arg(p, o, w->amax, k, FO_DEF);
+			}
+		}
+		fo_slot_add(p, of[n], l, 0);
+	}
+	slots_to_front(p, old);
+}
+
 /* At the step's end, behind the decision whether it is taken, maxima join the history. */
 static void put_history(struct work *w)
 {
@@ -269,10 +314,10 @@ static void put_history(struct work *w)
 		for (int i = 0; i < p->block[b].n; i++)
 			if (p->block[b].op[i].kind == FO_OP_clip)
 				scale = p->block[b].op[i].arg[2].buf;
-	p->buf[w->history].rows = p->buf[w->amax].rows = w->sites;
 	int block = fo_block_add(p, "layer.h", FO_ROLE_OPTIMIZER, FO_UNIT_LAYER);
 	struct fo_op *o = fo_op_insert(p, block, 0, FO_OP_fp8_push, FO_OPTIMIZER, FO_LANE_COMPUTE);
 	fo_op_arg(p, o, w->amax, 0, FO_READ);
+	o->arg[0].nc = 1;
 	fo_op_arg(p, o, w->history, 0, FO_UPDATE);
 	fo_op_arg(p, o, scale, 0, FO_READ);
 	for (int l = p->layer_begin; l < p->layer_end; l++)
@@ -307,7 +352,8 @@ fo_status fo_pass_fp8(struct fo_program *p)
 	if (w.recipe == FO_FP8_DELAYED) {
 		w.history = fo_buffer_add(p, "fp8.history", FO_F32, FO_HOME_STATE, FO_PER_LAYER, 1, FO_AXIS_ONE,
 					  p->run.pass.fp8_history, FO_AXIS_ONE);
-		w.amax = fo_buffer_add(p, "fp8.amax", FO_F32, FO_HOME_ACT, FO_PER_LAYER, 1, FO_AXIS_ONE, 1, FO_AXIS_ONE);
+		w.amax = fo_buffer_add(p, "fp8.amax", FO_F32, FO_HOME_ACT, FO_PER_LAYER, 1, FO_AXIS_ONE,
+				       FO_FP8_AMAX_COLS, FO_AXIS_ONE);
 	}
 	set_apart(p, FO_ROLE_FORWARD);
 	set_apart(p, FO_ROLE_BACKWARD);
@@ -319,8 +365,11 @@ fo_status fo_pass_fp8(struct fo_program *p)
 				if (o->kind == FO_OP_matmul && !(plain_wgrad(p) && o->phase == FO_WGRAD))
 					convert(&w, b, &i);
 			}
-	if (w.recipe == FO_FP8_DELAYED)
+	if (w.recipe == FO_FP8_DELAYED) {
+		p->buf[w.history].rows = p->buf[w.amax].rows = w.sites;
+		put_begin(&w);
 		put_history(&w);
+	}
 	free(w.made);
 	return FO_OK;
 }

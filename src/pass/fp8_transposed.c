@@ -29,15 +29,11 @@ static void cast_both(struct fo_program *p, int q, int t)
 	for (int b = 0; b < p->nblock; b++)
 		for (int i = 0; i < p->block[b].n; i++) {
 			struct fo_op *o = &p->block[b].op[i];
-			if (o->kind != FO_OP_fp8_cast || o->arg[2].buf != q)
+			if ((o->kind != FO_OP_fp8_cast && o->kind != FO_OP_fp8_cast_step) || o->arg[2].buf != q)
 				continue;
-			const struct fo_operand amax = o->arg[3];
-			int n = o->n;
-			o->kind = FO_OP_fp8_cast_t;
-			o->n = 3;
+			if (o->kind == FO_OP_fp8_cast)
+				o->kind = FO_OP_fp8_cast_t;
 			fo_op_arg(p, o, t, o->arg[2].dlayer, FO_DEF);
-			if (n > 3)
-				o->arg[o->n++] = amax;
 		}
 }
 

@@ -34,6 +34,8 @@ const struct fo_pass fo_pass_table[] = {
 	     "an addition and the norm of its sum, and both gradients of a norm, are one walk over memory each"),
 	PASS(fuse_rope, "fuse-rope", REWRITE, 1, NULL, fo_pass_fuse_rope,
 	     "attention's gradients are turned back by rope before they are stored: dq and dk are not read and written again"),
+	PASS(fp8_fuse, "fp8-fuse", REWRITE, 1, fo_pass_fp8_fuse_legal, fo_pass_fp8_fuse,
+	     "norms, SwiGLU and its backward cast what they make to fp8 by the delayed scale; what only casts read is never stored"),
 	PASS(offload, "offload", REWRITE, 1, fo_pass_offload_legal, fo_pass_offload,
 	     "activations of the first layers wait for backward in host memory, copied beside compute: for devices, on a CPU it only moves bytes"),
 	PASS(fused_optimizer, "fused-optimizer", REWRITE, 1, NULL, fo_pass_fused_optimizer,

@@ -76,6 +76,7 @@ fo_status fo_pass_fp8(struct fo_program *p);
 fo_status fo_pass_fp8_precompute_legal(const struct fo_program *p);
 fo_status fo_pass_fp8_precompute(struct fo_program *p);
 fo_status fo_pass_fp8_transposed_legal(const struct fo_program *p), fo_pass_fp8_transposed(struct fo_program *p);
+fo_status fo_pass_fp8_fuse_legal(const struct fo_program *p), fo_pass_fp8_fuse(struct fo_program *p);
 fo_status fo_pass_fuse_loss_legal(const struct fo_program *p);
 fo_status fo_pass_fuse_loss(struct fo_program *p);
 fo_status fo_pass_fuse_elementwise(struct fo_program *p);

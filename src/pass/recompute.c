@@ -45,9 +45,10 @@ static int cast_input(const struct fo_op *o)
 {
 	switch ((enum fo_op_kind)o->kind) {
 	case FO_OP_amax:
+	case FO_OP_fp8_scale:
 	case FO_OP_fp8_cast:
-	case FO_OP_fp8_cast_t: return o->arg[0].buf;
-	case FO_OP_fp8_scale: return o->arg[o->n > 2 ? 2 : 0].buf;
+	case FO_OP_fp8_cast_t:
+	case FO_OP_fp8_cast_step: return o->arg[0].buf;
 	default: return -1;
 	}
 }

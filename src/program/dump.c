@@ -33,6 +33,7 @@ const struct fo_pass_field fo_pass_field[] = {
 	{ "fp8-scale-precompute", offsetof(struct fo_passes, fp8_precompute) },
 	{ "fp8-wgrad", offsetof(struct fo_passes, fp8_wgrad) },
 	{ "fp8-transposed", offsetof(struct fo_passes, fp8_transposed) },
+	{ "fp8-fuse", offsetof(struct fo_passes, fp8_fuse) },
 	{ "fp8-skip-first", offsetof(struct fo_passes, fp8_first) },
 	{ "fp8-skip-last", offsetof(struct fo_passes, fp8_last) },
 	{ "attention", offsetof(struct fo_passes, attention) },

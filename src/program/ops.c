@@ -69,13 +69,6 @@ static struct fo_cost cost_embed(const struct fo_program *p, const struct fo_op 
 					  (table->access == FO_ACC ? 2 : 1) * rows };
 }
 
-/* The tensor is looked at in a run's first step alone. */
-static struct fo_cost cost_fp8_scale(const struct fo_program *p, const struct fo_op *o, double pairs)
-{
-	(void)pairs;
-	return (struct fo_cost){ .bytes = operand_bytes(p, &o->arg[0]) + operand_bytes(p, &o->arg[1]) };
-}
-
 static void matmul_dims(const struct fo_op *o, int64_t *m, int64_t *n, int64_t *k)
 {
 	const struct fo_operand *a = &o->arg[0], *b = &o->arg[1];
@@ -241,6 +234,7 @@ static const struct {
 	{ FO_OP_sumsq_many, FO_OP_sumsq },
 	{ FO_OP_adamw_many, FO_OP_adamw },
 	{ FO_OP_adamw_master_many, FO_OP_adamw },
+	{ FO_OP_fp8_begin_many, FO_OP_fp8_begin },
 };
 
 /* By name for what is common, the others in order. */
@@ -490,33 +484,90 @@ static const char *check_host_memory(const struct fo_program *p, const struct fo
 	return same(x, y) && a->dtype == b->dtype && x->nc == a->cols && y->nc == b->cols ? NULL : "x and y disagree, or are no whole rows";
 }
 
+int fo_op_fp8_step(enum fo_op_kind kind)
+{
+	switch (kind) {
+	case FO_OP_fp8_cast_step: return 1;
+	case FO_OP_rmsnorm_fp8: return 3;
+	case FO_OP_add_rmsnorm_fp8: return 5;
+	case FO_OP_swiglu_fp8: return 2;
+	case FO_OP_swiglu_bwd_fp8: return 3;
+	default: return -1;
+	}
+}
+
+/* Operand i is what a cast makes: may be, must be fp8. */
+static bool is_cast_result(const struct fo_op *o, int i, bool *must)
+{
+	int step = fo_op_fp8_step(o->kind);
+	bool y = step >= 0 ? i == step + 1 : (o->kind == FO_OP_fp8_cast || o->kind == FO_OP_fp8_cast_t) && i == 2,
+	     yt = step >= 0 ? i == step + 3 : o->kind == FO_OP_fp8_cast_t && i == 3;
+	*must = y || (yt && (o->kind == FO_OP_fp8_cast_t || o->kind == FO_OP_fp8_cast_step));
+	return y || yt;
+}
+
 /* fp8 numbers are operands of products, each with its scale, what casts make, and what is moved; scales are f32. Kernels rely on it. */
 static const char *check_fp8(const struct fo_program *p, const struct fo_op *o)
 {
 #define TYPE(i) (p->buf[o->arg[i].buf].dtype)
-	bool product = o->kind == FO_OP_matmul, both = o->kind == FO_OP_fp8_cast_t, cast = o->kind == FO_OP_fp8_cast || both,
-	     transfer = is_transfer(o);
-	for (int i = 0; i < o->n; i++)
-		if (fo_dtype_fp8(TYPE(i)) && !(product && i < 2) && !(cast && i == 2) && !(both && i == 3) && !transfer)
+	bool product = o->kind == FO_OP_matmul, must;
+	int made = -1, step = fo_op_fp8_step(o->kind);
+	for (int i = 0; i < o->n; i++) {
+		bool cast = is_cast_result(o, i, &must);
+		if (fo_dtype_fp8(TYPE(i)) && !(product && i < 2) && !cast && !is_transfer(o))
 			return "fp8 numbers without their scale";
+		if (cast && must && !fo_dtype_fp8(TYPE(i)))
+			return "a cast makes fp8 numbers";
+		if (cast && made >= 0 && fo_dtype_fp8(TYPE(i)) && TYPE(i) != TYPE(made))
+			return "both results of a cast are of one format";
+		made = cast ? i : made;
+	}
 	if (product && (fo_dtype_fp8(TYPE(0)) != (o->n == 5) || fo_dtype_fp8(TYPE(1)) != (o->n == 5)))
 		return "both factors are fp8 and have scales, or neither";
 	if (product && o->n == 5 && TYPE(0) == FO_E5M2 && TYPE(1) == FO_E5M2)
 		return "one of two fp8 factors must be e4m3";
-	if (cast && (!fo_dtype_fp8(TYPE(2)) || (both && TYPE(3) != TYPE(2))))
-		return "a cast makes fp8 numbers";
-	bool f32 = true;
+	bool f32 = step < 0 || (TYPE(step) == FO_F32 && TYPE(step + 2) == FO_F32);
 	switch ((enum fo_op_kind)o->kind) {
 	case FO_OP_matmul: f32 = o->n < 5 || (TYPE(3) == FO_F32 && TYPE(4) == FO_F32); break;
-	case FO_OP_amax: f32 = TYPE(1) == FO_F32; break;
+	case FO_OP_amax:
+	case FO_OP_fp8_cast:
+	case FO_OP_fp8_cast_t: f32 = TYPE(1) == FO_F32; break;
 	case FO_OP_fp8_scale:
+	case FO_OP_fp8_begin:
 	case FO_OP_fp8_push: f32 = TYPE(0) == FO_F32 && TYPE(1) == FO_F32; break;
-	case FO_OP_fp8_cast: f32 = TYPE(1) == FO_F32 && (o->n < 4 || TYPE(3) == FO_F32); break;
-	case FO_OP_fp8_cast_t: f32 = TYPE(1) == FO_F32 && (o->n < 5 || TYPE(4) == FO_F32); break;
 	default: break;
 	}
 	return f32 ? NULL : "maxima and scales must be f32";
 #undef TYPE
+}
+
+/* Of x(R,C): a scale, fp8 numbers, maxima, and perhaps their transpose, or x itself. */
+static const char *check_fp8_step(const struct fo_program *p, const struct fo_op *o, int64_t rows, int64_t cols)
+{
+	const struct fo_operand *a = &o->arg[fo_op_fp8_step(o->kind)];
+	if (!is(&a[0], 1, 1) || !is(&a[1], rows, cols) || !is(&a[2], 1, FO_FP8_AMAX_COLS))
+		return "x, sx, y and amax disagree";
+	if (a + 3 == o->arg + o->n)
+		return NULL;
+	int type = p->buf[a[3].buf].dtype;
+	if (!fo_dtype_fp8(type))
+		return is(&a[3], rows, cols) && type == p->buf[o->arg[0].buf].dtype ? NULL : "what is stored beside its cast is not of x's type or shape";
+	return is(&a[3], cols, rows) ? NULL : "the transpose disagrees";
+}
+
+/* Operations that cast what they make, by what stands before sx. */
+static const char *check_made_fp8(const struct fo_program *p, const struct fo_op *o)
+{
+	const struct fo_operand *a = o->arg;
+	bool fits = true, both = o->kind == FO_OP_swiglu_bwd_fp8;
+	switch ((enum fo_op_kind)o->kind) {
+	case FO_OP_rmsnorm_fp8: fits = !o->attr.head_dim && is(&a[1], 1, a[0].nc) && is(&a[2], a[0].nr, 1); break;
+	case FO_OP_add_rmsnorm_fp8:
+		fits = !o->attr.head_dim && same(&a[0], &a[1]) && is(&a[2], 1, a[0].nc) && same(&a[0], &a[3]) && is(&a[4], a[0].nr, 1);
+		break;
+	default: fits = same(&a[0], &a[1]) && (!both || same(&a[0], &a[2])); break;
+	}
+	return fits ? check_fp8_step(p, o, a[0].nr, (both ? 2 : 1) * (int64_t)a[0].nc) : "what is cast cannot be made of these shapes";
 }
 
 static const char *check_shapes(const struct fo_program *p, const struct fo_op *o)
@@ -528,14 +579,15 @@ static const char *check_shapes(const struct fo_program *p, const struct fo_op *
 	case FO_OP_fp8_scale:
 		if (!(o->attr.value > 0))
 			return "the largest number of a format is above 0";
-		return (a[0].nr == 1 && is(&a[1], 1, 1)) || (o->n < 3 && same(&a[0], &a[1])) ? NULL : "amax and sx disagree";
-	case FO_OP_fp8_cast:
-		return is_scale(&a[1], &a[0]) && same(&a[0], &a[2]) && (o->n < 4 || is(&a[3], 1, 1)) ? NULL
-												   : "x, sx, y, amax disagree";
-	case FO_OP_fp8_cast_t:
-		return is(&a[1], 1, 1) && same(&a[0], &a[2]) && is(&a[3], a[0].nc, a[0].nr) && (o->n < 5 || is(&a[4], 1, 1))
-			       ? NULL
-			       : "x, sx, y, yt, amax disagree";
+		return same(&a[0], &a[1]) ? NULL : "amax and sx disagree";
+	case FO_OP_fp8_cast: return is_scale(&a[1], &a[0]) && same(&a[0], &a[2]) ? NULL : "x, sx, y disagree";
+	case FO_OP_fp8_cast_t: return is(&a[1], 1, 1) && same(&a[0], &a[2]) && is(&a[3], a[0].nc, a[0].nr) ? NULL : "x, sx, y, yt disagree";
+	case FO_OP_fp8_begin: return is(&a[1], a[0].nr, FO_FP8_AMAX_COLS) ? NULL : "history and amax disagree";
+	case FO_OP_fp8_cast_step: return check_fp8_step(p, o, a[0].nr, a[0].nc);
+	case FO_OP_rmsnorm_fp8:
+	case FO_OP_add_rmsnorm_fp8:
+	case FO_OP_swiglu_fp8:
+	case FO_OP_swiglu_bwd_fp8: return check_made_fp8(p, o);
 	case FO_OP_fp8_push:
 		return is(&a[0], a[1].nr, 1) && is(&a[2], 1, 2) ? NULL : "amax, history and scale disagree";
 	case FO_OP_attention:
@@ -592,7 +644,8 @@ static const char *check_shapes(const struct fo_program *p, const struct fo_op *
 			       : "m, v, grad, w disagree";
 	case FO_OP_sumsq_many:
 	case FO_OP_adamw_many:
-	case FO_OP_adamw_master_many: return NULL; /* check_many */
+	case FO_OP_adamw_master_many:
+	case FO_OP_fp8_begin_many: return NULL; /* check_many */
 	case FO_OP_offload:
 	case FO_OP_fetch: return NULL; /* check_host_memory */
 	case FO_OP_host_in:

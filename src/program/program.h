@@ -71,6 +71,10 @@ int fo_op_kind_find(const char *name); /* -1: no such operation */
 int fo_op_tensors(enum fo_op_kind kind, int n);
 /* Where operand i of the base operation on tensor k stands. */
 int fo_op_operand_of(enum fo_op_kind kind, int k, int i);
+/* Operations that cast to fp8 by the scale of the step have the operands sx, y, amax and perhaps one more from here on; -1: no such
+ * operation. */
+int fo_op_fp8_step(enum fo_op_kind kind);
+enum { FO_FP8_AMAX_COLS = 4 }; /* of their amax: ops.def, fp8_cast_step */
 /* Row of the operand table that operand i has. */
 int fo_op_operand_row(enum fo_op_kind kind, int i);
 
@@ -280,6 +284,7 @@ struct fo_passes {
 	int64_t fp8_precompute;           /* 1: yes */
 	int64_t fp8_wgrad;                /* enum fo_fp8_wgrad */
 	int64_t fp8_transposed;           /* 1: yes */
+	int64_t fp8_fuse;                 /* 1: yes */
 	int64_t fp8_first, fp8_last;      /* so many layers at each end keep their precision */
 	int64_t offload;                  /* layers whose activations wait in host memory */
 	int64_t attention;                /* enum fo_attention */

@@ -167,6 +167,8 @@ const struct fo_opt fo_run_options[] = {
 		    "fp8, scales per tensor: casts write transposed copies too, so that every product has the form that Hopper's fp8 takes; "
 		    "wants pass.fp8-scale-precompute=yes",
 		    "no|yes"),
+	FO_OPT_ENUM(R, fp8_fuse, "pass.fp8-fuse", "no",
+		    "fp8=delayed: norms, SwiGLU and its backward cast what they make, which is then not stored by itself: for devices", "no|yes"),
 	FO_OPT_INT(R, fp8_first, "pass.fp8-skip-first", "N", "0", 0, 10000, "layers", "fp8: the first N layers keep their precision"),
 	FO_OPT_INT(R, fp8_last, "pass.fp8-skip-last", "N", "0", 0, 10000, "layers", "fp8: the last N layers keep their precision"),
 	FO_OPT_ENUM(R, attention, "pass.attention", "flash",
@@ -235,6 +237,8 @@ fo_status fo_run_check(struct fo_opt_set *s, const struct fo_run *r)
 	if (r->fp8_transposed && ((r->fp8 != FO_FP8_CURRENT && r->fp8 != FO_FP8_DELAYED) || !r->fp8_precompute))
 		fo_opt_problem(s, "pass.fp8-transposed=yes is about scales per tensor and weights that are cast once: set pass.fp8=current or delayed, and "
 				  "pass.fp8-scale-precompute=yes");
+	if (r->fp8_fuse && r->fp8 != FO_FP8_DELAYED)
+		fo_opt_problem(s, "pass.fp8-fuse=yes is about scales that are known before what is cast: set pass.fp8=delayed, or leave it out");
 	if ((r->fp8_wgrad || r->fp8_first || r->fp8_last) && !r->fp8)
 		fo_opt_problem(s, "%s is about fp8 products: choose a recipe with pass.fp8, or leave it out",
 			       r->fp8_wgrad ? "pass.fp8-wgrad" : r->fp8_first ? "pass.fp8-skip-first" : "pass.fp8-skip-last");
@@ -323,6 +327,7 @@ static struct fo_passes passes_of(const struct fo_run *r)
 		.fp8_precompute = r->fp8 && r->fp8_precompute,
 		.fp8_wgrad = r->fp8 ? r->fp8_wgrad : 0,
 		.fp8_transposed = r->fp8 ? r->fp8_transposed : 0,
+		.fp8_fuse = r->fp8 == FO_FP8_DELAYED && r->fp8_fuse,
 		.fp8_first = r->fp8 ? r->fp8_first : 0,
 		.fp8_last = r->fp8 ? r->fp8_last : 0,
 		.attention = r->attention,
@@ -388,6 +393,7 @@ void fo_run_contradicts(const struct fo_opt_set *s, const struct fo_run *r, cons
 		{ "pass.fp8-scale-precompute", AT(fp8_precompute), true, has->fp8 },
 		{ "pass.fp8-wgrad", AT(fp8_wgrad), false, has->fp8 },
 		{ "pass.fp8-transposed", AT(fp8_transposed), true, has->fp8 },
+		{ "pass.fp8-fuse", AT(fp8_fuse), true, has->fp8 == FO_FP8_DELAYED },
 		{ "pass.fp8-skip-first", AT(fp8_first), false, has->fp8 },
 		{ "pass.fp8-skip-last", AT(fp8_last), false, has->fp8 },
 		{ "pass.attention", AT(attention), false, true },
@@ -403,6 +409,7 @@ void fo_run_contradicts(const struct fo_opt_set *s, const struct fo_run *r, cons
 	want.fp8_precompute = r->fp8_precompute;
 	want.fp8_wgrad = r->fp8_wgrad;
 	want.fp8_transposed = r->fp8_transposed;
+	want.fp8_fuse = r->fp8_fuse;
 	want.fp8_first = r->fp8_first;
 	want.fp8_last = r->fp8_last;
 	want.rounding = r->rounding ? FO_ROUND_NEAREST : FO_ROUND_STOCHASTIC;

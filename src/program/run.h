@@ -72,6 +72,7 @@ struct fo_run {
 	int fp8_precompute; /* 0 no, 1 yes */
 	int fp8_wgrad;      /* enum fo_fp8_wgrad */
 	int fp8_transposed; /* 0 no, 1 yes */
+	int fp8_fuse;       /* 0 no, 1 yes */
 	int64_t fp8_first, fp8_last;
 	int64_t offload; /* layers */
 	int attention;      /* enum fo_attention */

@@ -253,7 +253,7 @@ static fo_status visit_all(struct walk *w)
 				       p->buf[l->buf].name, l->layer);
 		const struct fo_op *first = fo_instance_op(p, u, l->first);
 		/* Of the two forms that a repeated cast writes backward may want one. */
-		bool other = first->phase == FO_RECOMPUTE && first->kind == FO_OP_fp8_cast_t;
+		bool other = first->phase == FO_RECOMPUTE && (first->kind == FO_OP_fp8_cast_t || fo_op_fp8_step(first->kind) >= 0);
 		if (!l->persists && !l->reads && !l->again && !other)
 			u->dead_stores++;
 	}

@@ -34,6 +34,8 @@ static enum fo_kernel_class class_of_op(const struct fo_program *p, const struct
 	case FO_OP_rmsnorm_dx:
 	case FO_OP_rmsnorm_dg:
 	case FO_OP_add_rmsnorm:
+	case FO_OP_rmsnorm_fp8:
+	case FO_OP_add_rmsnorm_fp8:
 	case FO_OP_rmsnorm_bwd: return FO_K_NORM;
 	case FO_OP_rope: return FO_K_ROPE;
 	case FO_OP_embed:
@@ -45,7 +47,10 @@ static enum fo_kernel_class class_of_op(const struct fo_program *p, const struct
 	case FO_OP_amax:
 	case FO_OP_fp8_scale:
 	case FO_OP_fp8_cast:
-	case FO_OP_fp8_cast_t: return FO_K_CAST;
+	case FO_OP_fp8_cast_t:
+	case FO_OP_fp8_begin:
+	case FO_OP_fp8_begin_many:
+	case FO_OP_fp8_cast_step: return FO_K_CAST;
 	default: break;
 	}
 	switch (fo_op_info((enum fo_op_kind)o->kind)->category) {

@@ -47,6 +47,12 @@ refused 2 "keep their precision: none is left for fp8" train $small --run.dir=ap
 run 0 program $tiny --pass.fp8=rowwise --pass.fp8-wgrad=bf16 --dump=w.txt
 refused 2 "pass.fp8-wgrad is bf16 there, not fp8" train $small --run.dir=filed --program.file=w.txt --pass.fp8-wgrad=fp8
 
+# Casts inside of what makes their numbers: the same bits as by themselves.
+run 0 train $small --run.dir=fused --pass.fp8=delayed --pass.fp8-scale-precompute=yes --pass.fp8-transposed=yes --pass.fp8-fuse=yes
+same delayed/$at6/model.safetensors fused/$at6/model.safetensors
+same delayed/$at6/state.safetensors fused/$at6/state.safetensors
+refused 2 "pass.fp8-fuse=yes is about scales that are known before" train $small --run.dir=fused2 --pass.fp8=current --pass.fp8-fuse=yes
+
 run 0 passes $tiny --pass.fp8=delayed --pass.fp8-scale-precompute=yes
 says "^+ fp8=delayed " "^+ fp8-scale-precompute "
 run 0 program $tiny --pass.fp8=rowwise --dump=p.txt

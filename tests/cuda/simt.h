@@ -35,7 +35,9 @@ extern "C" __attribute__((weak)) unsigned char FO_SIMT_BEGIN[], FO_SIMT_END[];
 	const struct fo_simt_kernel fo_simt_kernel_##name = { #name, fo_simt_call_##name, sizeof(type), threads,       \
 							      FO_SIMT_BEGIN, FO_SIMT_END };                            \
 	static void fo_simt_body_##name(const type &p)
+#define FO_KERNEL_BLOCKS(name, type, threads, blocks) FO_KERNEL(name, type, threads)
 #define FO_DEVICE [[maybe_unused]] static inline
+#define FO_DEVICE_MEMBER inline
 #define FO_SHARED_DYNAMIC(name) unsigned char *const name = fo_simt_dynamic
 
 #define __device__

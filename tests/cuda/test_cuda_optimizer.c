@@ -315,58 +315,162 @@ static void test_fp8_bytes(void **state)
 		}
 }
 
-/* The cast that writes its transpose: the bytes of the cast alone, twice, and its maximum. By 16 elements at once, at tiles' ends too
- * (tight, multiples of 16), and in odd layouts; with numbers that are not finite. */
-static void check_cast_t(int from, int type, int64_t rows, int64_t cols, bool tight, int max)
+enum max { ALONE, HISTORY, EMPTY, CASTS };
+
+/* The cast that writes its transpose: the bytes of the cast alone, twice. By 16 elements at once, at tiles' ends too (tight, multiples
+ * of 16), and in odd layouts; with numbers that are not finite. By the scale of the step, with the transpose and without: ref's bits,
+ * maxima and scale too; two words are left as they were found, in several steps on end. */
+static void check_cast_t(int from, int type, int64_t rows, int64_t cols, bool tight, enum max max, bool both)
 {
-	struct fo_num_case c, one;
-	struct fo_num_data both, plain;
-	for (int t = 1; t >= 0; t--) {
-		struct fo_num_case *k = t ? &c : &one;
-		fo_num_case_init(k, t ? FO_OP_fp8_cast_t : FO_OP_fp8_cast);
-		fo_num_case_arg(k, from, rows, cols, FO_READ, FO_NUM_NORMAL, 3, 0);
-		fo_num_case_arg(k, FO_F32, 1, 1, FO_READ, FO_NUM_POSITIVE, 1, 0);
-		fo_num_case_arg(k, type, rows, cols, FO_DEF, FO_NUM_NAN, 0, 0);
-		if (t)
-			fo_num_case_arg(k, type, cols, rows, FO_DEF, FO_NUM_NAN, 0, 0);
-		if (max)
-			fo_num_case_arg(k, FO_F32, 1, 1, FO_ACC, FO_NUM_POSITIVE, max == 2 ? 1000 : 1, 0);
-	}
-	fo_num_data_new(&both, &c, 11, tight);
-	fo_num_data_new(&plain, &one, 12, tight);
-	if (max < 2) {
-		fo_num_set(&both.call.arg[0], rows - 1, cols / 2, INFINITY);
-		fo_num_set(&both.call.arg[0], rows / 2, cols - 1, max ? -7000 : NAN);
-		fo_num_set(&both.call.arg[0], 0, 0, -0.0);
-	}
-	for (int64_t r = 0; r < rows; r++)
-		for (int64_t j = 0; j < cols; j++)
-			fo_num_set(&plain.call.arg[0], r, j, fo_num_get(&both.call.arg[0], r, j));
-	fo_num_set(&plain.call.arg[1], 0, 0, fo_num_get(&both.call.arg[1], 0, 0));
-	if (max)
-		fo_num_set(&plain.call.arg[3], 0, 0, fo_num_get(&both.call.arg[4], 0, 0));
-	fo_num_run(&fo_test_cuda_kernel, &both, 1);
-	fo_num_run(&fo_test_cuda_kernel, &plain, 1);
-	const struct fo_tensor *want = &plain.call.arg[2], *y = &both.call.arg[2], *yt = &both.call.arg[3];
-	for (int64_t r = 0; r < rows; r++)
-		for (int64_t j = 0; j < cols; j++) {
-			uint8_t w = ((uint8_t *)want->data)[r * want->ld + j], a = ((uint8_t *)y->data)[r * y->ld + j];
-			uint8_t b = ((uint8_t *)yt->data)[j * yt->ld + r];
-			if (a != w || b != w)
-				fail_msg("%s: (%d,%d): 0x%02x and, transposed, 0x%02x; the cast alone gives 0x%02x", c.name, (int)r, (int)j, a, b, w);
+	struct fo_num_case c;
+	struct fo_num_data got, want;
+	const int out = 2, in_step = max != ALONE;
+	fo_num_case_init(&c, in_step ? FO_OP_fp8_cast_step : FO_OP_fp8_cast_t);
+	fo_num_case_arg(&c, from, rows, cols, FO_READ, FO_NUM_NORMAL, 3, 0);
+	fo_num_case_arg(&c, FO_F32, 1, 1, in_step ? FO_DEF : FO_READ, FO_NUM_POSITIVE, 1, 0);
+	fo_num_case_arg(&c, type, rows, cols, FO_DEF, FO_NUM_NAN, 0, 0);
+	if (in_step)
+		fo_num_case_arg(&c, FO_F32, 1, FO_FP8_AMAX_COLS, FO_ACC, FO_NUM_POSITIVE, 1, 0);
+	if (both)
+		fo_num_case_arg(&c, type, cols, rows, FO_DEF, FO_NUM_NAN, 0, 0);
+	fo_num_data_new(&got, &c, 11, tight);
+	if (in_step)
+		for (int i = 0; i < FO_FP8_AMAX_COLS; i++)
+			fo_num_set(&got.call.arg[3], 0, i, i == 1 && max == HISTORY ? 5 : 0);
+	fo_num_data_copy(&want, &got);
+	for (int turn = 0; turn < 2; turn++) { /* the second with smaller numbers, or such that are not finite */
+		for (int64_t r = 0; r < rows; r++)
+			for (int64_t j = 0; turn && j < cols; j++)
+				fo_num_set(&got.call.arg[0], r, j, fo_num_get(&got.call.arg[0], r, j) / 2);
+		if (turn && (type == FO_E4M3 || max == ALONE)) {
+			fo_num_set(&got.call.arg[0], rows - 1, cols / 2, INFINITY);
+			fo_num_set(&got.call.arg[0], rows / 2, cols - 1, max == ALONE ? NAN : -7000);
+			fo_num_set(&got.call.arg[0], 0, 0, -0.0);
 		}
-	if (max)
-		assert_memory_equal(both.call.arg[4].data, plain.call.arg[3].data, sizeof(float));
-	fo_num_data_free(&both);
-	fo_num_data_free(&plain);
+		for (int64_t r = 0; r < rows; r++)
+			for (int64_t j = 0; j < cols; j++)
+				fo_num_set(&want.call.arg[0], r, j, fo_num_get(&got.call.arg[0], r, j));
+		fo_num_run(&fo_test_cuda_kernel, &got, 1);
+		fo_num_run(ref(&want), &want, 1);
+		const struct fo_tensor *y = &got.call.arg[out], *of = &want.call.arg[out], *yt = &got.call.arg[got.call.n - 1];
+		for (int64_t r = 0; r < rows; r++)
+			for (int64_t j = 0; j < cols; j++) {
+				uint8_t w = ((uint8_t *)of->data)[r * of->ld + j], a = ((uint8_t *)y->data)[r * y->ld + j];
+				uint8_t b = both ? ((uint8_t *)yt->data)[j * yt->ld + r] : a;
+				if ((a != w && !(is_nan(a, type) && is_nan(w, type))) || b != a)
+					fail_msg("%s: (%d,%d): 0x%02x and, transposed, 0x%02x; the cast alone gives 0x%02x", c.name, (int)r, (int)j, a, b, w);
+			}
+		for (int i = 0; in_step && i < FO_FP8_AMAX_COLS; i++) {
+			double a = fo_num_get(&got.call.arg[3], 0, i), w = fo_num_get(&want.call.arg[3], 0, i);
+			assert_true(a == w && (i < 2 || a == 0));
+		}
+		double sx = fo_num_get(&got.call.arg[1], 0, 0), sw = fo_num_get(&want.call.arg[1], 0, 0);
+		assert_true(sx == sw || (isnan(sx) && isnan(sw)));
+	}
+	fo_num_data_free(&got);
+	fo_num_data_free(&want);
 }
 static void test_fp8_transposed(void **state)
 {
 	(void)state;
 	static const int64_t shape[][2] = { { 256, 384 }, { 16, 144 }, { 176, 16 }, { 130, 70 }, { 1, 300 } };
 	for (int s = 0; s < 5; s++)
-		for (int k = 0; k < 12; k++)
-			check_cast_t(k & 1 ? FO_BF16 : FO_F32, k & 2 ? FO_E4M3 : FO_E5M2, shape[s][0], shape[s][1], s != 4 && k % 3, k / 4);
+		for (int k = 0; k < 4 * CASTS; k++) {
+			check_cast_t(k & 1 ? FO_BF16 : FO_F32, k & 2 ? FO_E4M3 : FO_E5M2, shape[s][0], shape[s][1], s != 4 && k % 3, k / 4, true);
+			if (k >= 4)
+				check_cast_t(k & 1 ? FO_BF16 : FO_F32, k & 2 ? FO_E4M3 : FO_E5M2, shape[s][0], shape[s][1], k % 3, k / 4, false);
+		}
+}
+
+/* All numbers of `from`, into columns of `to` from c0 on. */
+static void copy_numbers(const struct fo_tensor *to, int64_t c0, const struct fo_tensor *from)
+{
+	for (int64_t r = 0; r < from->rows; r++)
+		for (int64_t j = 0; j < from->cols; j++)
+			fo_num_set(to, r, c0 + j, fo_num_get(from, r, j));
+}
+static void check_numbers(const struct fo_num_case *c, const struct fo_tensor *got, int64_t c0, const struct fo_tensor *want)
+{
+	for (int64_t r = 0; r < want->rows; r++)
+		for (int64_t j = 0; j < want->cols; j++)
+			if (fo_num_get(got, r, c0 + j) != fo_num_get(want, r, j))
+				fail_msg("%s: (%d,%d) is %a, apart %a", c->name, (int)r, (int)(c0 + j), fo_num_get(got, r, c0 + j), fo_num_get(want, r, j));
+}
+
+enum { NO_MORE, TRANSPOSE, NUMBERS, BESIDE };
+
+/* What is made and cast at once, by one kernel: the bits of the two kernels apart, twice on end, where the history is empty too. */
+static void check_made(enum fo_op_kind fused, enum fo_op_kind apart, int64_t rows, int64_t cols, int z, bool empty)
+{
+	const bool norm = apart == FO_OP_rmsnorm || apart == FO_OP_add_rmsnorm, adds = apart == FO_OP_add_rmsnorm, bwd = apart == FO_OP_swiglu_bwd;
+	const int at = fo_op_fp8_step(fused), format = bwd ? FO_E5M2 : FO_E4M3, inputs = apart == FO_OP_rmsnorm ? 1 : bwd ? 3 : 2;
+	const int made = inputs + norm + adds;
+	const int64_t width = bwd ? 2 * cols : cols;
+	struct fo_num_case c[3];
+	struct fo_num_data d[3]; /* fused, made, cast */
+	fo_num_case_init(&c[0], fused), fo_num_case_init(&c[1], apart), fo_num_case_init(&c[2], FO_OP_fp8_cast_step);
+	for (int k = 0; k < 2; k++) {
+		for (int i = 0; i < inputs; i++)
+			fo_num_case_arg(&c[k], FO_BF16, rows, cols, FO_READ, FO_NUM_NORMAL, 1, 0);
+		if (norm)
+			fo_num_case_arg(&c[k], FO_BF16, 1, cols, FO_READ, FO_NUM_NORMAL, 1, 0);
+		if (adds)
+			fo_num_case_arg(&c[k], FO_BF16, rows, cols, FO_DEF, FO_NUM_NAN, 1, 0);
+		for (int i = 0; k && i <= bwd; i++)
+			fo_num_case_arg(&c[k], FO_BF16, rows, cols, FO_DEF, FO_NUM_NAN, 1, 0);
+		if (norm)
+			fo_num_case_arg(&c[k], FO_F32, rows, 1, FO_DEF, FO_NUM_NAN, 1, 0);
+		c[k].call.attr.value = norm ? 1e-5 : 0;
+	}
+	fo_num_case_arg(&c[2], FO_BF16, rows, width, FO_READ, FO_NUM_NORMAL, 1, 0);
+	for (int k = 0; k < 3; k += 2) {
+		fo_num_case_arg(&c[k], FO_F32, 1, 1, FO_DEF, FO_NUM_NAN, 1, 0);
+		fo_num_case_arg(&c[k], format, rows, width, FO_DEF, FO_NUM_NAN, 1, 0);
+		fo_num_case_arg(&c[k], FO_F32, 1, FO_FP8_AMAX_COLS, FO_ACC, FO_NUM_POSITIVE, 1, 0);
+		if (z == TRANSPOSE)
+			fo_num_case_arg(&c[k], format, width, rows, FO_DEF, FO_NUM_NAN, 1, 0);
+		if (z == NUMBERS && k == 0)
+			fo_num_case_arg(&c[k], FO_BF16, rows, width, FO_DEF, FO_NUM_NAN, 1, 0);
+	}
+	for (int k = 0; k < 3; k++)
+		fo_num_data_new(&d[k], &c[k], 21, true);
+	const struct fo_tensor *a = d[0].call.arg;
+	size_t room = 1;
+	assert_int_equal(fo_cuda_kernel_of(fused)->prepare(cuda, &d[0].call, 0, &room), FO_OK);
+	assert_int_equal(room, 0); /* one kernel indeed: two need room between them */
+	for (int i = 0; i < inputs + norm; i++)
+		copy_numbers(&d[1].call.arg[i], 0, &a[i]);
+	for (int k = 0; k < 3; k += 2)
+		for (int i = 0; i < FO_FP8_AMAX_COLS; i++)
+			fo_num_set(&d[k].call.arg[k ? 3 : at + 2], 0, i, i == 1 && !empty ? 3 : 0);
+	for (int turn = 0; turn < 2; turn++) {
+		for (int k = 0; k < 3; k++) {
+			for (int i = 0; k == 2 && i <= bwd; i++)
+				copy_numbers(&d[2].call.arg[0], i * cols, &d[1].call.arg[made + i]);
+			assert_true(fo_num_run(&fo_test_cuda_kernel, &d[k], 1));
+		}
+		for (int i = 0; i < 3; i++)
+			check_numbers(&c[0], &a[at + i], 0, &d[2].call.arg[1 + i]);
+		if (adds)
+			check_numbers(&c[0], &a[3], 0, &d[1].call.arg[3]);
+		if (norm)
+			check_numbers(&c[0], &a[at - 1], 0, &d[1].call.arg[made + 1]);
+		if (z)
+			check_numbers(&c[0], &a[at + 3], 0, &d[2].call.arg[z == TRANSPOSE ? 4 : 0]);
+	}
+	for (int k = 0; k < 3; k++)
+		fo_num_data_free(&d[k]);
+}
+static void test_made(void **state)
+{
+	(void)state;
+	static const enum fo_op_kind fused[] = { FO_OP_rmsnorm_fp8, FO_OP_add_rmsnorm_fp8, FO_OP_swiglu_fp8, FO_OP_swiglu_bwd_fp8 },
+				     apart[] = { FO_OP_rmsnorm, FO_OP_add_rmsnorm, FO_OP_swiglu, FO_OP_swiglu_bwd };
+	static const int64_t norm[][2] = { { 32, 272 }, { 48, 1024 }, { 16, 4096 }, { 32, 4112 } }, tile[][2] = { { 16, 16 }, { 144, 272 }, { 256, 128 } };
+	for (int k = 0; k < 4; k++)
+		for (int s = 0; s < (k < 2 ? 4 : 3); s++)
+			for (int z = 0; z < BESIDE; z++)
+				check_made(fused[k], apart[k], (k < 2 ? norm : tile)[s][0], (k < 2 ? norm : tile)[s][1], z, (s + z) & 1);
 }
 
 /* Maxima with what is not finite in them, of all, rows and columns of a tensor wider and higher than a block. */
@@ -400,26 +504,25 @@ static void test_amax_nan(void **state)
 		}
 }
 
-/* Scales of an empty history look at x, of any other they do not; histories move on, but for refused steps. */
+/* A step begins with the largest numbers of all histories; they move on, but for refused steps. */
 static void test_fp8_history(void **state)
 {
 	(void)state;
 	for (int k = 0; k < 4; k++) {
 		struct fo_num_case c;
 		struct fo_num_data got, want;
-		fo_num_case_init(&c, FO_OP_fp8_scale);
-		fo_num_case_arg(&c, FO_F32, 1, 16, FO_READ, FO_NUM_POSITIVE, 5, 0);
-		fo_num_case_arg(&c, FO_F32, 1, 1, FO_DEF, FO_NUM_NAN, 0, 0);
-		fo_num_case_arg(&c, FO_BF16, 33, 700, FO_READ, FO_NUM_NORMAL, 100, 0);
-		c.call.attr.value = FO_E4M3_MAX;
-		c.call.attr.sign = k & 1;
-		fo_num_data_new(&got, &c, 4, true);
-		if (k & 2)
-			memset(got.call.arg[0].data, 0, 16 * sizeof(float));
+		fo_num_case_init(&c, FO_OP_fp8_begin_many);
+		for (int t = 0; t < 16; t++) {
+			fo_num_case_arg(&c, FO_F32, 3 + t % 5, 300, FO_READ, FO_NUM_POSITIVE, 5, 0);
+			fo_num_case_arg(&c, FO_F32, 3 + t % 5, FO_FP8_AMAX_COLS, FO_DEF, FO_NUM_NAN, 0, 0);
+		}
+		fo_num_data_new(&got, &c, 4, k & 1);
+		fo_num_set(&got.call.arg[6], 1, 299, 1e6);
 		fo_num_data_copy(&want, &got);
 		fo_num_run(&fo_test_cuda_kernel, &got, 1);
 		fo_num_run(ref(&want), &want, 1);
-		check_same(&c, &got, &want, "scale");
+		check_same(&c, &got, &want, "begin");
+		assert_true(fo_num_get(&got.call.arg[7], 1, 1) == 1e6);
 		fo_num_data_free(&got);
 		fo_num_data_free(&want);
 
@@ -447,6 +550,7 @@ int main(void)
 		cmocka_unit_test(test_adamw_bits), cmocka_unit_test(test_adamw_many), cmocka_unit_test(test_sumsq_turns),
 		cmocka_unit_test(test_nonfinite),  cmocka_unit_test(test_xent),       cmocka_unit_test(test_fp8_bytes),
 		cmocka_unit_test(test_amax_nan),   cmocka_unit_test(test_fp8_history), cmocka_unit_test(test_fp8_transposed),
+		cmocka_unit_test(test_made),
 	};
 	int status;
 	cuda = fo_test_cuda_open(&status);

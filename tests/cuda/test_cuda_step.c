@@ -204,6 +204,10 @@ static void test_formats(void **state)
 		{ "fp8 current", { .fp8 = FO_FP8_CURRENT }, 4e-2 },
 		{ "fp8 delayed", { .fp8 = FO_FP8_DELAYED, .fp8_history = 4, .fp8_precompute = 1 }, 4e-2 },
 		{ "fp8 delayed, transposed", { .fp8 = FO_FP8_DELAYED, .fp8_history = 4, .fp8_precompute = 1, .fp8_transposed = 1 }, 4e-2 },
+		{ "fp8 delayed, fused",
+		  { .fp8 = FO_FP8_DELAYED, .fp8_history = 4, .fp8_precompute = 1, .fp8_transposed = 1, .fp8_fuse = 1, .merge_gate_up = 1, .fuse_elementwise = 1 }, 4e-2 },
+		{ "fp8 delayed, fused, plain weight gradients",
+		  { .fp8 = FO_FP8_DELAYED, .fp8_history = 4, .fp8_wgrad = FO_FP8_WGRAD_PLAIN, .fp8_fuse = 1, .merge_gate_up = 1 }, 4e-2 },
 		{ "fp8 rows", { .fp8 = FO_FP8_ROWWISE }, 4e-2 },
 	};
 	for (size_t i = 0; i < sizeof c / sizeof *c; i++)
@@ -715,6 +719,39 @@ static void test_whose_code(void **state)
 	step_batch_free(&b);
 }
 
+/* Casts inside of what makes their numbers (pass fp8-fuse): whole steps have the bits of those with casts by themselves. Rows are wide
+ * enough for the kernels that do both at once; in the first step histories are empty, in both micro-batches. */
+static void test_fused_casts(void **state)
+{
+	(void)state;
+	struct step_batch b;
+	step_batch_random(&b, 16, 2, 2, 64, 2, 7);
+	for (int k = 0; k < 3; k++) { /* with transposed copies, with plain weight gradients, with activations made twice */
+		struct result {
+			struct sample s;
+			uint64_t hash;
+		} out[2];
+		for (int fused = 0; fused < 2; fused++) {
+			struct fo_model m = step_model(2, 288, 9, 3, 144, 64, false);
+			struct fo_lowering low = step_lowering(&b, FO_PRECISION_BF16, FO_MODE_TRAIN);
+			struct fo_exec_options o = on_device();
+			struct step_rig r;
+			low.pass = (struct fo_passes){ .merge_gate_up = 1, .fuse_elementwise = 1, .fp8 = FO_FP8_DELAYED, .fp8_history = 2, .fp8_precompute = 1,
+						       .fp8_transposed = k != 1, .fp8_wgrad = k == 1 ? FO_FP8_WGRAD_PLAIN : FO_FP8_WGRAD_FP8,
+						       .recompute = k == 2 ? FO_RECOMPUTE_SELECTIVE : 0, .fp8_fuse = fused };
+			o.poison = true;
+			memset(&out[fused], 0, sizeof out[fused]);
+			make(&r, &m, &low, &b, &o);
+			run_steps(&r, 0, STEPS, &out[fused].s);
+			out[fused].hash = step_rig_hash(&r);
+			step_rig_free(&r);
+		}
+		assert_true(isfinite(out[0].s.loss[STEPS - 1]) && out[0].s.loss[STEPS - 1] != out[0].s.loss[0]);
+		assert_memory_equal(&out[0], &out[1], sizeof *out);
+	}
+	step_batch_free(&b);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -723,7 +760,7 @@ int main(void)
 		cmocka_unit_test(test_memory_is_planned), cmocka_unit_test(test_shared_store),	    cmocka_unit_test(test_goes_on),
 		cmocka_unit_test(test_generation),	  cmocka_unit_test(test_fault_is_named),    cmocka_unit_test(test_what_cannot_run),
 		cmocka_unit_test(test_whose_code),	  cmocka_unit_test(test_made_on_device),
-		cmocka_unit_test(test_other_documents),
+		cmocka_unit_test(test_other_documents),	  cmocka_unit_test(test_fused_casts),
 	};
 	int status;
 	cuda = fo_test_cuda_open(&status);

@@ -443,6 +443,85 @@ static void test_transposed(void **state)
 	}
 }
 
+static int count(const struct fo_program *p, enum fo_op_kind kind)
+{
+	int n = 0;
+	for (int b = 0; b < p->nblock; b++)
+		for (int i = 0; i < p->block[b].n; i++)
+			n += p->block[b].op[i].kind == kind;
+	return n;
+}
+
+/* Every operation that makes what is cast and casts it does both as the two by themselves do: the same bits, with whatever else is
+ * chosen, when a run goes on in the middle of a history too. A dump holds all of it. */
+static void test_fuse(void **state)
+{
+	(void)state;
+	int seen[5] = { 0 };
+	for (int round = 0; round < 24; round++) {
+		struct fo_model m = random_model();
+		struct step_batch b;
+		enum fo_numerics precision = round & 1 ? FO_PRECISION_BF16 : FO_PRECISION_F32;
+		bool plain_wgrad = draw(3) == 0, ends = m.layers > 1 && draw(2), both = !plain_wgrad && draw(2);
+		struct fo_passes p = apart(passes(FO_FP8_DELAYED, both || draw(2), true), plain_wgrad, ends && round & 2, ends && !(round & 2));
+		uint64_t hash[2];
+		double loss[2];
+		enum fo_isa isa = draw(2) ? best_isa() : FO_ISA_REF;
+		p.fp8_transposed = both;
+		p.fuse_elementwise = draw(2);
+		p.recompute = draw(2) ? draw(FO_RECOMPUTE_FULL + 1) : 0;
+		p.recompute_layers = p.recompute ? draw(m.layers + 1) : 0;
+		p.offload = m.layers > 1 ? draw(2) : 0;
+		p.optimizer_in_backward = p.previous_norm = draw(2);
+		step_batch_random(&b, 8 + draw(8), 1, 1 + draw(3), m.vocab, 1, 17 + draws);
+		for (int fused = 0; fused < 2; fused++) {
+			static const enum fo_op_kind kind[] = { FO_OP_rmsnorm_fp8, FO_OP_add_rmsnorm_fp8, FO_OP_swiglu_fp8, FO_OP_swiglu_bwd_fp8 };
+			struct step_rig r, q;
+			struct fo_program again;
+			struct fo_str text = { 0 };
+			p.fp8_fuse = fused;
+			begin(&r, &m, &b, precision, p, isa, NULL);
+			begin(&q, &m, &b, precision, p, isa, NULL);
+			for (int k = 0; k < 4; k++) {
+				int n = count(&r.program, kind[k]);
+				assert_true(!n || fused);
+				seen[k] += n;
+				/* Norms and SwiGLU in front of products are made for them alone. */
+				assert_true(!fused || k > 2 || n || k == !p.fuse_elementwise);
+			}
+			fo_program_dump(&r.program, &text);
+			must(fo_program_parse(&again, text.data, text.len, "dump"));
+			assert_true(fo_program_hash(&again) == fo_program_hash(&r.program));
+			fo_program_fini(&again);
+			fo_str_fini(&text);
+			for (int s = 0; s < 2; s++)
+				step(&r, s);
+			void *saved = step_rig_save(&r);
+			step(&q, 0);
+			step_rig_restore(&q, saved);
+			free(saved);
+			for (int s = 2; s < 5; s++)
+				step(&r, s), step(&q, s);
+			hash[fused] = step_rig_hash(&r);
+			assert_true(hash[fused] == step_rig_hash(&q));
+			loss[fused] = r.loss[0];
+			step_rig_free(&r);
+			step_rig_free(&q);
+		}
+		if (hash[0] != hash[1] || loss[0] != loss[1])
+			fail_msg("round %d: other bits where casts are fused: loss %.17g, not %.17g", round, loss[1], loss[0]);
+		step_batch_free(&b);
+	}
+	assert_true(seen[0] && seen[1] && seen[2] && seen[3]);
+	struct fo_model m = step_model(1, 16, 2, 1, 24, 30, false);
+	struct fo_program p;
+	struct fo_lowering low = { .seq = 8, .rows = 1, .micro_batches = 1, .precision = FO_PRECISION_BF16 };
+	low.pass = passes(FO_FP8_CURRENT, false, true);
+	low.pass.fp8_fuse = 1;
+	assert_int_equal(fo_pass_build(&p, &m, &low), FO_EARG);
+	assert_non_null(strstr(fo_err_text(), "pass fp8-fuse: only delayed scales"));
+}
+
 /* Activations, casts with them, that backward makes again are the same bits, and a maximum that is taken twice is the same maximum. */
 static void test_recompute(void **state)
 {
@@ -683,9 +762,13 @@ static void test_promises(void **state)
 	assert_true(plain.matmul.bytes - now.matmul.bytes == L * (read - 12 * 8));
 	/* A cast reads twice and writes once: 5 bytes per number; weights twice. 16 casts of 16 bytes of maxima and scales. */
 	assert_true(now.elementwise.bytes - plain.elementwise.bytes == L * (5 * (T * (acts + grads) + 2 * weights) + 16 * 16));
-	/* Delayed: activations and gradients are read once. A history of HISTORY numbers replaces the maximum. */
+	/* Delayed: activations and gradients are read once, by one operation instead of three, with a scale and maxima of 4 numbers that it
+	 * adds to instead of 16 bytes. Histories are looked at once per step, by one operation for up to 16 layers. */
 	assert_true(now.elementwise.bytes - late.elementwise.bytes ==
-		    L * (2 * T * (acts + grads) + 8 * (8 - 4 * HISTORY - 8)));
+		    L * (2 * T * (acts + grads) + 8 * 16 - 8 * (4 + 2 * 16) - 8 * (4 * HISTORY + 16)));
+	struct size late4 = size_of(passes(FO_FP8_DELAYED, false, true), 4), now4l = size_of(passes(FO_FP8_CURRENT, false, true), 4);
+	assert_int_equal(now.operations - late.operations, 12 * 8 * 2 - 1 - 12);
+	assert_int_equal(now4l.operations - late4.operations, 4 * 12 * 8 * 2 - 1 - 12);
 	assert_true(late.optimizer.bytes - plain.optimizer.bytes == L * (8 * 4 + 2 * 8 * 4 * HISTORY + 16));
 	/* Precomputed: once instead of twice a micro-batch, and the weights' fp8 copies stay, with a scale in 64 bytes each. */
 	assert_true(now.elementwise.bytes - pre.elementwise.bytes == L * (5 * weights + 4 * 16));
@@ -720,12 +803,46 @@ static void test_promises(void **state)
 	assert_int_equal(now.operations - plain.operations, 12 * 16 * 3);
 }
 
+/* A layer of Llama-3.1-8B on one row of 8,192 tokens: what fp8-fuse saves is one write and one read of two bytes for each number that
+ * norms, SwiGLU and its backward make, and the figures are those of docs/passes/fp8-fuse.md. */
+static void test_fuse_bytes(void **state)
+{
+	(void)state;
+	const double T = 8192, D = 4096, F = 14336, KV = 1024;
+	double bytes[2], casts = 0, made = 0;
+	for (int fused = 0; fused < 2; fused++) {
+		struct fo_model m = step_model(2, 4096, 32, 8, 14336, 128256, false);
+		struct fo_lowering low = { .seq = 8192, .rows = 1, .micro_batches = 1, .precision = FO_PRECISION_BF16 };
+		struct fo_program p;
+		low.pass = passes(FO_FP8_DELAYED, true, true);
+		low.pass.fp8_transposed = 1;
+		low.pass.fuse_elementwise = 1;
+		low.pass.fp8_fuse = fused;
+		must(fo_pass_build(&p, &m, &low));
+		bytes[fused] = fo_program_category_cost(&p, FO_CAT_ELEMENTWISE, -1).bytes;
+		for (int s = 0; s < p.nslot && !fused; s++)
+			for (int i = 0; i < p.block[p.slot[s].block].n; i++) {
+				const struct fo_op *o = &p.block[p.slot[s].block].op[i];
+				double moved = fo_op_cost(&p, o, -1).bytes;
+				casts += o->kind == FO_OP_fp8_cast_step ? moved : 0;
+				made += p.slot[s].layer < 2 && (o->kind == FO_OP_rmsnorm || o->kind == FO_OP_add_rmsnorm || o->kind == FO_OP_swiglu ||
+								o->kind == FO_OP_swiglu_bwd) ? moved : 0;
+			}
+		fo_program_fini(&p);
+	}
+	double saved = (bytes[0] - bytes[1]) / 2;
+	print_message("per layer: casts %.3f GB, what makes their numbers %.3f GB, saved %.3f GB\n", casts / 2e9, made / 2e9, saved / 1e9);
+	assert_true(saved == 4 * T * (2 * D + F + 2 * F));
+	assert_true(fabs((casts + made) / 2e9 - 4.63) < 0.005 && fabs((casts + made) / 2e9 - saved / 1e9 - 2.95) < 0.005);
+	assert_true(fabs(casts / 2 / (4 * T * (5 * D + 2 * KV + D + F + 2 * F)) - 1) < 1e-6);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_programs),   cmocka_unit_test(test_refusals),      cmocka_unit_test(test_checks),
 		cmocka_unit_test(test_gradients),  cmocka_unit_test(test_flop),          cmocka_unit_test(test_precompute),
-		cmocka_unit_test(test_recompute),  cmocka_unit_test(test_transposed),
+		cmocka_unit_test(test_recompute),  cmocka_unit_test(test_transposed), cmocka_unit_test(test_fuse), cmocka_unit_test(test_fuse_bytes),
 		cmocka_unit_test(test_delayed),    cmocka_unit_test(test_micro_batches), cmocka_unit_test(test_resume),
 		cmocka_unit_test(test_not_finite), cmocka_unit_test(test_promises),
 	};

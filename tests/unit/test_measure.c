@@ -212,6 +212,8 @@ static void test_every_operation(void **state)
 		{ .fp8 = FO_FP8_DELAYED, .fp8_history = 16, .fp8_precompute = 1 },
 		{ .fp8 = FO_FP8_DELAYED, .fp8_history = 16, .fp8_precompute = 1, .fp8_transposed = 1 },
 		{ .fp8 = FO_FP8_CURRENT, .fuse_elementwise = 1, .fuse_rope = 1 },
+		{ .fp8 = FO_FP8_DELAYED, .fp8_history = 16, .fp8_first = 1 },
+		{ .merge_gate_up = 1, .fuse_elementwise = 1, .fp8 = FO_FP8_DELAYED, .fp8_history = 16, .fp8_fuse = 1 },
 		{ .attention = 1, .offload = 1 },
 		{ .fp8 = FO_FP8_ROWWISE, .fuse_elementwise = 1, .recompute = FO_RECOMPUTE_SELECTIVE },
 	};

@@ -534,7 +534,8 @@ bool fo_num_check_naive(const struct fo_num_case *c, struct fo_num_margin *margi
 		e = error_of(&t.naive.call, &t.exact.call, i);
 		bound = 4 * unit + 4 * 0x1p-24 * sqrt(depth);
 		/* The norm is of the sum as it was stored: summands that are off by 2^-9 move it by as much at most. */
-		if (c->call.kind == FO_OP_add_rmsnorm && i > 3 && t.in.call.arg[3].dtype == FO_BF16)
+		const bool of_sum = c->call.kind == FO_OP_add_rmsnorm || c->call.kind == FO_OP_add_rmsnorm_fp8;
+		if (of_sum && i > 3 && t.in.call.arg[3].dtype == FO_BF16)
 			bound += 0x1p-9;
 		keep_nearest(margin, fmax(e.l2, e.worst), bound);
 		ok = e.l2 <= bound && e.worst <= bound;

@@ -72,6 +72,45 @@ static void list_matmul(struct list *l)
 		}
 }
 
+/* What a cast of (r, d) by the scale of the step makes; first: nothing was there before, so the scale is of its own maximum. */
+static void list_step(struct list *l, struct fo_num_case *c, int format, int64_t r, int64_t d, bool first)
+{
+	fo_num_case_arg(c, wide(l), 1, 1, FO_DEF, FO_NUM_NAN, 0, 0);
+	fo_num_case_arg(c, format, r, d, FO_DEF, FO_NUM_NAN, 0, 0);
+	fo_num_case_arg(c, wide(l), 1, FO_FP8_AMAX_COLS, FO_ACC, FO_NUM_NAN, 1000, 0); /* beyond all numbers: double precision saturates nothing */
+	acc_first(c, fo_op_fp8_step(c->call.kind) + 2, first);
+	if (!first)
+		c->spec[fo_op_fp8_step(c->call.kind) + 2].fill = FO_NUM_POSITIVE;
+}
+
+/* Norms and SwiGLU of (r, d) that cast what they make. By a history: a scale of their own numbers is of rounded ones, and double precision
+ * rounds none (tests/cuda/test_cuda_optimizer.c and tests/step/test_fp8_step.c have these, to the bit). */
+static void list_made(struct list *l, int64_t r, int64_t d, int z)
+{
+	static const enum fo_op_kind kind[] = { FO_OP_rmsnorm_fp8, FO_OP_add_rmsnorm_fp8, FO_OP_swiglu_fp8, FO_OP_swiglu_bwd_fp8 };
+
+	for (int k = 0; k < 4; k++) {
+		struct fo_num_case *c = next(l, kind[k]);
+		int format = l->dtype == FO_F64 ? FO_F64 : FO_E4M3;
+		int64_t cols = k == 3 ? 2 * d : d;
+
+		for (int i = 0; i < (k == 0 ? 1 : k == 3 ? 3 : 2); i++)
+			fo_num_case_arg(c, l->dtype, r, d, FO_READ, FO_NUM_NORMAL, 1, 0);
+		if (k < 2)
+			fo_num_case_arg(c, l->dtype, 1, d, FO_READ, FO_NUM_NORMAL, 1, 0);
+		if (k == 1)
+			fo_num_case_arg(c, l->dtype, r, d, FO_DEF, FO_NUM_NAN, 0, 0);
+		if (k < 2)
+			fo_num_case_arg(c, wide(l), r, 1, FO_DEF, FO_NUM_NAN, 0, 0);
+		list_step(l, c, format, r, cols, false);
+		if (z == 1 && cols != r) /* in double precision the shape alone says that it is the transpose */
+			fo_num_case_arg(c, format, cols, r, FO_DEF, FO_NUM_NAN, 0, 0);
+		if (z == 2)
+			fo_num_case_arg(c, l->dtype, r, cols, FO_DEF, FO_NUM_NAN, 0, 0);
+		c->call.attr.value = k < 2 ? 1e-5 : 0;
+	}
+}
+
 /* Products of fp8 factors, scales of all or of each line; maxima, scales, casts, histories. In double precision nothing is fp8:
  * numbers are what they stand for, and a cast does not round. */
 static void list_fp8(struct list *l)
@@ -116,10 +155,6 @@ static void list_fp8(struct list *l)
 			fo_num_case_arg(c, l->dtype, r, d, FO_READ, FO_NUM_NORMAL, 3, 0);
 			fo_num_case_arg(c, wide(l), axis == 1 ? r : 1, axis == 2 ? d : 1, FO_READ, FO_NUM_POSITIVE, 1, 0);
 			fo_num_case_arg(c, f64 ? FO_F64 : s & 1 ? FO_E5M2 : FO_E4M3, r, d, FO_DEF, FO_NUM_NAN, 0, 0);
-			if (axis == 0) {
-				fo_num_case_arg(c, wide(l), 1, 1, FO_ACC, FO_NUM_NAN, 8, 0);
-				acc_first(c, 3, s & 1);
-			}
 		}
 	for (size_t s = 0; s < sizeof shape / sizeof *shape; s++) {
 		struct fo_num_case *c = next(l, FO_OP_fp8_cast_t);
@@ -129,18 +164,27 @@ static void list_fp8(struct list *l)
 		fo_num_case_arg(c, wide(l), 1, 1, FO_READ, FO_NUM_POSITIVE, 1, 0);
 		fo_num_case_arg(c, format, shape[s].m, shape[s].k, FO_DEF, FO_NUM_NAN, 0, 0);
 		fo_num_case_arg(c, format, shape[s].k, shape[s].m, FO_DEF, FO_NUM_NAN, 0, 0);
-		if (s & 2) {
-			fo_num_case_arg(c, wide(l), 1, 1, FO_ACC, FO_NUM_NAN, 8, 0);
-			acc_first(c, 4, s & 1);
-		}
 	}
-	for (int steps = 1; steps < 20; steps += 9) {
-		struct fo_num_case *c = next(l, FO_OP_fp8_scale);
+	for (size_t s = 0; s < sizeof shape / sizeof *shape; s++) /* in E4M3, which double precision takes its largest number from */
+		for (int both = 0; both < 2; both++) {
+			struct fo_num_case *c = next(l, FO_OP_fp8_cast_step);
+			int format = f64 ? FO_F64 : FO_E4M3;
 
-		fo_num_case_arg(c, wide(l), 1, steps, FO_READ, FO_NUM_POSITIVE, 5, 0);
-		fo_num_case_arg(c, wide(l), 1, 1, FO_DEF, FO_NUM_NAN, 0, 0);
-		fo_num_case_arg(c, l->dtype, 7, 33, FO_READ, FO_NUM_NORMAL, 1, 0);
-		c->call.attr.value = FO_E5M2_MAX;
+			fo_num_case_arg(c, l->dtype, shape[s].m, shape[s].k, FO_READ, FO_NUM_NORMAL, 3, 0);
+			list_step(l, c, format, shape[s].m, shape[s].k, s & 1);
+			if (both)
+				fo_num_case_arg(c, format, shape[s].k, shape[s].m, FO_DEF, FO_NUM_NAN, 0, 0);
+		}
+	for (size_t s = 0; s < sizeof shape / sizeof *shape; s++)
+		for (int z = 0; z < 3; z++) /* nothing beside the cast, its transpose, the numbers themselves */
+			list_made(l, shape[s].m, shape[s].k, z);
+	for (int steps = 1; steps < 20; steps += 9) {
+		struct fo_num_case *c = next(l, steps > 1 ? FO_OP_fp8_begin_many : FO_OP_fp8_begin);
+
+		for (int k = 0; k < (steps > 1 ? 3 : 1); k++) {
+			fo_num_case_arg(c, wide(l), 5 + k, steps, FO_READ, FO_NUM_POSITIVE, 5, 0);
+			fo_num_case_arg(c, wide(l), 5 + k, FO_FP8_AMAX_COLS, FO_DEF, FO_NUM_NAN, 0, 0);
+		}
 
 		c = next(l, FO_OP_fp8_push);
 		fo_num_case_arg(c, wide(l), 3, 1, FO_READ, FO_NUM_POSITIVE, 1, 0);

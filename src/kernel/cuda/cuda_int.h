@@ -99,7 +99,9 @@ uint32_t fo_cuda_blocks(const struct fo_cuda *c, int64_t n, int64_t per_block);
 /* Launchers by file: each defines struct fo_cuda_kernel rows that table.c lists. */
 extern const struct fo_cuda_kernel fo_cuda_xent, fo_cuda_xent_fwd;                                              /* launch_loss.c */
 extern const struct fo_cuda_kernel fo_cuda_sumsq, fo_cuda_clip, fo_cuda_clip_ahead, fo_cuda_global_norm, fo_cuda_adamw; /* and on many */
-extern const struct fo_cuda_kernel fo_cuda_amax, fo_cuda_fp8_scale, fo_cuda_fp8_cast, fo_cuda_fp8_cast_t, fo_cuda_fp8_push; /* launch_fp8.c */
+extern const struct fo_cuda_kernel fo_cuda_amax, fo_cuda_fp8_scale, fo_cuda_fp8_cast, fo_cuda_fp8_cast_t, fo_cuda_fp8_push, fo_cuda_fp8_begin,
+	fo_cuda_fp8_cast_step; /* launch_fp8.c */
+extern const struct fo_cuda_kernel fo_cuda_made_fp8; /* launch_fp8_made.c */
 extern const struct fo_cuda_kernel fo_cuda_attention, fo_cuda_attention_bwd, fo_cuda_attention_cached;
 extern const struct fo_cuda_kernel fo_cuda_matmul; /* matmul.c */
 extern const struct fo_cuda_kernel fo_cuda_transfer; /* launch_transfer.c */
@@ -109,6 +111,9 @@ extern const struct fo_cuda_kernel fo_cuda_add, fo_cuda_add_bias, fo_cuda_swiglu
 	fo_cuda_embed_bwd, fo_cuda_cache_put, fo_cuda_last_row; /* launch_elementwise.c */
 extern const struct fo_cuda_kernel fo_cuda_rmsnorm, fo_cuda_add_rmsnorm, fo_cuda_rmsnorm_dx, fo_cuda_rmsnorm_dg, fo_cuda_rmsnorm_bwd,
 	fo_cuda_bias_grad; /* launch_norm.c */
+
+/* What kernels take of operands sx, y and amax of a call that casts by the scale of the step, in `parts`. */
+FO_CHECKED fo_status fo_cuda_fp8_step_args(struct fo_cuda_queue *q, const struct fo_call *c, uint32_t parts, struct fo_cuda_fp8_step *out);
 
 /* What launchers ask of operands. */
 static inline bool fo_cuda_is_float(const struct fo_tensor *t) { return t->dtype == FO_F32 || t->dtype == FO_BF16; }

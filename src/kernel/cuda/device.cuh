@@ -19,7 +19,11 @@
 
 /* threads: of a block, all that may be launched; the compiler gives each its registers by it. */
 #define FO_KERNEL(name, type, threads) extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ type p)
+/* blocks: so many at least shall find room on a multiprocessor, whatever registers the compiler would have liked to take. */
+#define FO_KERNEL_BLOCKS(name, type, threads, blocks)                                                                  \
+	extern "C" __global__ void __launch_bounds__(threads, blocks) name(const __grid_constant__ type p)
 #define FO_DEVICE static __device__ __forceinline__
+#define FO_DEVICE_MEMBER __device__ __forceinline__
 /* Dynamic shared memory of a block, 16-byte aligned; its size is in the launch. */
 #define FO_SHARED_DYNAMIC(name) extern __shared__ __align__(16) unsigned char name[]
 #endif

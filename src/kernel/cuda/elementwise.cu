@@ -4,6 +4,7 @@
  * The fast forms are bound by memory. A thread asks for all it will read before it uses any of it; a block does its share and ends, so that
  * the hardware evens out the load. Times at 4.3 TB/s for Llama-3.1-8B at T = 8,192 tokens stand at each kernel. */
 #include "kernel/cuda/rows.cuh"
+#include "kernel/cuda/swiglu.cuh"
 
 enum { THREADS = 256 };
 
@@ -94,13 +95,7 @@ FO_KERNEL(add_bias_any, struct fo_cuda_add_bias_args, THREADS)
 /* ---- SwiGLU ----
  *
  * Forward 6 bytes an element in bf16; (8192, 14336): 705 MB, 0.164 ms. Backward 10 bytes: 1174 MB, 0.273 ms.
- * An accurate exponential and a division are some 40 instructions: as long as the memory takes. In bf16 the special function unit's
- * own, 2^-22 off at worst, vanish in the rounding of the result; fp32 pays for accuracy. */
-
-FO_DEVICE float sigmoid(uint16_t, float x) { return fo_reciprocal_fast(1 + fo_exp2_fast(x * -1.44269504f)); }
-FO_DEVICE float sigmoid(float, float x) { return 1 / (1 + expf(-x)); }
-FO_DEVICE float silu(uint16_t t, float x) { return x * sigmoid(t, x); }
-FO_DEVICE float silu(float, float x) { return x / (1 + expf(-x)); }
+ * What is computed: swiglu.cuh. */
 
 template <typename T> FO_DEVICE void swiglu_rows(const fo_cuda_swiglu_args &p)
 {
@@ -134,14 +129,6 @@ FO_KERNEL(swiglu_any, struct fo_cuda_swiglu_args, THREADS)
 {
 	EACH_ELEMENT(r, c, p.y)
 		fo_view_put(p.y, r, c, fo_view_get(p.up, r, c) * silu(0.0f, fo_view_get(p.gate, r, c)));
-}
-
-/* With s = sigmoid(gate): silu = gate s, silu' = s (1 + gate (1 - s)). */
-template <typename T> FO_DEVICE void swiglu_gradient(float *g, float *u, const float dy)
-{
-	const float s = sigmoid(T(), *g), gate = *g;
-	*g = dy * *u * s * (1 + gate * (1 - s));
-	*u = dy * gate * s;
 }
 
 template <typename T> FO_DEVICE void swiglu_bwd_rows(const fo_cuda_swiglu_bwd_args &p)

@@ -2,7 +2,8 @@
  *
  * Memory, for x in bf16: amax 2 B an element, cast 3 B (2 read, 1 written), with or without the maximum. A tensor (8192, 4096): amax
  * 67 MB, 16 us at 4.2 TB/s; cast 101 MB, 24 us; (8192, 14336): 56 and 84 us. The cast's arithmetic, some 12 instructions an element,
- * fills half of what a multiprocessor has while 3 B pass. Scales, joints and histories are a few KB: the launch is their time. */
+ * fills half of what a multiprocessor has while 3 B pass. Scales and
+ * histories are a few KB: the launch is their time. */
 #include "kernel/cuda/fp8.cuh"
 
 #include <math.h>
@@ -44,33 +45,36 @@ FO_DEVICE uint32_t few_larger(const float *p, int64_t n, uint32_t *scratch)
 	return block_larger(top, scratch);
 }
 
-/* What a thread looks at: of one row elements that all threads of the grid share, of more rows those that its block takes in turn. */
+/* What a thread looks at in share `part` of `parts`: of one row elements that all shares have in turn, of more rows those that are the
+ * share's. */
 struct share {
 	int64_t row, rows, first, step;
 };
-FO_DEVICE share share_of(int64_t rows)
+FO_DEVICE share share_of(int64_t rows, uint32_t part, uint32_t parts)
 {
 	const bool one = rows == 1;
 	share w;
-	w.row = one ? 0 : blockIdx.x;
-	w.rows = one ? 1 : gridDim.x;
-	w.first = one ? (int64_t)blockIdx.x * blockDim.x + threadIdx.x : threadIdx.x;
-	w.step = one ? (int64_t)gridDim.x * blockDim.x : blockDim.x;
+	w.row = one ? 0 : part;
+	w.rows = one ? 1 : parts;
+	w.first = one ? (int64_t)part * blockDim.x + threadIdx.x : threadIdx.x;
+	w.step = one ? (int64_t)parts * blockDim.x : blockDim.x;
 	return w;
 }
 
 /* ---- maxima ---- */
 
 /* Of all: a tensor without gaps comes as one row. */
+template <typename T> FO_DEVICE uint32_t share_larger(const fo_cuda_view &x, bool aligned, uint32_t part, uint32_t parts)
+{
+	const share w = share_of(x.rows, part, parts);
+	uint32_t top = 0;
+	for (int64_t r = w.row; r < x.rows; r += w.rows)
+		top = fo_larger(top, row_larger((const T *)x.data + r * x.ld, x.cols, aligned, w.first, w.step));
+	return top;
+}
 template <typename T> FO_DEVICE void amax_all(const fo_cuda_amax_args &p, uint32_t *scratch)
 {
-	uint32_t top = 0;
-	if (!p.history || few_larger(p.history, p.steps, scratch) == 0) {
-		const share w = share_of(p.x.rows);
-		for (int64_t r = w.row; r < p.x.rows; r += w.rows)
-			top = fo_larger(top, row_larger((const T *)p.x.data + r * p.x.ld, p.x.cols, p.aligned, w.first, w.step));
-	}
-	top = block_larger(top, scratch);
+	const uint32_t top = block_larger(share_larger<T>(p.x, p.aligned, blockIdx.x, gridDim.x), scratch);
 	if (threadIdx.x == 0)
 		p.partial[blockIdx.x] = top;
 }
@@ -152,7 +156,7 @@ FO_KERNEL(amax_join, struct fo_cuda_amax_join_args, THREADS)
 			top = fo_larger(top, p.partial[i]);
 		top = block_larger(top, scratch);
 		if (threadIdx.x == 0)
-			p.out[0] = __uint_as_float(p.added ? fo_larger(top, fo_magnitude(p.out[0])) : top);
+			p.out[0] = __uint_as_float(top);
 		return;
 	}
 	const int64_t col = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
@@ -166,36 +170,26 @@ FO_KERNEL(amax_join, struct fo_cuda_amax_join_args, THREADS)
 
 /* ---- scales ---- */
 
-/* As kernel/ref: the smallest normal number keeps the quotient of a cast finite. */
-FO_DEVICE float scale_of(uint32_t top, float largest, bool power)
-{
-	if (top == 0)
-		return 1;
-	if (top >= 0x7f800000u)
-		return __uint_as_float(0x7fc00000u);
-	const uint32_t s = fo_larger(__float_as_uint(fo_div_rn(__uint_as_float(top), largest)), 0x00800000u);
-	return __uint_as_float(power ? (s + 0x007fffffu) & 0x7f800000u : s);
-}
 FO_KERNEL(fp8_scale, struct fo_cuda_fp8_scale_args, THREADS)
 {
-	__shared__ uint32_t scratch[32];
-	if (p.history) { /* one block */
-		uint32_t top = few_larger((const float *)p.amax.data, p.amax.cols, scratch);
-		if (top == 0 && p.partial) {
-			for (int64_t i = threadIdx.x; i < p.blocks; i += blockDim.x)
-				top = fo_larger(top, p.partial[i]);
-			top = block_larger(top, scratch);
-		}
-		if (threadIdx.x == 0)
-			*(float *)p.out.data = scale_of(top, p.largest, p.power);
-		return;
-	}
 	const int64_t n = p.out.rows * p.out.cols;
 	for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x) {
 		const int64_t r = i / p.out.cols, c = i % p.out.cols;
 		((float *)p.out.data)[r * p.out.ld + c] =
 			scale_of(fo_magnitude(((const float *)p.amax.data)[r * p.amax.ld + c]), p.largest, p.power);
 	}
+}
+
+/* The step begins: maxima of histories, of all layers at once. Some 4 KB a block: the launch is its time, once per step. */
+FO_KERNEL(fp8_begin, struct fo_cuda_fp8_begin_args, THREADS)
+{
+	__shared__ uint32_t scratch[32];
+	const fo_cuda_view &h = p.history[blockIdx.y], &amax = p.amax[blockIdx.y];
+	if (blockIdx.x >= h.rows)
+		return;
+	const uint32_t top = few_larger((const float *)h.data + blockIdx.x * h.ld, h.cols, scratch);
+	if (threadIdx.x < FO_CUDA_AMAX_WORDS)
+		((uint32_t *)amax.data)[blockIdx.x * amax.ld + threadIdx.x] = threadIdx.x == FO_CUDA_AMAX_HISTORY ? top : 0;
 }
 
 /* ---- casts ---- */
@@ -239,36 +233,41 @@ FO_DEVICE uint32_t cast_row(const fo_cuda_fp8_cast_args &p, const T *x, uint8_t 
 	return top;
 }
 
-/* A tensor without gaps that has one scale comes as one row. */
-template <bool E5M2, scales S, bool MAX, typename T> FO_DEVICE void cast(const fo_cuda_fp8_cast_args &p, uint32_t *scratch)
+/* A tensor without gaps that has one scale comes as one row. `one`: the scale of all. */
+template <bool E5M2, scales S, bool MAX, typename T>
+FO_DEVICE uint32_t cast_share(const fo_cuda_fp8_cast_args &p, float one, uint32_t part, uint32_t parts)
 {
 	uint32_t top = 0;
-	const share w = share_of(p.x.rows);
+	const share w = share_of(p.x.rows, part, parts);
 	for (int64_t r = w.row; r < p.x.rows; r += w.rows)
 		top = cast_row<E5M2, S, MAX>(p, (const T *)p.x.data + r * p.x.ld, (uint8_t *)p.y.data + r * p.y.ld,
-					     p.scale[S == ROWS ? r * p.scale_ld : 0], w.first, w.step, top);
-	if (!MAX)
-		return;
-	top = block_larger(top, scratch);
-	if (threadIdx.x == 0)
-		p.partial[blockIdx.x] = top;
+					     S == ROWS ? p.scale[r * p.scale_ld] : one, w.first, w.step, top);
+	return top;
 }
 
-#define CAST(name, e5m2, scales, max, type)                                                                            \
+#define CAST(name, e5m2, scales, type)                                                                                 \
 	FO_KERNEL(name, struct fo_cuda_fp8_cast_args, THREADS)                                                         \
 	{                                                                                                              \
+		cast_share<e5m2, scales, false, type>(p, scales == ONE ? *p.scale : 1, blockIdx.x, gridDim.x);         \
+	}
+#define CAST_STEP(name, e5m2, type)                                                                                    \
+	FO_KERNEL_BLOCKS(name, struct fo_cuda_fp8_cast_step_args, THREADS, 6)                                          \
+	{                                                                                                              \
 		__shared__ uint32_t scratch[32];                                                                       \
-		cast<e5m2, scales, max, type>(p, scratch);                                                             \
+		by_step_scale(p.step, scratch, [&](uint32_t part, float scale, bool write) {                            \
+			return write ? cast_share<e5m2, ONE, true, type>(p.cast, scale, part, p.step.parts)            \
+				     : share_larger<type>(p.cast.x, p.cast.aligned, part, p.step.parts);               \
+		});                                                                                                    \
 	}
 #define CASTS(from, type)                                                                                              \
-	CAST(fp8_cast_##from##_e4m3_one, false, ONE, false, type)                                                      \
-	CAST(fp8_cast_##from##_e4m3_one_max, false, ONE, true, type)                                                   \
-	CAST(fp8_cast_##from##_e4m3_rows, false, ROWS, false, type)                                                    \
-	CAST(fp8_cast_##from##_e4m3_cols, false, COLS, false, type)                                                    \
-	CAST(fp8_cast_##from##_e5m2_one, true, ONE, false, type)                                                       \
-	CAST(fp8_cast_##from##_e5m2_one_max, true, ONE, true, type)                                                    \
-	CAST(fp8_cast_##from##_e5m2_rows, true, ROWS, false, type)                                                     \
-	CAST(fp8_cast_##from##_e5m2_cols, true, COLS, false, type)
+	CAST(fp8_cast_##from##_e4m3_one, false, ONE, type)                                                             \
+	CAST(fp8_cast_##from##_e4m3_rows, false, ROWS, type)                                                           \
+	CAST(fp8_cast_##from##_e4m3_cols, false, COLS, type)                                                           \
+	CAST(fp8_cast_##from##_e5m2_one, true, ONE, type)                                                              \
+	CAST(fp8_cast_##from##_e5m2_rows, true, ROWS, type)                                                            \
+	CAST(fp8_cast_##from##_e5m2_cols, true, COLS, type)                                                            \
+	CAST_STEP(fp8_cast_step_##from##_e4m3, false, type)                                                            \
+	CAST_STEP(fp8_cast_step_##from##_e5m2, true, type)
 CASTS(bf16, uint16_t)
 CASTS(f32, float)
 

@@ -2,7 +2,7 @@
 #ifndef FO_KERNEL_CUDA_FP8_CUH
 #define FO_KERNEL_CUDA_FP8_CUH
 
-#include "kernel/cuda/device.cuh"
+#include "kernel/cuda/rows.cuh"
 
 enum { GROUP = 16 /* elements: two accesses of bf16, one of fp8 */ };
 
@@ -34,6 +34,95 @@ FO_DEVICE uint32_t block_larger(uint32_t top, uint32_t *scratch)
 		scratch[threadIdx.x / 32] = top;
 	__syncthreads();
 	return warp_larger(threadIdx.x % 32 < blockDim.x / 32 ? scratch[threadIdx.x % 32] : 0);
+}
+
+/* As kernel/ref: the smallest normal number keeps the quotient of a cast finite. */
+FO_DEVICE float scale_of(uint32_t top, float largest, bool power)
+{
+	if (top == 0)
+		return 1;
+	if (top >= 0x7f800000u)
+		return __uint_as_float(0x7fc00000u);
+	const uint32_t s = fo_larger(__float_as_uint(fo_div_rn(__uint_as_float(top), largest)), 0x00800000u);
+	return __uint_as_float(power ? (s + 0x007fffffu) & 0x7f800000u : s);
+}
+
+/* ---- casts by the scale of the step ----
+ *
+ * The scale is known before: every part of the work is done once, and a block's maximum joins the step's by one atomic maximum of the
+ * magnitude's bits, which are ordered as integers, what is not a number above all. A maximum has no order, so the bits repeat.
+ *
+ * Where the history was empty (a run's first step) the scale is of x's own maximum: all parts are looked at, the maxima joined, and then
+ * some of the blocks (workers) wait for all others and do all parts again, with the scale. Workers are half as many as
+ * multiprocessors, and a multiprocessor holds one block at least: whoever is waited for finds a place. */
+
+FO_DEVICE uint32_t volatile_word(const uint32_t *p) { return *(const volatile uint32_t *)p; }
+FO_DEVICE void join_word(uint32_t *to, uint32_t top)
+{
+	if (top > volatile_word(to)) /* most blocks find a larger one there, and nobody waits for them */
+		atomicMax(to, top);
+}
+
+/* The block has arrived. True in the blocks that go on, once all have; *first, *step: their share of the parts. */
+FO_DEVICE bool wait_for_blocks(const fo_cuda_fp8_step &p, uint32_t *scratch, uint32_t *first, uint32_t *step)
+{
+	uint32_t *blocks = p.amax + FO_CUDA_AMAX_BLOCKS;
+	__syncthreads();
+	if (threadIdx.x == 0) {
+		__threadfence();
+		scratch[0] = atomicAdd(blocks, 1u) + 1;
+	}
+#ifdef FO_SIMT /* blocks run one after another: the last one works */
+	__syncthreads();
+	*first = 0, *step = 1;
+	return scratch[0] == gridDim.x;
+#else
+	*first = blockIdx.x, *step = p.workers < gridDim.x ? p.workers : gridDim.x;
+	if (blockIdx.x >= *step)
+		return false;
+	if (threadIdx.x == 0) {
+		while (volatile_word(blocks) < gridDim.x) /* workers that have finished count further */
+			;
+		__threadfence();
+	}
+	__syncthreads();
+	return true;
+#endif
+}
+
+/* work(i, scale, write): part i of p.parts, returns the maximum of what is cast; !write: nothing else. The grid may be of any size. */
+template <typename F> FO_DEVICE void by_step_scale(const fo_cuda_fp8_step &p, uint32_t *scratch, F work)
+{
+	const uint32_t past = p.amax[FO_CUDA_AMAX_HISTORY];
+	uint32_t first = blockIdx.x, step = gridDim.x;
+	bool write = past != 0;
+	float scale = scale_of(past, p.largest, false);
+	for (;;) {
+		uint32_t top = 0;
+		if (write && first == 0 && threadIdx.x == 0)
+			*p.sx = scale;
+#pragma unroll 1
+		for (uint32_t i = first; i < p.parts; i += step) {
+			top = fo_larger(top, work(i, scale, write));
+			__syncthreads();
+		}
+		if (write && !past)
+			break;
+		top = block_larger(top, scratch);
+		if (threadIdx.x == 0) {
+			join_word(p.amax + FO_CUDA_AMAX_STEP, top);
+			if (!past)
+				join_word(p.amax + FO_CUDA_AMAX_OWN, top);
+		}
+		if (past || !wait_for_blocks(p, scratch, &first, &step))
+			return;
+		scale = scale_of(volatile_word(p.amax + FO_CUDA_AMAX_OWN), p.largest, false);
+		write = true;
+	}
+	/* The last worker leaves the words as they were. */
+	__syncthreads();
+	if (threadIdx.x == 0 && atomicAdd(p.amax + FO_CUDA_AMAX_BLOCKS, 1u) + 1 == gridDim.x + step)
+		p.amax[FO_CUDA_AMAX_OWN] = p.amax[FO_CUDA_AMAX_BLOCKS] = 0;
 }
 
 /* ---- tiles: 128 x 128 bytes, turned by 256 threads ---- */
@@ -81,6 +170,70 @@ FO_DEVICE void tile_out(const uint32_t *tile, unsigned char *y, int64_t ldy, int
 		const int64_t c = c0 + col, r = r0 + group * 16;
 		store_bytes(y + c * ldy + r, v, c < cols ? rows - r : 0, wide);
 	}
+}
+
+/* Tile `index` of what `source` makes of (rows, cols): cast into y and, where yt.data is set, its transpose; the numbers themselves, in T,
+ * into z where that is set. Rows and columns are multiples of 16, and so is where each row of all operands begins: a thread's 16 elements
+ * of a row are inside or outside. Returns the maximum where MAX asks for it; !write: does nothing else.
+ *
+ * A source makes RESULTS tensors that lie side by side in y and z (one above the other in yt): load() asks memory for 8 elements of row r
+ * from column c on, AT_ONCE times before the first are used; values() makes numbers of them, rounded to T. What is under way stays packed. */
+template <bool E5M2, bool MAX, typename T, typename S>
+FO_DEVICE uint32_t tile_of(const S &source, const fo_cuda_view &y, const fo_cuda_view &yt, const fo_cuda_view &z, int64_t rows, int64_t cols,
+			   uint32_t index, float scale, bool write, uint32_t *tile)
+{
+	const uint32_t across = (uint32_t)((cols + TILE - 1) / TILE);
+	const int64_t r0 = (int64_t)(index / across) * TILE, c0 = (int64_t)(index % across) * TILE;
+	const int64_t r = r0 + threadIdx.x / CHUNKS * 4, c = c0 + threadIdx.x % CHUNKS * 16;
+	const bool inside = r < rows && c < cols; /* all four rows, or none */
+	const float inverse = fo_div_rn(1, scale);
+	fo_16 row[S::RESULTS][4];
+	uint32_t top = 0;
+#pragma unroll
+	for (int k = 0; k < 8; k += S::AT_ONCE) { /* two eights of each of four rows */
+		typename S::loaded in[S::AT_ONCE];
+#pragma unroll
+		for (int i = 0; i < S::AT_ONCE; i++)
+			if (inside)
+				source.load(r + (k + i) / 2, c + (k + i) % 2 * 8, in[i]);
+#pragma unroll
+		for (int i = 0; i < S::AT_ONCE; i++) {
+			if (!inside)
+				continue;
+			float a[S::RESULTS][8];
+			source.values(in[i], a);
+#pragma unroll
+			for (int n = 0; n < S::RESULTS; n++) {
+				if (MAX)
+					top = larger_of<8>(top, a[n]);
+				if (z.data && write)
+					fo_store8((T *)z.data + (r + (k + i) / 2) * z.ld + n * cols + c + (k + i) % 2 * 8, a[n]);
+#pragma unroll
+				for (int j = 0; j < 8; j++)
+					a[n][j] = fo_div_by(a[n][j], scale, inverse);
+				row[n][(k + i) / 2].w[(k + i) % 2 * 2] = fo_to_fp8x4<E5M2>(a[n]);
+				row[n][(k + i) / 2].w[(k + i) % 2 * 2 + 1] = fo_to_fp8x4<E5M2>(a[n] + 4);
+			}
+		}
+	}
+	if (MAX && !write)
+		return top;
+#pragma unroll
+	for (int n = 0; n < S::RESULTS; n++) {
+#pragma unroll
+		for (int i = 0; i < 4; i++)
+			if (inside)
+				*reinterpret_cast<fo_16 *>((unsigned char *)y.data + (r + i) * y.ld + n * cols + c) = row[n][i];
+		if (!yt.data)
+			continue;
+		if (n)
+			__syncthreads();
+		if (inside)
+			tile_in(tile, row[n]);
+		__syncthreads();
+		tile_out(tile, (unsigned char *)yt.data + n * cols * yt.ld, yt.ld, r0, c0, rows, cols, true);
+	}
+	return top;
 }
 
 #endif

@@ -8,78 +8,49 @@
 
 enum { THREADS = 256 };
 
-/* Leaves the block's maximum in partial[its number], where it is asked for. */
-FO_DEVICE void leave_top(const fo_cuda_fp8_cast_t_args &p, uint32_t top, uint32_t *scratch)
-{
-	if (!p.partial)
-		return;
-	top = block_larger(top, scratch);
-	if (threadIdx.x == 0)
-		p.partial[blockIdx.x] = top;
-}
+/* The numbers as they lie in memory. */
+template <typename T> struct stored {
+	enum { RESULTS = 1, AT_ONCE = 8 / sizeof(T) /* four accesses */ };
+	typedef fo_pack<T> loaded;
+	const fo_cuda_view &x;
+	FO_DEVICE_MEMBER void load(int64_t r, int64_t c, loaded &to) const { to = fo_pack_load((const T *)x.data + r * x.ld + c); }
+	FO_DEVICE_MEMBER void values(const loaded &from, float (*a)[8]) const { fo_unpack(from, a[0]); }
+};
 
-/* Rows and columns are multiples of 16, and so is where each row begins: a thread's 16 elements of a row are inside or outside. */
-template <bool E5M2, typename T> FO_DEVICE void cast_wide(const fo_cuda_fp8_cast_t_args &p, uint32_t *tile, uint32_t *scratch)
+/* Tile `index`; returns the maximum where MAX asks for it; !write: nothing else. */
+template <bool E5M2, bool MAX, typename T>
+FO_DEVICE uint32_t cast_tile(const fo_cuda_fp8_cast_t_args &p, uint32_t index, float scale, bool write, uint32_t *tile)
 {
-	enum { AT_ONCE = 4 / sizeof(T) }; /* rows, for four accesses under way: more take registers that blocks need */
-	const int64_t across = (p.x.cols + TILE - 1) / TILE, r0 = blockIdx.x / across * TILE, c0 = blockIdx.x % across * TILE;
-	const int64_t r = r0 + threadIdx.x / CHUNKS * 4, c = c0 + threadIdx.x % CHUNKS * 16;
-	const bool inside = r < p.x.rows && c < p.x.cols; /* all four rows, or none */
-	const float scale = *p.scale, inverse = fo_div_rn(1, scale);
-	fo_16 row[4];
-	uint32_t top = 0;
-#pragma unroll
-	for (int k = 0; k < 4; k += AT_ONCE) {
-		float a[AT_ONCE][GROUP];
-#pragma unroll
-		for (int i = 0; i < AT_ONCE; i++)
-			if (inside)
-				load16((const T *)p.x.data + (r + k + i) * p.x.ld + c, a[i]);
-#pragma unroll
-		for (int i = 0; i < AT_ONCE; i++) {
-			if (!inside)
-				continue;
-			if (p.partial)
-				top = larger_of<GROUP>(top, a[i]);
-#pragma unroll
-			for (int j = 0; j < GROUP; j++)
-				a[i][j] = fo_div_by(a[i][j], scale, inverse);
-#pragma unroll
-			for (int w = 0; w < 4; w++)
-				row[k + i].w[w] = fo_to_fp8x4<E5M2>(a[i] + 4 * w);
-		}
-	}
-#pragma unroll
-	for (int i = 0; i < 4; i++)
-		if (inside)
-			*reinterpret_cast<fo_16 *>((unsigned char *)p.y.data + (r + i) * p.y.ld + c) = row[i];
-	if (inside)
-		tile_in(tile, row);
-	__syncthreads();
-	tile_out(tile, (unsigned char *)p.yt.data, p.yt.ld, r0, c0, p.x.rows, p.x.cols, true);
-	leave_top(p, top, scratch);
+	const fo_cuda_view none = { NULL, 0, 0, 0, 0, 0 };
+	return tile_of<E5M2, MAX, T>(stored<T>{ p.x }, p.y, p.yt, none, p.x.rows, p.x.cols, index, scale, write, tile);
 }
 
 #define CAST(name, e5m2, type)                                                                                         \
-	FO_KERNEL(name, struct fo_cuda_fp8_cast_t_args, THREADS)                                                       \
+	FO_KERNEL(fp8_cast_t_##name, struct fo_cuda_fp8_cast_t_args, THREADS)                                          \
+	{                                                                                                              \
+		__shared__ __align__(16) uint32_t tile[TILE * QUADS];                                                  \
+		cast_tile<e5m2, false, type>(p, blockIdx.x, *p.scale, true, tile);                                     \
+	}                                                                                                              \
+	FO_KERNEL_BLOCKS(fp8_cast_step_t_##name, struct fo_cuda_fp8_cast_step_t_args, THREADS, 3)                      \
 	{                                                                                                              \
 		__shared__ __align__(16) uint32_t tile[TILE * QUADS];                                                  \
 		__shared__ uint32_t scratch[32];                                                                       \
-		cast_wide<e5m2, type>(p, tile, scratch);                                                               \
+		by_step_scale(p.step, scratch, [&](uint32_t part, float scale, bool write) {                            \
+			return cast_tile<e5m2, true, type>(p.cast, part, scale, write, tile);                          \
+		});                                                                                                    \
 	}
-CAST(fp8_cast_t_bf16_e4m3, false, uint16_t)
-CAST(fp8_cast_t_bf16_e5m2, true, uint16_t)
-CAST(fp8_cast_t_f32_e4m3, false, float)
-CAST(fp8_cast_t_f32_e5m2, true, float)
+CAST(bf16_e4m3, false, uint16_t)
+CAST(bf16_e5m2, true, uint16_t)
+CAST(f32_e4m3, false, float)
+CAST(f32_e5m2, true, float)
 
 /* Any layout, any types: element by element, neighbours of a row to neighbours of a warp. */
-FO_KERNEL(fp8_cast_t_any, struct fo_cuda_fp8_cast_t_args, THREADS)
+enum { SIDE = TILE + 4 /* neighbours of a row in banks of their own */ };
+
+FO_DEVICE uint32_t cast_tile_any(const fo_cuda_fp8_cast_t_args &p, int64_t index, float scale, bool write, unsigned char *tile)
 {
-	enum { SIDE = TILE + 4 /* neighbours of a row in banks of their own */ };
-	__shared__ unsigned char tile[TILE * SIDE];
-	__shared__ uint32_t scratch[32];
-	const int64_t across = (p.x.cols + TILE - 1) / TILE, r0 = blockIdx.x / across * TILE, c0 = blockIdx.x % across * TILE;
-	const float scale = *p.scale, inverse = fo_div_rn(1, scale);
+	const int64_t across = (p.x.cols + TILE - 1) / TILE, r0 = index / across * TILE, c0 = index % across * TILE;
+	const float inverse = fo_div_rn(1, scale);
 	uint32_t top = 0;
 	for (int i = threadIdx.x; i < TILE * TILE; i += THREADS) {
 		const int64_t r = r0 + i / TILE, c = c0 + i % TILE;
@@ -88,13 +59,25 @@ FO_KERNEL(fp8_cast_t_any, struct fo_cuda_fp8_cast_t_args, THREADS)
 		const float a = fo_view_get(p.x, r, c), q = fo_div_by(a, scale, inverse);
 		const unsigned char byte = p.y.dtype == FO_CUDA_E5M2 ? fo_e5m2_from_f32(q) : fo_e4m3_from_f32(q);
 		top = fo_larger(top, fo_magnitude(a));
-		((unsigned char *)p.y.data)[r * p.y.ld + c] = tile[i % TILE * SIDE + i / TILE] = byte;
+		if (write)
+			((unsigned char *)p.y.data)[r * p.y.ld + c] = tile[i % TILE * SIDE + i / TILE] = byte;
 	}
 	__syncthreads();
-	for (int i = threadIdx.x; i < TILE * TILE; i += THREADS) {
+	for (int i = threadIdx.x; write && i < TILE * TILE; i += THREADS) {
 		const int64_t r = r0 + i % TILE, c = c0 + i / TILE;
 		if (r < p.x.rows && c < p.x.cols)
 			((unsigned char *)p.yt.data)[c * p.yt.ld + r] = tile[i / TILE * SIDE + i % TILE];
 	}
-	leave_top(p, top, scratch);
+	return top;
+}
+FO_KERNEL(fp8_cast_t_any, struct fo_cuda_fp8_cast_t_args, THREADS)
+{
+	__shared__ unsigned char tile[TILE * SIDE];
+	cast_tile_any(p, blockIdx.x, *p.scale, true, tile);
+}
+FO_KERNEL(fp8_cast_step_t_any, struct fo_cuda_fp8_cast_step_t_args, THREADS)
+{
+	__shared__ unsigned char tile[TILE * SIDE];
+	__shared__ uint32_t scratch[32];
+	by_step_scale(p.step, scratch, [&](uint32_t part, float scale, bool write) { return cast_tile_any(p.cast, part, scale, write, tile); });
 }

@@ -32,17 +32,17 @@ static uint32_t column_groups(const struct fo_cuda *c, const struct fo_tensor *x
 	return (uint32_t)((blocks + stripes - 1) / stripes);
 }
 
-static fo_status all_launch(struct fo_cuda_queue *q, const struct fo_tensor *x, const float *history, int64_t steps)
+static fo_status all_launch(struct fo_cuda_queue *q, const struct fo_tensor *x)
 {
 	struct fo_tensor t = x->ld == x->cols ? joined(*x) : *x;
-	const struct fo_cuda_amax_args args = { .x = fo_cuda_view_of(&t), .history = history, .steps = steps, .partial = q->ws,
+	const struct fo_cuda_amax_args args = { .x = fo_cuda_view_of(&t), .partial = q->ws,
 						.aligned = aligned(x, t.rows == 1) };
 	return fo_cuda_launch(q, x->dtype == FO_BF16 ? FO_CUDA_FN_amax_all_bf16 : FO_CUDA_FN_amax_all_f32,
 			      (struct fo_cuda_grid){ all_blocks(q->cuda, x), 1, 1, THREADS, 0 }, &args);
 }
-static fo_status join_launch(struct fo_cuda_queue *q, uint32_t n, float *out, bool added)
+static fo_status join_launch(struct fo_cuda_queue *q, uint32_t n, float *out)
 {
-	const struct fo_cuda_amax_join_args args = { .partial = q->ws, .n = n, .cols = 1, .out = out, .whole = 1, .added = added };
+	const struct fo_cuda_amax_join_args args = { .partial = q->ws, .n = n, .cols = 1, .out = out, .whole = 1 };
 	return fo_cuda_launch(q, FO_CUDA_FN_amax_join, (struct fo_cuda_grid){ 1, 1, 1, THREADS, 0 }, &args);
 }
 
@@ -69,8 +69,8 @@ static fo_status amax(struct fo_cuda_queue *q, const struct fo_call *c, int64_t 
 	const struct fo_tensor *x = &c->arg[0], *out = &c->arg[1];
 	bool bf16 = x->dtype == FO_BF16;
 	if (out->rows == 1 && out->cols == 1) {
-		FO_TRY(all_launch(q, x, NULL, 0));
-		return join_launch(q, all_blocks(q->cuda, x), out->data, false);
+		FO_TRY(all_launch(q, x));
+		return join_launch(q, all_blocks(q->cuda, x), out->data);
 	}
 	const struct fo_cuda_amax_args args = { .x = fo_cuda_view_of(x), .partial = q->ws, .out = out->data, .out_ld = out->ld,
 						.aligned = aligned(x, x->rows == 1) };
@@ -88,40 +88,48 @@ _Static_assert((int)COLUMNS == (int)THREADS, "a block's columns are its threads 
 
 /* ---- scales ---- */
 
-static bool from_history(const struct fo_call *c)
-{
-	return c->arg[0].rows != c->arg[1].rows || c->arg[0].cols != c->arg[1].cols || c->n > 2;
-}
 static const char *scale_cannot(const struct fo_cuda *c, const struct fo_call *s)
 {
 	(void)c;
-	if (s->arg[0].dtype != FO_F32 || s->arg[1].dtype != FO_F32)
-		return "maxima or scales are not fp32";
-	if (s->n > 2 && !fo_cuda_is_float(&s->arg[2]))
-		return "the operand is neither bf16 nor fp32";
-	return from_history(s) && s->arg[0].rows != 1 ? "the history has several rows" : NULL;
-}
-static fo_status scale_prepare(struct fo_cuda *c, const struct fo_call *s, int64_t variant, size_t *ws_bytes)
-{
-	(void)variant;
-	*ws_bytes = s->n > 2 ? all_blocks(c, &s->arg[2]) * sizeof(uint32_t) : 0;
-	return FO_OK;
+	return s->arg[0].dtype == FO_F32 && s->arg[1].dtype == FO_F32 ? NULL : "maxima or scales are not fp32";
 }
 static fo_status fp8_scale(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
 {
 	(void)variant;
 	const struct fo_tensor *top = &c->arg[0], *out = &c->arg[1];
-	struct fo_cuda_fp8_scale_args args = { .amax = fo_cuda_view_of(top), .out = fo_cuda_view_of(out), .largest = (float)c->attr.value,
-					       .history = from_history(c), .power = c->attr.sign != 0 };
-	struct fo_cuda_grid grid = { args.history ? 1 : fo_cuda_blocks(q->cuda, out->rows * out->cols, THREADS), 1, 1, THREADS, 0 };
-	if (c->n > 2) {
-		args.partial = q->ws;
-		args.blocks = all_blocks(q->cuda, &c->arg[2]);
-		FO_TRY(all_launch(q, &c->arg[2], top->data, top->cols));
-	}
-	return fo_cuda_launch(q, FO_CUDA_FN_fp8_scale, grid, &args);
+	const struct fo_cuda_fp8_scale_args args = { .amax = fo_cuda_view_of(top), .out = fo_cuda_view_of(out), .largest = (float)c->attr.value,
+						     .power = c->attr.sign != 0 };
+	return fo_cuda_launch(q, FO_CUDA_FN_fp8_scale,
+			      (struct fo_cuda_grid){ fo_cuda_blocks(q->cuda, out->rows * out->cols, THREADS), 1, 1, THREADS, 0 }, &args);
 }
-const struct fo_cuda_kernel fo_cuda_fp8_scale = { .by = "flatout", .cannot = scale_cannot, .prepare = scale_prepare, .run = fp8_scale };
+const struct fo_cuda_kernel fo_cuda_fp8_scale = { .by = "flatout", .cannot = scale_cannot, .run = fp8_scale };
+
+/* Histories of all tensors in one launch. */
+static const char *begin_cannot(const struct fo_cuda *c, const struct fo_call *s)
+{
+	(void)c;
+	for (int i = 0; i < s->n; i++)
+		if (s->arg[i].dtype != FO_F32)
+			return "maxima are not fp32";
+	return NULL;
+}
+static fo_status fp8_begin(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
+{
+	(void)variant;
+	struct fo_cuda_fp8_begin_args args = { 0 };
+	int n = fo_op_tensors(c->kind, c->n);
+	int64_t rows = 0;
+	for (int k = 0; k < n; k++) {
+		const struct fo_call one = fo_call_one(c, k);
+		args.history[k] = fo_cuda_view_of(&one.arg[0]);
+		args.amax[k] = fo_cuda_view_of(&one.arg[1]);
+		rows = one.arg[0].rows > rows ? one.arg[0].rows : rows;
+	}
+	return fo_cuda_launch(q, FO_CUDA_FN_fp8_begin, (struct fo_cuda_grid){ (uint32_t)rows, (uint32_t)n, 1, THREADS, 0 }, &args);
+}
+const struct fo_cuda_kernel fo_cuda_fp8_begin = { .by = "flatout", .cannot = begin_cannot, .run = fp8_begin };
+_Static_assert((int)FO_CUDA_FP8_HISTORIES >= (int)FO_MAX_OPERANDS / 2, "room for all tensors of fp8_begin_many");
+_Static_assert((int)FO_CUDA_AMAX_WORDS == (int)FO_FP8_AMAX_COLS, "device code knows the columns of amax");
 
 /* ---- casts ---- */
 
@@ -130,57 +138,50 @@ static const char *cast_cannot(const struct fo_cuda *c, const struct fo_call *s)
 	(void)c;
 	if (!fo_cuda_is_float(&s->arg[0]))
 		return "the operand is neither bf16 nor fp32";
-	if (s->arg[1].dtype != FO_F32 || (s->n > 3 && s->arg[3].dtype != FO_F32))
-		return "scale or maximum is not fp32";
+	if (s->arg[1].dtype != FO_F32)
+		return "the scale is not fp32";
 	return fo_dtype_fp8(s->arg[2].dtype) ? NULL : "the result is not fp8";
 }
-static fo_status cast_prepare(struct fo_cuda *c, const struct fo_call *s, int64_t variant, size_t *ws_bytes)
+/* One long row each, where neither x nor y has gaps and there is one scale. */
+static struct fo_cuda_fp8_cast_args cast_args(const struct fo_tensor *x, const struct fo_tensor *y, bool one)
 {
-	(void)variant;
-	*ws_bytes = s->n > 3 ? all_blocks(c, &s->arg[0]) * sizeof(uint32_t) : 0;
-	return FO_OK;
+	const bool whole = one && x->ld == x->cols && y->ld == y->cols;
+	const struct fo_tensor from = whole ? joined(*x) : *x, to = whole ? joined(*y) : *y;
+	return (struct fo_cuda_fp8_cast_args){ .x = fo_cuda_view_of(&from), .y = fo_cuda_view_of(&to),
+					       .aligned = aligned(x, from.rows == 1) && aligned(y, from.rows == 1) };
 }
 static fo_status fp8_cast(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
 {
 	(void)variant;
-	enum { ONE, ONE_MAX, ROWS, COLS };
-#define CASTS(from, to) { FO_CUDA_FN_fp8_cast_##from##_##to##_one, FO_CUDA_FN_fp8_cast_##from##_##to##_one_max,                \
-			  FO_CUDA_FN_fp8_cast_##from##_##to##_rows, FO_CUDA_FN_fp8_cast_##from##_##to##_cols }
-	static const enum fo_cuda_function functions[2][2][4] = { { CASTS(f32, e4m3), CASTS(f32, e5m2) },
-								  { CASTS(bf16, e4m3), CASTS(bf16, e5m2) } };
+	enum { ONE, ROWS, COLS };
+#define CASTS(from, to) { FO_CUDA_FN_fp8_cast_##from##_##to##_one, FO_CUDA_FN_fp8_cast_##from##_##to##_rows, FO_CUDA_FN_fp8_cast_##from##_##to##_cols }
+	static const enum fo_cuda_function functions[2][2][3] = { { CASTS(f32, e4m3), CASTS(f32, e5m2) }, { CASTS(bf16, e4m3), CASTS(bf16, e5m2) } };
 #undef CASTS
 	const struct fo_tensor *x = &c->arg[0], *scale = &c->arg[1], *y = &c->arg[2];
-	int scales = scale->cols > 1 ? COLS : scale->rows > 1 ? ROWS : c->n > 3 ? ONE_MAX : ONE;
-	bool whole = scales <= ONE_MAX && x->ld == x->cols && y->ld == y->cols;
-	struct fo_tensor from = whole ? joined(*x) : *x, to = whole ? joined(*y) : *y;
-	const struct fo_cuda_fp8_cast_args args = { .x = fo_cuda_view_of(&from), .y = fo_cuda_view_of(&to), .scale = scale->data,
-						    .scale_ld = scale->ld, .partial = q->ws,
-						    .aligned = aligned(x, from.rows == 1) && aligned(y, from.rows == 1) };
-	if (c->n > 3 && scales != ONE_MAX) /* a maximum beside scales of lines: no pass asks for it, so it has no kernel of its own */
-		FO_TRY(all_launch(q, x, NULL, 0));
-	FO_TRY(fo_cuda_launch(q, functions[x->dtype == FO_BF16][y->dtype == FO_E5M2][scales],
-			      (struct fo_cuda_grid){ all_blocks(q->cuda, x), 1, 1, THREADS, 0 }, &args));
-	return c->n > 3 ? join_launch(q, all_blocks(q->cuda, x), c->arg[3].data, !(c->first >> 3 & 1)) : FO_OK;
+	int scales = scale->cols > 1 ? COLS : scale->rows > 1 ? ROWS : ONE;
+	struct fo_cuda_fp8_cast_args args = cast_args(x, y, scales == ONE);
+	args.scale = scale->data;
+	args.scale_ld = scale->ld;
+	return fo_cuda_launch(q, functions[x->dtype == FO_BF16][y->dtype == FO_E5M2][scales],
+			      (struct fo_cuda_grid){ all_blocks(q->cuda, x), 1, 1, THREADS, 0 }, &args);
 }
-const struct fo_cuda_kernel fo_cuda_fp8_cast = { .by = "flatout", .cannot = cast_cannot, .prepare = cast_prepare, .run = fp8_cast };
+const struct fo_cuda_kernel fo_cuda_fp8_cast = { .by = "flatout", .cannot = cast_cannot, .run = fp8_cast };
 
 static int64_t tiles(const struct fo_tensor *x) { return ((x->rows + TILE - 1) / TILE) * ((x->cols + TILE - 1) / TILE); }
 static const char *cast_t_cannot(const struct fo_cuda *c, const struct fo_call *s)
 {
-	(void)c;
-	if (!fo_cuda_is_float(&s->arg[0]))
-		return "the operand is neither bf16 nor fp32";
-	if (s->arg[1].dtype != FO_F32 || (s->n > 4 && s->arg[4].dtype != FO_F32))
-		return "scale or maximum is not fp32";
 	if (tiles(&s->arg[0]) > INT32_MAX)
 		return "the operand has more tiles than a grid has blocks";
-	return fo_dtype_fp8(s->arg[2].dtype) && s->arg[3].dtype == s->arg[2].dtype ? NULL : "the results are not fp8 of one kind";
+	return s->arg[3].dtype == s->arg[2].dtype ? cast_cannot(c, s) : "the results are not fp8 of one kind";
 }
-static fo_status cast_t_prepare(struct fo_cuda *c, const struct fo_call *s, int64_t variant, size_t *ws_bytes)
+/* 16 elements at once; else any layout. */
+static bool is_wide(const struct fo_tensor *x, const struct fo_tensor *y, const struct fo_tensor *yt)
 {
-	(void)c, (void)variant;
-	*ws_bytes = s->n > 4 ? (size_t)tiles(&s->arg[0]) * sizeof(uint32_t) : 0;
-	return FO_OK;
+	return aligned(x, x->rows == 1) && aligned(y, y->rows == 1) && aligned(yt, yt->rows == 1) && x->rows % GROUP == 0 && x->cols % GROUP == 0;
+}
+static struct fo_cuda_fp8_cast_t_args cast_t_args(const struct fo_tensor *x, const struct fo_tensor *y, const struct fo_tensor *yt)
+{
+	return (struct fo_cuda_fp8_cast_t_args){ .x = fo_cuda_view_of(x), .y = fo_cuda_view_of(y), .yt = fo_cuda_view_of(yt) };
 }
 static fo_status fp8_cast_t(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
 {
@@ -188,15 +189,55 @@ static fo_status fp8_cast_t(struct fo_cuda_queue *q, const struct fo_call *c, in
 	static const enum fo_cuda_function functions[2][2] = { { FO_CUDA_FN_fp8_cast_t_f32_e4m3, FO_CUDA_FN_fp8_cast_t_f32_e5m2 },
 							       { FO_CUDA_FN_fp8_cast_t_bf16_e4m3, FO_CUDA_FN_fp8_cast_t_bf16_e5m2 } };
 	const struct fo_tensor *x = &c->arg[0], *y = &c->arg[2], *yt = &c->arg[3];
-	bool wide = aligned(x, x->rows == 1) && aligned(y, y->rows == 1) && aligned(yt, yt->rows == 1) && x->rows % GROUP == 0 &&
-		    x->cols % GROUP == 0;
-	const struct fo_cuda_fp8_cast_t_args args = { .x = fo_cuda_view_of(x), .y = fo_cuda_view_of(y), .yt = fo_cuda_view_of(yt),
-						      .scale = c->arg[1].data, .partial = c->n > 4 ? q->ws : NULL };
-	FO_TRY(fo_cuda_launch(q, wide ? functions[x->dtype == FO_BF16][y->dtype == FO_E5M2] : FO_CUDA_FN_fp8_cast_t_any,
-			      (struct fo_cuda_grid){ (uint32_t)tiles(x), 1, 1, THREADS, 0 }, &args));
-	return c->n > 4 ? join_launch(q, (uint32_t)tiles(x), c->arg[4].data, !(c->first >> 4 & 1)) : FO_OK;
+	struct fo_cuda_fp8_cast_t_args args = cast_t_args(x, y, yt);
+	args.scale = c->arg[1].data;
+	return fo_cuda_launch(q, is_wide(x, y, yt) ? functions[x->dtype == FO_BF16][y->dtype == FO_E5M2] : FO_CUDA_FN_fp8_cast_t_any,
+			      (struct fo_cuda_grid){ (uint32_t)tiles(x), 1, 1, THREADS, 0 }, &args);
 }
-const struct fo_cuda_kernel fo_cuda_fp8_cast_t = { .by = "flatout", .cannot = cast_t_cannot, .prepare = cast_t_prepare, .run = fp8_cast_t };
+const struct fo_cuda_kernel fo_cuda_fp8_cast_t = { .by = "flatout", .cannot = cast_t_cannot, .run = fp8_cast_t };
+
+/* ---- casts by the scale of the step ---- */
+
+static const char *cast_step_cannot(const struct fo_cuda *c, const struct fo_call *s)
+{
+	(void)c;
+	if (!fo_cuda_is_float(&s->arg[0]))
+		return "the operand is neither bf16 nor fp32";
+	if (s->arg[1].dtype != FO_F32 || s->arg[3].dtype != FO_F32)
+		return "scale or maximum is not fp32";
+	if (tiles(&s->arg[0]) > INT32_MAX)
+		return "the operand has more tiles than a grid has blocks";
+	return fo_dtype_fp8(s->arg[2].dtype) && (s->n < 5 || s->arg[4].dtype == s->arg[2].dtype) ? NULL : "the results are not fp8 of one kind";
+}
+fo_status fo_cuda_fp8_step_args(struct fo_cuda_queue *q, const struct fo_call *c, uint32_t parts, struct fo_cuda_fp8_step *out)
+{
+	const int at = fo_op_fp8_step(c->kind), halves = q->cuda->info.multiprocessors / 2;
+	const struct fo_tensor *amax = &c->arg[at + 2];
+	*out = (struct fo_cuda_fp8_step){ .amax = amax->data, .sx = c->arg[at].data, .parts = parts, .workers = halves > 1 ? (uint32_t)halves : 1,
+					  .largest = c->arg[at + 1].dtype == FO_E5M2 ? (float)FO_E5M2_MAX : (float)FO_E4M3_MAX };
+	/* Without fp8_begin before it: no history. */
+	return c->first >> (at + 2) & 1 ? fo_cuda_fill(q->cuda, amax->data, 0, FO_FP8_AMAX_COLS * sizeof(float), q->stream) : FO_OK;
+}
+static fo_status fp8_cast_step(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
+{
+	(void)variant;
+#define CASTS(from) { { FO_CUDA_FN_fp8_cast_step_##from##_e4m3, FO_CUDA_FN_fp8_cast_step_t_##from##_e4m3 },                    \
+		      { FO_CUDA_FN_fp8_cast_step_##from##_e5m2, FO_CUDA_FN_fp8_cast_step_t_##from##_e5m2 } }
+	static const enum fo_cuda_function functions[2][2][2] = { CASTS(f32), CASTS(bf16) };
+#undef CASTS
+	const struct fo_tensor *x = &c->arg[0], *y = &c->arg[2], *yt = c->n > 4 ? &c->arg[4] : NULL;
+	enum fo_cuda_function f = functions[x->dtype == FO_BF16][y->dtype == FO_E5M2][yt != NULL];
+	struct fo_cuda_grid grid = { yt ? (uint32_t)tiles(x) : all_blocks(q->cuda, x), 1, 1, THREADS, 0 };
+	if (!yt) {
+		struct fo_cuda_fp8_cast_step_args args = { .cast = cast_args(x, y, true) };
+		FO_TRY(fo_cuda_fp8_step_args(q, c, grid.x, &args.step));
+		return fo_cuda_launch(q, f, grid, &args);
+	}
+	struct fo_cuda_fp8_cast_step_t_args args = { .cast = cast_t_args(x, y, yt) };
+	FO_TRY(fo_cuda_fp8_step_args(q, c, grid.x, &args.step));
+	return fo_cuda_launch(q, is_wide(x, y, yt) ? f : FO_CUDA_FN_fp8_cast_step_t_any, grid, &args);
+}
+const struct fo_cuda_kernel fo_cuda_fp8_cast_step = { .by = "flatout", .cannot = cast_step_cannot, .run = fp8_cast_step };
 
 /* ---- histories ---- */
 

@@ -46,6 +46,7 @@ RUN(amax, 0)
 RUN(fp8_scale, 0)
 RUN(fp8_cast, 0)
 RUN(fp8_cast_t, 0)
+RUN(fp8_begin, 0)
 RUN(fp8_push, 0)
 WS(matmul)
 WS(attention)
@@ -88,6 +89,9 @@ static size_t ws_sumsq_many(const struct fo_call *c)
 	}
 	return most;
 }
+
+static void run_fp8_step(const struct fo_call *c) { fo_kernel_fp8_step(c, FO_ISA_REF); }
+static size_t ws_fp8_step(const struct fo_call *c) { return fo_kernel_fp8_step_ws(c, FO_ISA_REF); }
 
 /* Whole rows, end to end on both sides (ops.c). */
 static void run_transfer(const struct fo_call *c)
@@ -134,6 +138,13 @@ static const struct fo_kernel table[FO_OP_COUNT] = {
 	[FO_OP_fp8_scale] = { .run = run_fp8_scale },
 	[FO_OP_fp8_cast] = { .run = run_fp8_cast },
 	[FO_OP_fp8_cast_t] = { .run = run_fp8_cast_t },
+	[FO_OP_fp8_begin] = { .run = run_fp8_begin },
+	[FO_OP_fp8_begin_many] = { .run = run_each },
+	[FO_OP_fp8_cast_step] = { .run = run_fp8_step, .ws = ws_fp8_step },
+	[FO_OP_rmsnorm_fp8] = { .run = run_fp8_step, .ws = ws_fp8_step },
+	[FO_OP_add_rmsnorm_fp8] = { .run = run_fp8_step, .ws = ws_fp8_step },
+	[FO_OP_swiglu_fp8] = { .run = run_fp8_step, .ws = ws_fp8_step },
+	[FO_OP_swiglu_bwd_fp8] = { .run = run_fp8_step, .ws = ws_fp8_step },
 	[FO_OP_fp8_push] = { .run = run_fp8_push },
 	[FO_OP_offload] = { .run = run_transfer },
 	[FO_OP_fetch] = { .run = run_transfer },

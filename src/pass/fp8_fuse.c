@@ -1,0 +1,133 @@
+/* fp8-fuse: what a norm, SwiGLU or its backward makes is cast to fp8 by the operation that makes it.
+ *
+ * With delayed scaling the scale is known before the numbers are. An operation that makes numbers and the cast of them (fp8_cast_step)
+ * become one, where nothing between them touches what both do: numbers go from registers into fp8, and into the transposed copy where
+ * there is one. They are stored themselves only where somebody else reads them (weight gradients of plain factors), and then there is no
+ * transposed copy: where both are wanted nothing is fused. After fuse-elementwise, whose norms add; after recompute, whose clones are
+ * fused like the rest. docs/passes/fp8-fuse.md. */
+#include "pass/pass.h"
+
+#include <string.h>
+
+/* What is cast: the operand of an operation that makes it, or two of them that lie side by side. */
+struct product {
+	enum fo_op_kind fused;
+	int y, n; /* its first operand, how many */
+};
+
+static struct product product_of(const struct fo_op *o)
+{
+	switch ((enum fo_op_kind)o->kind) {
+	case FO_OP_rmsnorm: return (struct product){ o->attr.head_dim ? FO_OP_COUNT : FO_OP_rmsnorm_fp8, 2, 1 };
+	case FO_OP_add_rmsnorm: return (struct product){ FO_OP_add_rmsnorm_fp8, 4, 1 };
+	case FO_OP_swiglu: return (struct product){ FO_OP_swiglu_fp8, 2, 1 };
+	case FO_OP_swiglu_bwd: return (struct product){ FO_OP_swiglu_bwd_fp8, 3, 2 };
+	default: return (struct product){ .fused = FO_OP_COUNT };
+	}
+}
+
+/* Does `make` write the whole of x, and nothing else of its buffer? */
+static bool makes(const struct fo_op *make, const struct product *is, const struct fo_operand *x)
+{
+	const struct fo_operand *y = &make->arg[is->y];
+	struct fo_operand all = *y;
+	if (is->n == 2) {
+		if (y[0].buf != y[1].buf || y[0].dlayer != y[1].dlayer || y[0].r0 != y[1].r0 || y[0].c0 + y[0].nc != y[1].c0)
+			return false;
+		all.nc += y[1].nc;
+	}
+	return fo_edit_same(&all, x);
+}
+
+/* Do operand x of one block and operand a of another name the same layer's instance somewhere? */
+static bool meet(const struct fo_program *p, int block, const struct fo_operand *x, int other, const struct fo_operand *a)
+{
+	if (!(p->buf[x->buf].axes & FO_PER_LAYER))
+		return true;
+	for (int s = 0; s < p->nslot; s++)
+		for (int t = 0; p->slot[s].block == block && t < p->nslot; t++)
+			if (p->slot[t].block == other && p->slot[s].layer + x->dlayer == p->slot[t].layer + a->dlayer)
+				return true;
+	return false;
+}
+
+/* Does somebody but operation `cast` read the generation of x that operation `make` of the block begins? In other blocks what is read in
+ * front of a DEF comes from elsewhere, so perhaps from here. */
+static bool has_reader(const struct fo_program *p, int block, int make, int cast, const struct fo_operand *x)
+{
+	for (int b = 0; b < p->nblock; b++)
+		for (int i = b == block ? make + 1 : 0; i < p->block[b].n; i++) {
+			const struct fo_op *o = &p->block[b].op[i];
+			bool begins = false;
+			for (int k = 0; k < o->n; k++) {
+				const struct fo_operand *a = &o->arg[k];
+				if (a->buf != x->buf)
+					continue;
+				begins |= a->access == FO_DEF;
+				if (a->access != FO_DEF && !(b == block && i == cast) && meet(p, block, x, b, a))
+					return true;
+			}
+			if (begins)
+				break;
+		}
+	return false;
+}
+
+/* Operations make and cast as one. */
+static struct fo_op fused_of(const struct fo_op *make, const struct product *is, const struct fo_op *cast, bool keeps)
+{
+	struct fo_op o = *make;
+	struct fo_operand y = make->arg[is->y];
+	o.kind = (uint8_t)is->fused;
+	o.n = 0;
+	for (int i = 0; i < make->n; i++)
+		if (i < is->y || i >= is->y + is->n)
+			o.arg[o.n++] = make->arg[i];
+	for (int i = 1; i < cast->n; i++)
+		o.arg[o.n++] = cast->arg[i];
+	if (keeps) {
+		y.nc = cast->arg[0].nc;
+		o.arg[o.n++] = y;
+	}
+	return o;
+}
+
+/* Operation i of the block takes in operation k behind it. */
+static bool fuse(struct fo_program *p, int block, int i, int k)
+{
+	struct fo_op *o = p->block[block].op;
+	const struct product is = product_of(&o[i]);
+	if (is.fused == FO_OP_COUNT || o[k].kind != FO_OP_fp8_cast_step || o[i].phase != o[k].phase || o[i].lane != o[k].lane ||
+	    o[i].group != o[k].group || !makes(&o[i], &is, &o[k].arg[0]) || p->buf[o[i].arg[is.y].buf].dtype != p->buf[o[i].arg[0].buf].dtype)
+		return false;
+	bool keeps = has_reader(p, block, i, k, &o[k].arg[0]);
+	if (keeps && o[k].n > 4)
+		return false;
+	const struct fo_op fused = fused_of(&o[i], &is, &o[k], keeps);
+	if (k == i + 1 || fo_edit_can_move(p, block, k, i + 1)) {
+		o[i] = fused;
+		fo_op_remove(p, block, k);
+		return true;
+	}
+	if (!fo_edit_can_move(p, block, i, k - 1))
+		return false;
+	o[k] = fused;
+	fo_op_remove(p, block, i);
+	return true;
+}
+
+fo_status fo_pass_fp8_fuse_legal(const struct fo_program *p)
+{
+	return p->run.pass.fp8 == FO_FP8_DELAYED ? FO_OK :
+						   fo_fail(FO_EARG, "only delayed scales are known before what they scale: fp8 is not delayed");
+}
+
+fo_status fo_pass_fp8_fuse(struct fo_program *p)
+{
+	for (int b = 0; b < p->nblock; b++)
+		for (int i = 0; i < p->block[b].n; i++)
+			for (int k = i + 1; k < p->block[b].n; k++)
+				if (fuse(p, b, i, k))
+					break;
+	return FO_OK;
+}
