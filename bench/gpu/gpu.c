@@ -1,58 +1,51 @@
 /* What one CUDA device reaches, and what every operation of a training step reaches of that.
  *
- *   bench_gpu [--bench.device 0] [--bench.seconds 0.2] [--bench.square 8192] [--model.name llama-3.1-8b --data.seq 8192 ...]
+ *   bench_gpu [--bench.device 0] [--bench.seconds 0.2] [--bench.block 0] [--bench.square 8192] [--model.name llama-3.1-8b --data.seq 8192 ...]
+ *   bench_gpu --bench.sustain 20 [--bench.square 8192]
+ *   bench_gpu --bench.plan 139.8GiB ...
  *
- * All options of a run work (flatout train --help). First two ceilings: a device-to-device copy of random numbers (bytes read and
- * written) and a square bf16 product (8,192). Then each distinct operation of the run's step program (kind, shape, data types, stored or
- * added to) by itself on random numbers, with the level-two cache filled with something else before each call, between two events: median
- * and best, the rate, its share of the ceiling that binds it, and its share of the step when all instances run one after the other. That
- * sum is what the step would take without gaps and without anything at the same time: a prediction to hold a measured step against.
+ * All options of a run work (flatout train --help); what they leave open (pass.recompute, optim.state) is chosen for this device's memory as
+ * `flatout train` chooses it, and products are tuned as train.tune says. First two ceilings: a device-to-device copy of random numbers
+ * (bytes read and written) and a square bf16 product (8,192). Then each distinct operation of the run's step program (kind, shape, data
+ * types, stored or added to) by itself on random numbers. The sum over all instances is what the step would take without gaps and without
+ * anything at the same time: a prediction to hold a measured step against.
+ *
+ * There are two kinds of times, and they differ:
+ * - "us_median", "us_best", "step_ms_without_gaps": single calls (--bench.seconds of each operation). Between them the level-two cache is
+ *   filled with something else and the host waits, so operands come from memory, and the device rests: its power never settles, and
+ *   clocks are higher than in training.
+ * - "us_block", "step_ms_of_blocks": the same call over and over for --bench.block seconds, of which the last half counts, without a flush
+ *   and without a wait: clock and power are those of a device at work, but small operands stay in the cache. For products, most of a step,
+ *   this is the time to believe; for kernels bound by memory the single calls.
+ * --bench.sustain runs only the square product, for that many seconds, with NVML's clock, power, temperature and energy beside it, and says
+ * at which rate it settled. --bench.plan says how the step's memory is laid out on a device of that size, needs none and stops there.
  *
  * One JSON object per line; exit 77: no CUDA device. Clocks drop under power: read the ratios. */
+#include "gpu.h"
+
 #include "base/clock.h"
 #include "base/mem.h"
-#include "kernel/cuda/cuda.h"
-#include "kernel/work.h"
 #include "pass/pass.h"
-#include "program/run.h"
+#include "train/device.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { LEAST = 10, MOST = 400, ALIGNMENT = 256 };
 #define STAGE_BYTES ((size_t)16 << 20)
-#define COPY_BYTES ((size_t)1 << 30)  /* far larger than any cache */
-#define FLUSH_BYTES ((size_t)256 << 20)
+/* In level-two caches of the device: far more than fits (a gigabyte on an H200), and enough to leave nothing of an operand there. */
+#define COPY_CACHES 20
+#define FLUSH_CACHES 4
 
-struct entry {
-	struct fo_work work;
-	int64_t count; /* in a step */
-};
-struct bench {
-	struct fo_run run;
-	int64_t device, square;
-	double seconds;
-	struct fo_model model;
-	struct fo_program program;
-	struct fo_unrolled unrolled;
-	struct entry *entry;
-	size_t entries, entry_cap;
-	struct fo_work_data host;
-	struct fo_cuda *cuda;
-	struct fo_cuda_queue queue;
-	fo_cuda_event begin, end;
-	unsigned char *pool, *flush; /* device */
-	void *stage;                 /* page-locked: what goes to the device passes through it */
-	size_t pool_bytes;
-	double copy_bytes_s, product_flop_s;
-	double *ms; /* of the newest measurement, sorted */
-	size_t n;
-};
 static const struct fo_opt extra[] = {
 	FO_OPT_INT(struct bench, device, "bench.device", "N", "0", 0, 15, "", "which of the visible devices"),
 	FO_OPT_INT(struct bench, square, "bench.square", "N", "8192", 16, 65536, "", "rows and columns of the product that is the ceiling"),
 	FO_OPT_REAL(struct bench, seconds, "bench.seconds", "S", "0.2", 0.001, 60, "s", "that each operation is repeated for, at least"),
+	FO_OPT_REAL(struct bench, block, "bench.block", "S", "0", 0, 60, "s", "that each operation then runs without a pause; 0: not"),
+	FO_OPT_REAL(struct bench, sustain, "bench.sustain", "S", "0", 0, 3600, "s", "only the square product, without a pause; 0: not"),
+	FO_OPT_BYTES(struct bench, plan, "bench.plan", "SIZE", NULL, 0, 0x1p53, "the step's memory on a device of this size, which need not be there"),
 	FO_OPT_END
 };
 static struct fo_opt rows[FO_RUN_ROWS_MAX];
@@ -67,7 +60,7 @@ static fo_status measure(struct bench *b, enqueue_fn *fn, const void *arg)
 	double sum = 0;
 	for (b->n = 0; b->n < MOST && (b->n < LEAST || sum < b->seconds * 1e3);) {
 		float ms = 0;
-		FO_TRY(fo_cuda_fill(b->cuda, b->flush, (unsigned char)b->n, FLUSH_BYTES, b->queue.stream));
+		FO_TRY(fo_cuda_fill(b->cuda, b->flush, (unsigned char)b->n, b->flush_bytes, b->queue.stream));
 		FO_TRY(fo_cuda_event_record(b->cuda, b->begin, b->queue.stream, false));
 		FO_TRY(fn(b, arg));
 		FO_TRY(fo_cuda_event_record(b->cuda, b->end, b->queue.stream, false));
@@ -118,41 +111,42 @@ static fo_status upload(struct bench *b, struct fo_call *c)
 	return FO_OK;
 }
 
-struct launch {
-	const struct fo_cuda_kernel *kernel;
-	struct fo_call call;
-	int64_t variant;
-};
-static fo_status enqueue(struct bench *b, const void *arg)
-{
-	const struct launch *l = arg;
-	return l->kernel->run(&b->queue, &l->call, l->variant);
-}
+fo_status bench_enqueue(struct bench *b, const struct launch *l) { return l->kernel->run(&b->queue, &l->call, l->variant); }
+static fo_status enqueue(struct bench *b, const void *arg) { return bench_enqueue(b, arg); }
 
-static fo_status time_work(struct bench *b, struct fo_work *w)
+fo_status bench_ready(struct bench *b, struct fo_work *w, struct launch *l)
 {
-	struct launch l = { .kernel = fo_cuda_kernel_of(w->call.kind) };
 	const void *host[FO_MAX_OPERANDS] = { NULL };
 	size_t ws = 0;
+	*l = (struct launch){ .kernel = fo_cuda_kernel_of(w->call.kind) };
 	fo_work_bind(w, &b->host, 1);
 	for (int i = 0; i < w->call.n; i++)
 		host[i] = w->call.arg[i].data;
-	l.variant = l.kernel->variant ? l.kernel->variant(&w->call, host) : 0;
-	l.call = w->call;
-	if (l.kernel->prepare)
-		FO_TRY(l.kernel->prepare(b->cuda, &l.call, l.variant, &ws));
+	l->variant = l->kernel->variant ? l->kernel->variant(&w->call, host) : 0;
+	l->call = w->call;
+	if (l->kernel->prepare)
+		FO_TRY(l->kernel->prepare(b->cuda, &l->call, l->variant, &ws));
 	if (ws > b->queue.ws_bytes) {
 		fo_cuda_free(b->cuda, b->queue.ws);
 		b->queue.ws = NULL;
 		FO_TRY(fo_cuda_alloc(b->cuda, ws, &b->queue.ws));
 		b->queue.ws_bytes = ws;
 	}
-	l.call.ws = b->queue.ws;
-	l.call.ws_bytes = b->queue.ws_bytes;
-	FO_TRY(upload(b, &l.call));
-	FO_TRY(enqueue(b, &l)); /* warm: code is loaded at a first launch */
-	FO_TRY(fo_cuda_stream_wait(b->cuda, b->queue.stream));
-	return measure(b, enqueue, &l);
+	l->call.ws = b->queue.ws;
+	l->call.ws_bytes = b->queue.ws_bytes;
+	FO_TRY(upload(b, &l->call));
+	FO_TRY(bench_enqueue(b, l)); /* warm: code is loaded at a first launch */
+	return fo_cuda_stream_wait(b->cuda, b->queue.stream);
+}
+
+/* block_s: seconds of a call in a block; NAN: there was none. */
+static fo_status time_work(struct bench *b, struct fo_work *w, double *block_s)
+{
+	struct launch l;
+	*block_s = NAN;
+	FO_TRY(bench_ready(b, w, &l));
+	FO_TRY(measure(b, enqueue, &l));
+	return b->block > 0 ? bench_block(b, &l, b->block, block_s) : FO_OK;
 }
 
 /* ---- ceilings ---- */
@@ -160,7 +154,7 @@ static fo_status time_work(struct bench *b, struct fo_work *w)
 static fo_status copy(struct bench *b, const void *arg)
 {
 	(void)arg;
-	return fo_cuda_copy(b->cuda, b->pool + COPY_BYTES, b->pool, COPY_BYTES, b->queue.stream);
+	return fo_cuda_copy(b->cuda, b->pool + b->copy_bytes, b->pool, b->copy_bytes, b->queue.stream);
 }
 
 static void print_ceiling(const struct bench *b, const char *what, const char *unit, double amount)
@@ -173,17 +167,18 @@ static void print_ceiling(const struct bench *b, const char *what, const char *u
 static fo_status ceilings(struct bench *b)
 {
 	/* Numbers, not zeros: those draw less power, so clocks stay higher than in training. */
-	for (size_t at = 0; at < COPY_BYTES; at += b->host.bytes[FO_WORK_READ_BF16]) {
-		size_t left = COPY_BYTES - at, part = b->host.bytes[FO_WORK_READ_BF16];
+	for (size_t at = 0; at < b->copy_bytes; at += b->host.bytes[FO_WORK_READ_BF16]) {
+		size_t left = b->copy_bytes - at, part = b->host.bytes[FO_WORK_READ_BF16];
 		FO_TRY(copy_in(b, b->pool + at, b->host.at[FO_WORK_READ_BF16], part < left ? part : left));
 	}
 	FO_TRY(copy(b, NULL));
 	FO_TRY(measure(b, copy, NULL));
-	print_ceiling(b, "copy", "GB/s", 2e-9 * (double)COPY_BYTES);
-	b->copy_bytes_s = 2 * (double)COPY_BYTES / median_s(b);
+	print_ceiling(b, "copy", "GB/s", 2e-9 * (double)b->copy_bytes);
+	b->copy_bytes_s = 2 * (double)b->copy_bytes / median_s(b);
 	struct fo_work square;
+	double block_s;
 	fo_work_linear(&square, FO_ISA_REF, FO_WORK_FORWARD, b->square, b->square, b->square, FO_BF16, 1);
-	FO_TRY(time_work(b, &square));
+	FO_TRY(time_work(b, &square, &block_s));
 	print_ceiling(b, "square bf16 product", "TFLOP/s", 1e-12 * square.flop);
 	b->product_flop_s = square.flop / median_s(b);
 	return FO_OK;
@@ -205,13 +200,14 @@ static bool same(const struct fo_call *a, const struct fo_call *b)
 
 static void collect(struct bench *b)
 {
+	const struct fo_program *p = &b->step.program;
 	for (int i = 0; i < b->unrolled.n; i++) {
-		const struct fo_op *o = fo_instance_op(&b->program, &b->unrolled, i);
+		const struct fo_op *o = fo_instance_op(p, &b->unrolled, i);
 		struct fo_work w;
 		size_t k = 0;
 		if (fo_op_info(o->kind)->cls == FO_CLASS_HOST || o->phase == FO_DERIVE)
 			continue;
-		fo_work_of_op(&w, FO_ISA_REF, &b->program, o, b->unrolled.first[i], 1);
+		fo_work_of_op(&w, FO_ISA_REF, p, o, b->unrolled.first[i], 1);
 		while (k < b->entries && !same(&b->entry[k].work.call, &w.call))
 			k++;
 		if (k == b->entries) {
@@ -241,53 +237,99 @@ static void shape_text(const struct fo_call *c, char *out, size_t size)
 				       fo_dtype_name[c->arg[i].dtype]);
 }
 
-/* Median milliseconds of all its instances. */
-static double print_entry(const struct bench *b, const struct entry *e)
+/* Median milliseconds of all its instances; *block_ms: of blocks. */
+static double print_entry(const struct bench *b, const struct entry *e, double block_s, double *block_ms)
 {
 	const struct fo_op_info *info = fo_op_info(e->work.call.kind);
-	bool products = info->cls == FO_CLASS_TENSOR;
-	double rate = (products ? e->work.flop : e->work.bytes) / median_s(b), ms = median_s(b) * 1e3 * (double)e->count;
+	const bool products = info->cls == FO_CLASS_TENSOR;
+	const double amount = products ? e->work.flop : e->work.bytes, ceiling = products ? b->product_flop_s : b->copy_bytes_s, unit = products ? 1e-12 : 1e-9;
+	struct fo_str text = { 0 };
+	struct fo_json j;
 	char shape[512];
 	shape_text(&e->work.call, shape, sizeof shape);
-	printf("{\"operation\":\"%s\",\"category\":\"%s\",\"count\":%lld,\"us_median\":%.2f,\"us_best\":%.2f,\"times\":%zu,\"%s\":%.1f,"
-	       "\"of_ceiling\":%.3f,\"ms_per_step\":%.3f,\"operands\":\"%s\"}\n",
-	       info->name, fo_category_name[info->category], (long long)e->count, median_s(b) * 1e6, best_s(b) * 1e6, b->n,
-	       products ? "tflop_s" : "gb_s", rate * (products ? 1e-12 : 1e-9), rate / (products ? b->product_flop_s : b->copy_bytes_s), ms, shape);
+	fo_json_begin(&j, &text, false);
+	fo_json_object(&j, NULL);
+	fo_json_text(&j, "operation", info->name);
+	fo_json_text(&j, "category", fo_category_name[info->category]);
+	fo_json_int(&j, "count", e->count);
+	fo_json_real(&j, "us_median", median_s(b) * 1e6);
+	fo_json_real(&j, "us_best", best_s(b) * 1e6);
+	fo_json_real(&j, "us_block", block_s * 1e6);
+	fo_json_int(&j, "times", (int64_t)b->n);
+	fo_json_real(&j, products ? "tflop_s" : "gb_s", amount / median_s(b) * unit);
+	fo_json_real(&j, products ? "tflop_s_block" : "gb_s_block", amount / block_s * unit);
+	fo_json_real(&j, "of_ceiling", amount / median_s(b) / ceiling);
+	fo_json_real(&j, "ms_per_step", median_s(b) * 1e3 * (double)e->count);
+	fo_json_text(&j, "operands", shape);
+	fo_json_close(&j);
+	puts(text.data);
 	fflush(stdout);
-	return ms;
+	fo_str_fini(&text);
+	*block_ms = block_s * 1e3 * (double)e->count;
+	return median_s(b) * 1e3 * (double)e->count;
+}
+
+static void print_sums(const struct bench *b, const double *category, double sum, double block_sum)
+{
+	struct fo_str text = { 0 };
+	struct fo_json j;
+	struct fo_cuda_tuned tuned;
+	char name[64];
+	fo_cuda_tune_result(b->cuda, &tuned);
+	fo_json_begin(&j, &text, false);
+	fo_json_object(&j, NULL);
+	fo_json_real(&j, "step_ms_without_gaps", sum);
+	fo_json_real(&j, "step_ms_of_blocks", block_sum);
+	for (int c = 0; c < FO_CAT_COUNT; c++) {
+		snprintf(name, sizeof name, "%s_ms", fo_category_name[c]);
+		if (category[c] > 0)
+			fo_json_real(&j, name, category[c]);
+	}
+	fo_json_object(&j, "products");
+	fo_device_tuned_json(&tuned, &b->run, &j);
+	fo_json_close(&j);
+	fo_json_close(&j);
+	puts(text.data);
+	fo_str_fini(&text);
 }
 
 static fo_status operations(struct bench *b)
 {
-	double category[FO_CAT_COUNT] = { 0 }, sum = 0;
+	double category[FO_CAT_COUNT] = { 0 }, sum = 0, block_sum = 0;
 	for (size_t k = 0; k < b->entries; k++) {
-		FO_TRY(time_work(b, &b->entry[k].work));
-		double ms = print_entry(b, &b->entry[k]);
+		double block_s, block_ms;
+		FO_TRY(time_work(b, &b->entry[k].work, &block_s));
+		double ms = print_entry(b, &b->entry[k], block_s, &block_ms);
 		category[fo_op_info(b->entry[k].work.call.kind)->category] += ms;
 		sum += ms;
+		block_sum += block_ms;
 	}
-	printf("{\"step_ms_without_gaps\":%.3f", sum);
-	for (int c = 0; c < FO_CAT_COUNT; c++)
-		if (category[c] > 0)
-			printf(",\"%s_ms\":%.3f", fo_category_name[c], category[c]);
-	printf("}\n");
+	print_sums(b, category, sum, block_sum);
 	return FO_OK;
 }
 
 /* ---- setting up ---- */
 
+/* The step that `flatout train` would make here, and its operations. */
+static fo_status make_step(struct bench *b)
+{
+	int64_t have;
+	FO_TRY(fo_room_have(b->cuda, &have));
+	FO_TRY(fo_run_model(&b->run, &b->model));
+	FO_TRY(fo_room_plan(&b->step, &b->run, &b->model, fo_cuda_info(b->cuda), have));
+	FO_TRY(fo_unroll(&b->step.program, &b->unrolled));
+	collect(b);
+	return check_all(b);
+}
+
 static fo_status prepare(struct bench *b)
 {
-	struct fo_lowering low = fo_run_lowering(&b->run, FO_MODE_TRAIN);
+	const size_t cache = (size_t)fo_cuda_info(b->cuda)->l2_bytes;
 	struct fo_work square;
-	FO_TRY(fo_run_model(&b->run, &b->model));
-	FO_TRY(fo_pass_build(&b->program, &b->model, &low));
-	FO_TRY(fo_unroll(&b->program, &b->unrolled));
-	collect(b);
-	FO_TRY(check_all(b));
-	size_t square_bytes = 3 * padded((size_t)(b->square * b->square) * fo_dtype_bytes(FO_BF16));
-	b->pool_bytes = square_bytes > 2 * COPY_BYTES ? square_bytes : 2 * COPY_BYTES;
+	b->copy_bytes = COPY_CACHES * cache / ALIGNMENT * ALIGNMENT;
+	b->flush_bytes = FLUSH_CACHES * cache;
 	fo_work_linear(&square, FO_ISA_REF, FO_WORK_FORWARD, b->square, b->square, b->square, FO_BF16, 1);
+	b->pool_bytes = device_bytes(&square.call) > 2 * b->copy_bytes ? device_bytes(&square.call) : 2 * b->copy_bytes;
 	fo_work_data_need(&b->host, &square);
 	for (size_t k = 0; k < b->entries; k++) {
 		b->entry[k].work.call.ws_bytes = 0; /* that of the processor's kernel */
@@ -299,23 +341,60 @@ static fo_status prepare(struct bench *b)
 	FO_TRY(fo_cuda_stream_new(b->cuda, &b->queue.stream));
 	FO_TRY(fo_cuda_event_new(b->cuda, true, &b->begin));
 	FO_TRY(fo_cuda_event_new(b->cuda, true, &b->end));
-	FO_TRY(fo_cuda_alloc(b->cuda, FLUSH_BYTES, (void **)&b->flush));
+	FO_TRY(fo_cuda_alloc(b->cuda, b->flush_bytes, (void **)&b->flush));
 	FO_TRY(fo_cuda_host_alloc(b->cuda, STAGE_BYTES, &b->stage));
 	b->ms = fo_xmalloc(MOST * sizeof *b->ms);
 	return fo_cuda_alloc(b->cuda, b->pool_bytes, (void **)&b->pool);
 }
 
+static void print_start(const struct bench *b)
+{
+	const struct fo_cuda_device *d = fo_cuda_info(b->cuda);
+	struct fo_str text = { 0 };
+	struct fo_json j;
+	char cc[16];
+	snprintf(cc, sizeof cc, "%d.%d", d->cc_major, d->cc_minor);
+	fo_json_begin(&j, &text, false);
+	fo_json_object(&j, NULL);
+	fo_json_text(&j, "device", d->name);
+	fo_json_text(&j, "compute_capability", cc);
+	if (b->entries) {
+		fo_json_text(&j, "model", b->model.name);
+		fo_json_int(&j, "seq", b->run.seq);
+		fo_json_object(&j, "choice");
+		fo_room_choice_json(&b->step.choice, &b->step.program, &j);
+		fo_json_close(&j);
+		fo_json_int(&j, "distinct_operations", (int64_t)b->entries);
+	}
+	fo_json_close(&j);
+	puts(text.data);
+	fflush(stdout);
+	fo_str_fini(&text);
+}
+
 static fo_status run(struct bench *b)
 {
-	const struct fo_cuda_device *d;
 	FO_TRY(fo_cuda_open(&b->cuda, (int)b->device));
-	d = fo_cuda_info(b->cuda);
+	FO_TRY(fo_device_tune(b->cuda, &b->run));
 	b->queue.cuda = b->cuda;
+	if (b->sustain <= 0)
+		FO_TRY(make_step(b));
 	FO_TRY(prepare(b));
-	printf("{\"device\":\"%s\",\"compute_capability\":\"%d.%d\",\"model\":\"%s\",\"seq\":%lld,\"rows\":%lld,\"distinct_operations\":%zu}\n",
-	       d->name, d->cc_major, d->cc_minor, b->model.name, (long long)b->run.seq, (long long)b->run.rows, b->entries);
+	print_start(b);
+	if (b->sustain > 0)
+		return bench_sustain(b);
 	FO_TRY(ceilings(b));
 	return operations(b);
+}
+
+static fo_status plan(const struct bench *b)
+{
+	struct fo_str text = { 0 };
+	fo_status st = fo_room_plan_text(&b->run, b->plan, &text);
+	if (st == FO_OK)
+		puts(text.data);
+	fo_str_fini(&text);
+	return st;
 }
 
 static void tidy(struct bench *b)
@@ -332,7 +411,7 @@ static void tidy(struct bench *b)
 	fo_cuda_close(b->cuda);
 	fo_work_data_free(&b->host);
 	fo_unrolled_fini(&b->unrolled);
-	fo_program_fini(&b->program);
+	fo_program_fini(&b->step.program);
 	free(b->entry);
 	free(b->ms);
 }
@@ -347,7 +426,9 @@ int main(int argc, char **argv)
 	b.run.micro_batches = 1; /* unless asked for */
 	fo_opt_read_args(&s, &argc, argv);
 	fo_status st = argc > 1 ? fo_fail(FO_EARG, "unexpected argument '%s'", argv[1]) : fo_run_check(&s, &b.run);
-	if (st == FO_OK) {
+	if (st == FO_OK && b.plan) {
+		st = plan(&b);
+	} else if (st == FO_OK) {
 		fo_cuda_survey(&found);
 		if (!found.devices) {
 			printf("skipped: no CUDA device (%s)\n", found.why);
@@ -357,7 +438,7 @@ int main(int argc, char **argv)
 		st = run(&b);
 	}
 	if (st != FO_OK)
-		fprintf(stderr, "bench_gpu: %s\n", fo_err_text());
+		fprintf(stderr, "bench_gpu: %s%s%s\n", fo_err_text(), *fo_err_hint() ? "\nhint: " : "", fo_err_hint());
 	tidy(&b);
 	fo_opt_fini(&s);
 	return fo_status_exit_code(st);

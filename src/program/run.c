@@ -64,7 +64,7 @@ const struct fo_opt fo_run_options[] = {
 	FO_OPT_ENUM(R, tune, "train.tune", "on",
 		    "on a device: algorithms of products are measured once and kept in the cache; kept: what the cache has, nothing is measured; off: "
 		    "the library's first proposals",
-		    "on|kept|off"),
+		    "on|kept|off"), /* enum fo_run_tune */
 	FO_OPT_REAL(R, lr, "optim.lr", "X", "6e-4", 0, 10, "", "peak learning rate of AdamW"),
 	FO_OPT_ENUM(R, schedule, "optim.schedule", "cosine", "how the learning rate falls after warm-up",
 		    "cosine|linear|wsd|constant"),

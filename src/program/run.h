@@ -12,6 +12,7 @@ enum fo_verify_at_start { FO_VERIFY_AT_START_OFF, FO_VERIFY_AT_START_SHORT, FO_V
 enum fo_nonfinite { FO_NONFINITE_STOP, FO_NONFINITE_SKIP };
 enum fo_run_state { FO_RUN_STATE_GIVEN, FO_RUN_STATE_EXACT, FO_RUN_STATE_AUTO };
 enum fo_run_recompute { FO_RUN_RECOMPUTE_AUTO, FO_RUN_RECOMPUTE_NONE, FO_RUN_RECOMPUTE_SELECTIVE, FO_RUN_RECOMPUTE_FULL };
+enum fo_run_tune { FO_RUN_TUNE_ON, FO_RUN_TUNE_KEPT, FO_RUN_TUNE_OFF };
 enum fo_run_device { FO_RUN_DEVICE_AUTO, FO_RUN_DEVICE_CPU, FO_RUN_DEVICE_CUDA };
 #define FO_RUN_DEVICES "auto, cpu, cuda or cuda:N"
 enum fo_spike { FO_SPIKE_OFF, FO_SPIKE_WARN, FO_SPIKE_SKIP, FO_SPIKE_REWIND };
@@ -30,7 +31,7 @@ struct fo_run {
 	const char *device;  /* FO_RUN_DEVICES */
 	int64_t timed_every; /* on a device; 0: never */
 	int64_t kernel_times; /* on a device: steps of a process; 0: none */
-	int tune;            /* on a device: 0 on, 1 kept, 2 off */
+	int tune;            /* on a device: enum fo_run_tune */
 	const char *affinity; /* "none", "cores", or a list of hardware threads */
 	int verify;    /* self-check at the start: enum fo_verify_at_start */
 	int master, moments; /* enum fo_master, fo_moments */

@@ -44,12 +44,34 @@ fo_status fo_device_open(const char *text, struct fo_cuda **out, char *why, size
 	return st == FO_OK || *fo_err_hint() ? st : fo_hint(st, "'flatout devices --local' says what is there and what is missing");
 }
 
-fo_status fo_device_tune(struct fo_cuda *c, enum fo_cuda_tune_mode mode)
+/* By the names of train.tune. */
+static const struct {
+	const char *name;
+	enum fo_cuda_tune_mode mode;
+} tune[] = {
+	[FO_RUN_TUNE_ON] = { "on", FO_CUDA_TUNE_ON },
+	[FO_RUN_TUNE_KEPT] = { "kept", FO_CUDA_TUNE_KEPT },
+	[FO_RUN_TUNE_OFF] = { "off", FO_CUDA_TUNE_OFF },
+};
+
+fo_status fo_device_tune(struct fo_cuda *c, const struct fo_run *r)
 {
 	struct fo_arena a = { 0 };
+	enum fo_cuda_tune_mode mode = tune[r ? r->tune : FO_RUN_TUNE_KEPT].mode;
 	fo_status st = fo_cuda_tune_set(c, mode, mode == FO_CUDA_TUNE_OFF ? NULL : fo_cuda_tune_path(&a));
 	fo_arena_fini(&a);
 	return st;
+}
+
+void fo_device_tuned_json(const struct fo_cuda_tuned *t, const struct fo_run *r, struct fo_json *j)
+{
+	fo_json_text(j, "mode", tune[r->tune].name);
+	fo_json_int(j, "measured", t->measured);
+	fo_json_int(j, "kept", t->kept);
+	fo_json_int(j, "proposed", t->proposed);
+	fo_json_real(j, "seconds", t->seconds);
+	fo_json_real(j, "gain", t->gain);
+	fo_json_text(j, "note", *t->note ? t->note : NULL);
 }
 
 void fo_device_find_peak(const struct fo_cuda_device *d, enum fo_numerics precision, struct fo_peak *out)

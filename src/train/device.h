@@ -2,6 +2,7 @@
 #ifndef FO_TRAIN_DEVICE_H
 #define FO_TRAIN_DEVICE_H
 
+#include "base/json.h"
 #include "kernel/cuda/cuda.h"
 #include "program/run.h"
 #include "timeline/timeline.h"
@@ -11,8 +12,11 @@
  * says so in a sentence (of `size` bytes; else it is ""). FO_EARG for other texts, and fo_cuda_open's errors for a device that was asked for. */
 FO_CHECKED fo_status fo_device_open(const char *text, struct fo_cuda **out, char *why, size_t size);
 
-/* How its products' algorithms are chosen from now on, with the user's cache (fo_cuda_tune_set). */
-FO_CHECKED fo_status fo_device_tune(struct fo_cuda *c, enum fo_cuda_tune_mode mode);
+/* How its products' algorithms are chosen from now on, with the user's cache (fo_cuda_tune_set): as train.tune of the run says; r NULL, for
+ * commands that take no run: kept. The one place where the option becomes the device's mode. */
+FO_CHECKED fo_status fo_device_tune(struct fo_cuda *c, const struct fo_run *r);
+/* Fields of an open JSON object: mode (what train.tune says), measured, kept, proposed, seconds, gain, note (struct fo_cuda_tuned). */
+void fo_device_tuned_json(const struct fo_cuda_tuned *t, const struct fo_run *r, struct fo_json *j);
 
 /* Dense peak of the device's row in the catalogue (fo_device_match) for products of this precision: bf16 products, whatever part of them
  * is fp8; fp32 of the vector units. flop_s 0 and the reason in source where there is none, and for a software device. */

@@ -13,8 +13,7 @@ fo_status fo_session_device_open(struct fo_session *s)
 		fo_session_warn(s, "a CUDA device is there but cannot be used: %s; the processor computes (train.device=cpu says so at once)", why);
 	if (!s->cuda)
 		return FO_OK;
-	static const enum fo_cuda_tune_mode mode[] = { FO_CUDA_TUNE_ON, FO_CUDA_TUNE_KEPT, FO_CUDA_TUNE_OFF };
-	FO_TRY(fo_device_tune(s->cuda, mode[s->r->tune]));
+	FO_TRY(fo_device_tune(s->cuda, s->r));
 	FO_TRY(fo_cuda_memory(s->cuda, &s->device_free, &total));
 	s->device_reserve = fo_device_reserve(total);
 	/* Started here: threads that begin later may be bound to a processor. */
@@ -53,23 +52,9 @@ void fo_session_device_close(struct fo_session *s)
 
 fo_status fo_session_device_fits(struct fo_session *s)
 {
-	struct fo_unrolled u;
-	char a[32], b[32];
-	int64_t have = s->device_free - s->device_reserve, limit = s->r->memory_limit;
 	if (s->too_large.st != FO_OK)
 		return fo_err_raise(&s->too_large);
-	FO_TRY(fo_unroll(&s->program, &u));
-	fo_plan(&s->program, &u);
-	int64_t need = u.arena_bytes + u.persistent_bytes;
-	fo_unrolled_fini(&u);
-	if (limit && limit < have)
-		have = limit;
-	if (need <= have)
-		return FO_OK;
-	return fo_hint(fo_fail(FO_ENOMEM, "the run plans at least %s of the device's memory and may use %s", fo_str_bytes(a, (double)need),
-			       fo_str_bytes(b, (double)have)),
-		       s->program.run.rows > 1 ? "halve train.rows and double train.micro-batches, or let pass.recompute and optim.state be auto"
-					       : "shorten data.seq, choose a smaller model, or let pass.recompute and optim.state be auto");
+	return fo_room_fits(s->r, &s->program, 0, s->device_free - s->device_reserve);
 }
 
 void fo_session_device_summarise(struct fo_session *s, struct fo_train_result *out)

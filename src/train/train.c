@@ -16,11 +16,12 @@
 
 /* ---- setting up ---- */
 
+static int64_t memory_free(const struct fo_session *s) { return s->cuda ? s->device_free - s->device_reserve : fo_memory_available(); }
+
 /* What the run may take; 0: not known. */
 static int64_t memory_allowed(const struct fo_session *s)
 {
-	int64_t have = s->cuda ? s->device_free - s->device_reserve : fo_memory_available();
-	return s->r->memory_limit && (s->r->memory_limit < have || !have) ? s->r->memory_limit : have;
+	return fo_room_allowed(s->r, memory_free(s));
 }
 
 /* Sums round as the step is split, and the state is stored as it is: a run that goes on keeps both, whatever memory is free. */
@@ -45,11 +46,7 @@ static void keep_choice(struct fo_session *s, struct fo_run *r)
 }
 
 /* What may be planned with; 0: not known. */
-static int64_t memory_budget(const struct fo_session *s)
-{
-	int64_t have = memory_allowed(s);
-	return s->r->memory_budget && (s->r->memory_budget < have || !have) ? s->r->memory_budget : have;
-}
+static int64_t memory_budget(const struct fo_session *s) { return fo_room_budget(s->r, memory_free(s)); }
 
 /* What the run leaves open. reserve: bytes that the run takes beside what its program does. */
 static fo_status choose(struct fo_session *s, int64_t reserve)
@@ -175,28 +172,32 @@ static int64_t step_bytes(const struct fo_session *s)
 	return m.arena + (s->cuda ? 0 : m.host_arena) + m.persistent + m.workspace + other_bytes(s);
 }
 
-/* What was chosen fits by its program; workspace, loader and evaluation are known once executors exist. Where they are too much,
- * the choice is made again without them. */
+static int64_t budget_of(const void *s) { return memory_budget(s); }
+/* 0 once no choice fits: the least is announced, then the run is refused. */
+static int64_t need_of(const void *ctx)
+{
+	const struct fo_session *s = ctx;
+	return s->too_large.st == FO_OK ? step_bytes(s) : 0;
+}
+
+static fo_status make_again(void *ctx, int64_t reserve)
+{
+	struct fo_session *s = ctx;
+	fo_exec_free(s->eval);
+	fo_exec_free(s->exec);
+	fo_store_free(s->store);
+	s->eval = s->exec = NULL;
+	s->store = NULL;
+	fo_program_fini(&s->eval_program);
+	fo_program_fini(&s->program);
+	FO_TRY(make_programs(s, reserve));
+	return make_executors(s);
+}
+
 static fo_status make_executors_that_fit(struct fo_session *s)
 {
-	enum { ROUNDS = 4 };
 	FO_TRY(make_executors(s));
-	for (int i = 0; i < ROUNDS && s->choice.planned && s->too_large.st == FO_OK; i++) {
-		int64_t budget = memory_budget(s), need = step_bytes(s);
-		if (!budget || need <= budget)
-			break;
-		int64_t reserve = need - s->choice.bytes;
-		fo_exec_free(s->eval);
-		fo_exec_free(s->exec);
-		fo_store_free(s->store);
-		s->eval = s->exec = NULL;
-		s->store = NULL;
-		fo_program_fini(&s->eval_program);
-		fo_program_fini(&s->program);
-		FO_TRY(make_programs(s, reserve));
-		FO_TRY(make_executors(s));
-	}
-	return FO_OK;
+	return fo_room_settle(&(struct fo_room_maker){ s, &s->choice, budget_of, need_of, make_again });
 }
 
 /* A copy is worth its memory only where a checkpoint is written while steps remain. */

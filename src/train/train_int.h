@@ -11,6 +11,7 @@
 #include "record/tensorboard.h"
 #include "train/device.h"
 #include "train/ports.h"
+#include "train/room.h"
 #include "train/train.h"
 
 struct fo_session_meter {

@@ -202,7 +202,7 @@ fo_status fo_cli_device_open(const char *text, struct fo_cuda **out)
 	FO_TRY(fo_device_open(text, out, why, sizeof why));
 	if (*why)
 		fprintf(stderr, "warning: a CUDA device is there but cannot be used: %s; the processor computes\n", fo_cli_seen(why));
-	return *out ? fo_device_tune(*out, FO_CUDA_TUNE_KEPT) : FO_OK;
+	return *out ? fo_device_tune(*out, NULL) : FO_OK;
 }
 
 fo_status fo_cli_devices_local(const struct fo_catalogue *c, bool json)

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "train/device.h"
 
 #include <errno.h>
 #include <math.h>
@@ -191,11 +192,7 @@ static void plan_json(const struct fo_train_plan *p, struct fo_str *out)
 	fo_json_text(&j, "device", p->device ? p->device->name : NULL);
 	if (p->device) {
 		fo_json_object(&j, "products");
-		fo_json_int(&j, "measured", p->tuned.measured);
-		fo_json_int(&j, "kept", p->tuned.kept);
-		fo_json_int(&j, "proposed", p->tuned.proposed);
-		fo_json_real(&j, "seconds", p->tuned.seconds);
-		fo_json_real(&j, "gain", p->tuned.gain);
+		fo_device_tuned_json(&p->tuned, p->run, &j);
 		fo_json_close(&j);
 	}
 	fo_json_object(&j, "code");

@@ -372,6 +372,23 @@ fo_status fo_cuda_dnn_prepare(struct fo_cuda *c, const struct fo_call *s, int64_
 	return is_new ? try_out(c, s, p, *ws_bytes) : FO_OK;
 }
 
+size_t fo_cuda_dnn_ws_most(const struct fo_call *s)
+{
+	const int64_t ragged = fo_cuda_docs_variant(s, NULL), variant[2] = { 1 << 1 | 1, ragged };
+	size_t most = 0;
+	for (int i = 0; i < 2; i++) {
+		if (variant[i] == FO_CUDA_DOCS_OWN)
+			continue;
+		const struct fo_dnn_shape d = shape_of(s, variant[i]);
+		const struct sizes z = sizes_of(s, d.ragged);
+		/* Seen in cuDNN 9.19's plans of backward: dk and dv of every query head in bf16; ragged, where those are ours, 8 to 30 KB. */
+		const int64_t plan = d.ragged || !z.backward ? 1 << 20 : 2 * z.tokens * z.heads * z.dim * 2;
+		const size_t bytes = pieces_of(&d, &z, plan).bytes;
+		most = bytes > most ? bytes : most;
+	}
+	return most;
+}
+
 const char *fo_cuda_dnn_why(const struct fo_cuda *c, const struct fo_call *s)
 {
 	const struct fo_cuda_plan *p = NULL;

@@ -322,6 +322,10 @@ fo_status fo_cuda_event_after(struct fo_cuda *c, fo_cuda_stream s, fo_cuda_event
 {
 	return fo_cuda_check(c, c->driver->cuStreamWaitEvent(s, e, CU_EVENT_WAIT_DEFAULT), "wait for an event");
 }
+fo_status fo_cuda_event_wait(struct fo_cuda *c, fo_cuda_event e)
+{
+	return fo_cuda_check(c, c->driver->cuEventSynchronize(e), "wait for what was put before an event");
+}
 fo_status fo_cuda_event_ms(struct fo_cuda *c, fo_cuda_event begin, fo_cuda_event end, float *ms)
 {
 	return fo_cuda_check(c, c->driver->cuEventElapsedTime(ms, begin, end), "read the time between two events");

@@ -89,9 +89,13 @@ static fo_status own_forward(struct fo_cuda_queue *q, const struct fo_call *s)
 	return fo_cuda_launch(q, wide(s) ? FO_CUDA_FN_attention_8 : FO_CUDA_FN_attention_4, tiles(s, a[at.q].rows, args.heads), &args);
 }
 
+static size_t own_backward_bytes(const struct fo_call *s)
+{
+	return (size_t)(s->arg[0].rows * (s->arg[0].cols / s->attr.head_dim)) * sizeof(float);
+}
 static fo_status own_backward_prepare(struct fo_cuda *c, const struct fo_call *s, size_t *ws_bytes)
 {
-	*ws_bytes = (size_t)(s->arg[0].rows * (s->arg[0].cols / s->attr.head_dim)) * sizeof(float);
+	*ws_bytes = own_backward_bytes(s);
 	FO_TRY(allow_shared(c, FO_CUDA_FN_attention_dq_4, FO_CUDA_FN_attention_dq_8, wide(s)));
 	return allow_shared(c, FO_CUDA_FN_attention_dkv_4, FO_CUDA_FN_attention_dkv_8, wide(s));
 }
@@ -169,6 +173,13 @@ static fo_status backward(struct fo_cuda_queue *q, const struct fo_call *s, int6
 	return taken ? FO_OK : own_backward(q, s);
 }
 
+static size_t ws_most(const struct fo_cuda *c, const struct fo_call *s)
+{
+	(void)c;
+	size_t own = s->kind == FO_OP_attention_bwd ? own_backward_bytes(s) : 0, dnn = s->kind != FO_OP_attention_cached ? fo_cuda_dnn_ws_most(s) : 0;
+	return own > dnn ? own : dnn;
+}
+
 const struct fo_cuda_kernel fo_cuda_attention = {
 	.by = "flatout",
 	.by_of = by_of,
@@ -176,6 +187,7 @@ const struct fo_cuda_kernel fo_cuda_attention = {
 	.variant = variant,
 	.merge = fo_cuda_docs_merge,
 	.prepare = forward_prepare,
+	.ws_most = ws_most,
 	.run = forward,
 };
 const struct fo_cuda_kernel fo_cuda_attention_bwd = {
@@ -185,6 +197,8 @@ const struct fo_cuda_kernel fo_cuda_attention_bwd = {
 	.variant = variant,
 	.merge = fo_cuda_docs_merge,
 	.prepare = backward_prepare,
+	.ws_most = ws_most,
 	.run = backward,
 };
-const struct fo_cuda_kernel fo_cuda_attention_cached = { .by = "flatout", .cannot = cannot, .prepare = forward_prepare, .run = forward };
+const struct fo_cuda_kernel fo_cuda_attention_cached = { .by = "flatout", .cannot = cannot, .prepare = forward_prepare,
+							     .ws_most = ws_most, .run = forward };

@@ -227,6 +227,13 @@ static fo_status prepare_one(struct fo_cuda *c, const struct fo_call *s, bool wi
 	return FO_OK;
 }
 
+static size_t ws_most(const struct fo_cuda *c, const struct fo_call *s)
+{
+	struct route r;
+	route_of(c, s, fo_dtype_fp8(s->arg[0].dtype) && !may_be_direct(c, s), false, &r);
+	return (size_t)r.end + fo_cuda_product_ws_most(c);
+}
+
 static fo_status prepare(struct fo_cuda *c, const struct fo_call *s, int64_t variant, size_t *ws_bytes)
 {
 	bool fp8 = fo_dtype_fp8(s->arg[0].dtype), good = false, loose_good = false;
@@ -320,4 +327,4 @@ static fo_status run(struct fo_cuda_queue *q, const struct fo_call *call, int64_
 	return fo_cuda_launch(q, FO_CUDA_FN_product_scale, grid, &args);
 }
 
-const struct fo_cuda_kernel fo_cuda_matmul = { .by = "cuBLASLt", .cannot = cannot, .prepare = prepare, .run = run };
+const struct fo_cuda_kernel fo_cuda_matmul = { .by = "cuBLASLt", .cannot = cannot, .prepare = prepare, .ws_most = ws_most, .run = run };

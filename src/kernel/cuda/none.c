@@ -92,6 +92,11 @@ fo_status fo_cuda_event_after(struct fo_cuda *c, fo_cuda_stream s, fo_cuda_event
 	(void)c, (void)s, (void)e;
 	return none();
 }
+fo_status fo_cuda_event_wait(struct fo_cuda *c, fo_cuda_event e)
+{
+	(void)c, (void)e;
+	return none();
+}
 fo_status fo_cuda_event_ms(struct fo_cuda *c, fo_cuda_event begin, fo_cuda_event end, float *ms)
 {
 	(void)c, (void)begin, (void)end, (void)ms;
@@ -145,6 +150,11 @@ const char *fo_cuda_cannot(const struct fo_cuda *c, const struct fo_call *shape)
 {
 	(void)c, (void)shape;
 	return "this build has no CUDA backend";
+}
+size_t fo_cuda_ws_most(const struct fo_cuda_device *d, const struct fo_call *shape)
+{
+	(void)d, (void)shape;
+	return 0;
 }
 const char *fo_cuda_by(const struct fo_cuda *c, const struct fo_call *shape)
 {

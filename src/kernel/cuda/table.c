@@ -48,6 +48,18 @@ const char *fo_cuda_cannot(const struct fo_cuda *c, const struct fo_call *shape)
 	return !k ? "there is no CUDA kernel for this operation" : k->cannot ? k->cannot(c, shape) : NULL;
 }
 
+size_t fo_cuda_ws_most(const struct fo_cuda_device *d, const struct fo_call *shape)
+{
+	const struct fo_cuda_kernel *k = table[shape->kind];
+	struct fo_cuda like = { .info = *d };
+	size_t bytes = 0;
+	if (k && k->ws_most)
+		return k->ws_most(&like, shape);
+	if (k && k->prepare && k->prepare(&like, shape, 0, &bytes) != FO_OK)
+		fo_err_clear(); /* such a call is refused when it is prepared */
+	return bytes;
+}
+
 const char *fo_cuda_by(const struct fo_cuda *c, const struct fo_call *shape)
 {
 	const struct fo_cuda_kernel *k = table[shape->kind];

@@ -1,0 +1,177 @@
+#include "train/room.h"
+
+#include "kernel/work.h"
+#include "train/device.h"
+#include "train/store_int.h"
+#include "train/train_int.h"
+
+#include <math.h>
+
+/* What a context, and the code of cuBLASLt and cuDNN in it, take of a device: 0.5 to 0.7 GB is what Hopper's users report. Arithmetic for
+ * plans of devices that are not there; where one is, what it has free is read. */
+#define CONTEXT_BYTES ((int64_t)768 << 20)
+
+enum { ROUNDS = 4 }; /* a choice that takes less may have other workspaces, but soon it has the same */
+
+static int64_t least(int64_t limit, int64_t have) { return limit && (limit < have || !have) ? limit : have; }
+int64_t fo_room_allowed(const struct fo_run *r, int64_t have) { return least(r->memory_limit, have); }
+int64_t fo_room_budget(const struct fo_run *r, int64_t have) { return least(r->memory_budget, fo_room_allowed(r, have)); }
+
+static fo_status does_not_fit(const struct fo_program *p, int64_t need, int64_t have)
+{
+	char a[32], b[32];
+	return fo_hint(fo_fail(FO_ENOMEM, "the run plans at least %s of the device's memory and may use %s", fo_str_bytes(a, (double)need),
+			       fo_str_bytes(b, (double)have)),
+		       p->run.rows > 1 ? "halve train.rows and double train.micro-batches, or let pass.recompute and optim.state be auto"
+				       : "shorten data.seq, choose a smaller model, or let pass.recompute and optim.state be auto");
+}
+
+fo_status fo_room_fits(const struct fo_run *r, const struct fo_program *p, int64_t beside, int64_t have)
+{
+	struct fo_unrolled u;
+	int64_t may = fo_room_allowed(r, have);
+	FO_TRY(fo_unroll(p, &u));
+	fo_plan(p, &u);
+	int64_t need = u.arena_bytes + u.persistent_bytes + beside;
+	fo_unrolled_fini(&u);
+	return need <= may ? FO_OK : does_not_fit(p, need, may);
+}
+
+fo_status fo_room_settle(const struct fo_room_maker *m)
+{
+	for (int i = 0; i < ROUNDS && m->choice->planned; i++) {
+		int64_t budget = m->budget(m->ctx), need = m->need(m->ctx);
+		if (!budget || need <= budget)
+			break;
+		FO_TRY(m->again(m->ctx, need - m->choice->bytes));
+	}
+	return FO_OK;
+}
+
+/* ---- without the device ---- */
+
+int64_t fo_room_workspace(const struct fo_program *p, const struct fo_cuda_device *d)
+{
+	size_t lane[FO_LANE_COUNT] = { 0 }, sum = 0;
+	for (int b = 0; b < p->nblock; b++)
+		for (int i = 0; i < p->block[b].n; i++) {
+			const struct fo_op *o = &p->block[b].op[i];
+			struct fo_work w;
+			if (fo_op_info(o->kind)->cls == FO_CLASS_HOST)
+				continue;
+			fo_work_of_op(&w, FO_ISA_REF, p, o, 0, 1);
+			size_t bytes = fo_cuda_ws_most(d, &w.call);
+			lane[o->lane] = bytes > lane[o->lane] ? bytes : lane[o->lane];
+		}
+	for (int l = 0; l < FO_LANE_COUNT; l++)
+		sum += lane[l];
+	return (int64_t)fo_device_size(sum + 1); /* and what is looked for in faults */
+}
+
+struct maker {
+	struct fo_room_plan *out;
+	const struct fo_run *r;
+	const struct fo_model *m;
+	const struct fo_cuda_device *d;
+	int64_t have;
+};
+
+static int64_t budget_of(const void *ctx)
+{
+	const struct maker *k = ctx;
+	return fo_room_budget(k->r, k->have);
+}
+
+static int64_t need_of(const void *ctx)
+{
+	const struct fo_room_plan *p = ((const struct maker *)ctx)->out;
+	return p->arena + p->persistent + p->workspace;
+}
+
+static fo_status make(void *ctx, int64_t reserve)
+{
+	struct maker *k = ctx;
+	struct fo_room_plan *p = k->out;
+	struct fo_unrolled u;
+	fo_program_fini(&p->program);
+	FO_TRY(fo_pass_choose_run(k->r, k->m, budget_of(k), reserve, true, &p->choice));
+	FO_TRY(fo_pass_build(&p->program, k->m, &p->choice.run));
+	FO_TRY(fo_unroll(&p->program, &u));
+	fo_plan(&p->program, &u);
+	p->arena = (int64_t)fo_device_size((size_t)u.arena_bytes);
+	p->persistent = (int64_t)fo_device_size((size_t)u.persistent_bytes);
+	p->host_arena = u.host_arena_bytes;
+	fo_unrolled_fini(&u);
+	p->workspace = fo_room_workspace(&p->program, k->d);
+	return FO_OK;
+}
+
+fo_status fo_room_plan(struct fo_room_plan *out, const struct fo_run *r, const struct fo_model *m, const struct fo_cuda_device *d, int64_t have)
+{
+	struct maker k = { out, r, m, d, have };
+	*out = (struct fo_room_plan){ 0 };
+	FO_TRY(make(&k, 0));
+	FO_TRY(fo_room_settle(&(struct fo_room_maker){ &k, &out->choice, budget_of, need_of, make }));
+	int64_t may = fo_room_allowed(r, have);
+	return need_of(&k) <= may ? FO_OK : does_not_fit(&out->program, need_of(&k), may);
+}
+
+void fo_room_choice_json(const struct fo_choice *c, const struct fo_program *p, struct fo_json *j)
+{
+	struct fo_str text = { 0 };
+	fo_recompute_text(&p->run.pass, p->model.layers, &text);
+	fo_json_text(j, "recompute", text.data);
+	fo_json_real(j, "recompute_share", c->seconds > 0 ? c->repeat_seconds / c->seconds : NAN);
+	fo_json_text(j, "master", fo_master_name[p->run.pass.master]);
+	fo_json_text(j, "moments", fo_moments_name[p->run.pass.moments]);
+	fo_json_int(j, "rows", p->run.rows);
+	fo_json_int(j, "micro_batches", p->run.micro_batches);
+	fo_json_int(j, "candidates", c->candidates);
+	fo_json_int(j, "planned", c->planned);
+	fo_str_fini(&text);
+}
+
+fo_status fo_room_have(struct fo_cuda *c, int64_t *have)
+{
+	int64_t total;
+	*have = fo_memory_available();
+	if (!c)
+		return FO_OK;
+	FO_TRY(fo_cuda_memory(c, have, &total));
+	*have -= fo_device_reserve(total);
+	return FO_OK;
+}
+
+/* NVIDIA's data sheet: 132 multiprocessors of compute capability 9.0, 50 MB of second-level cache. */
+static const struct fo_cuda_device h200 = { .cc_major = 9, .multiprocessors = 132, .name = "NVIDIA H200", .l2_bytes = 50000000 };
+
+fo_status fo_room_plan_text(const struct fo_run *r, int64_t total_bytes, struct fo_str *out)
+{
+	struct fo_cuda_device d = h200;
+	struct fo_model m;
+	struct fo_room_plan p;
+	struct fo_json j;
+	const int64_t reserve = fo_device_reserve(total_bytes), have = total_bytes - CONTEXT_BYTES - reserve;
+	d.memory_bytes = total_bytes;
+	FO_TRY(fo_run_model(r, &m));
+	fo_status st = fo_room_plan(&p, r, &m, &d, have > 0 ? have : 1);
+	if (st == FO_OK) {
+		fo_json_begin(&j, out, false);
+		fo_json_object(&j, NULL);
+		fo_json_text(&j, "plan_for", "a device like an H200 that is not there: arithmetic");
+		fo_json_text(&j, "model", m.name);
+		fo_json_int(&j, "seq", r->seq);
+		fo_room_choice_json(&p.choice, &p.program, &j);
+		fo_json_int(&j, "total_bytes", total_bytes);
+		fo_json_int(&j, "context_bytes", CONTEXT_BYTES);
+		fo_json_int(&j, "reserve_bytes", reserve);
+		fo_json_int(&j, "arena_bytes", p.arena);
+		fo_json_int(&j, "persistent_bytes", p.persistent);
+		fo_json_int(&j, "workspace_bytes", p.workspace);
+		fo_json_int(&j, "host_arena_bytes", p.host_arena);
+		fo_json_int(&j, "left_bytes", have - p.arena - p.persistent - p.workspace);
+		fo_json_close(&j);
+	}
+	fo_program_fini(&p.program);
+	return st;
+}
