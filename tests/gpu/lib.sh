@@ -98,6 +98,10 @@ gpu_programs() {
 		"$gpu_bin/flatout" --version >/dev/null 2>&1 && { echo "programs: the bundle in build/gpu"; return 0; }
 		echo "the bundle in build/gpu does not run here: building"
 	fi
+	[ -z "${gpu_no_build:-}" ] || {
+		echo "no bundle in build/gpu that runs here: make one with tests/gpu/bundle on a machine that can build" >&2
+		exit 3
+	}
 	gpu_build_here
 }
 gpu_build_here() {
@@ -121,6 +125,18 @@ gpu_build_here() {
 
 gpu_state() {
 	nvidia-smi --query-gpu=clocks.sm,clocks.mem,power.draw,temperature.gpu --format=csv,noheader 2>/dev/null
+}
+
+# Options of the model that most is measured with, a tiny one on the software device: Llama-3.1-8B, with the state formats that hold it
+# without recomputation (8 bytes a parameter, exact master weights), and the loss in chunks of 2,048 tokens: those of 512, the processor's
+# default, leave the head's weight gradient bound by memory, for each adds to 2.1 GB of fp32.
+# shellcheck disable=SC2034 # for those who source this
+gpu_models() {
+	gpu_8b="--model.name=llama-3.1-8b --optim.master=split --optim.moments=bf16" gpu_chunk=--pass.fuse-loss=2048 gpu_8k=8192 gpu_32k=32768
+	[ -n "${GPU_SOFTWARE:-}" ] || return 0
+	gpu_8b="--model.layers=1 --model.hidden=64 --model.heads=2 --model.kv-heads=1 --model.head-dim=32 --model.ffn=128 --model.vocab=512
+		--optim.master=split --optim.moments=bf16"
+	gpu_chunk=--pass.fuse-loss=32 gpu_8k=64 gpu_32k=128
 }
 
 # ---- results and scratch ----
@@ -188,7 +204,8 @@ gpu_summary() {
 
 # What a program of ours knows of the machine, for the summary.
 gpu_machine() {
-	timeout -k 5 60 "$gpu_bin/flatout" devices --local --json >"$gpu_scratch/machine" 2>/dev/null 3>&-
+	[ -n "$gpu_name" ] || gpu_deadline=$(($(date +%s) + 20))
+	gpu_run "$gpu_bin/flatout" devices --local --json >"$gpu_scratch/machine" 2>/dev/null
 	grep -q '"libraries"' "$gpu_scratch/machine" && mv "$gpu_scratch/machine" "$gpu_scratch/machine.json"
 	return 0
 }
@@ -284,6 +301,18 @@ gpu_record() {
 	case $gpu_word in
 	failed*) gpu_section | tail -n 8 | sed 's/^/    /' >&3 ;;
 	esac
+}
+
+# gpu_steps TABLE: each line is name|seconds|what it decides; the step is the function step_NAME. Ends the script.
+gpu_steps() {
+	printf '%s\n' "$1" >"$gpu_scratch/table"
+	while IFS='|' read -r gpu_row_name gpu_row_limit gpu_row_decides <&4; do
+		gpu_check "$gpu_row_name" "$gpu_row_limit" "$gpu_row_decides" "step_$gpu_row_name"
+	done 4<"$gpu_scratch/table"
+	echo "$gpu_passed passed, $gpu_failed failed, $gpu_skipped could not run, $gpu_missed not reached; results in $gpu_out"
+	[ "$gpu_failed" = 0 ] && [ "$gpu_missed" = 0 ] || exit 1
+	[ "$gpu_skipped" = 0 ] || exit 4
+	exit 0
 }
 
 # A signal: what runs is ended, and what there is stays.
