@@ -3,6 +3,11 @@
  *
  *   bench_train_vs_torch [--rounds 5] [--warm 1] [--quiet-steps 0] [--model.layers 12] [--pass.merge-qkv no] ...
  *                        [-- PYTHON torch_train.py ARGS...]
+ *   bench_train_vs_torch --bench.plan 139.8GiB ...
+ *
+ * What the run leaves open (pass.recompute=auto, optim.state, train.batch-rows) is chosen for the memory at hand as `flatout train` chooses
+ * it, and a plan that does not fit is refused before memory is taken. --bench.plan says how the step lies on a device of that size, which
+ * need not be there, and stops.
  *
  * All options of a run work (flatout train --help); by default the benchmark Llama (12 layers, 768, ffn 2048, 12 heads,
  * vocabulary 32,000, untied), one row of 2,048 random tokens per step. The command behind -- is started with --lockstep: it does
@@ -11,7 +16,12 @@
  *
  * The quiet step time (docs/metrics.md): every operation of the program is timed between two bursts of known work, over
  * --quiet-steps steps; an operation counts with the median of its quiet spans, one that had none with the median of all. The
- * line says what share of the time comes from operations with enough quiet spans. */
+ * line says what share of the time comes from operations with enough quiet spans.
+ *
+ * On a device the last line holds beside the rates: MFU and its factors, the parts of the timed step with their sum, what the device's
+ * memory planned and took, the choice made, how products were tuned, and NVML's clock, power and energy over the rounds that count. */
+#include "parts.h"
+
 #include "base/clock.h"
 #include "base/mem.h"
 #include "kernel/calibrate.h"
@@ -21,6 +31,7 @@
 #include "timeline/metered.h"
 #include "train/device.h"
 #include "train/exec.h"
+#include "train/room.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -31,14 +42,20 @@
 
 struct bench {
 	struct fo_run run;
-	int64_t rounds, warm, quiet_steps;
+	int64_t rounds, warm, quiet_steps, plan;
 	char **peer;
 	struct fo_model model;
+	struct fo_choice choice;
 	struct fo_program program;
 	struct fo_store *store;
 	struct fo_exec *exec;
+	struct fo_exec_options options;
 	struct fo_cuda *cuda; /* NULL: the processor */
+	struct fo_nvml_watch *nvml;
+	int64_t have;         /* bytes that the run may take; 0: not known */
+	int64_t device_free;  /* bytes that were free once the device was open */
 	double peak_flop_s;
+	struct fo_profile parts; /* of the timed step */
 };
 /* On a device the executor's third step is timed by events (train/exec_graph.c), and with this distance no later one: rounds run as most of
  * training does. */
@@ -47,9 +64,12 @@ static const struct fo_opt extra[] = {
 	FO_OPT_INT(struct bench, rounds, "bench.rounds", "N", "5", 1, 10000, "rounds", "that count"),
 	FO_OPT_INT(struct bench, warm, "bench.warm", "N", "1", 0, 10000, "rounds", "in front of them"),
 	FO_OPT_INT(struct bench, quiet_steps, "bench.quiet-steps", "N", "0", 0, 10000, "steps", "timed operation by operation"),
+	FO_OPT_BYTES(struct bench, plan, "bench.plan", "SIZE", NULL, 0, 0x1p53, "the step's memory on a device of this size, which need not be there"),
 	FO_OPT_END
 };
 static struct fo_opt rows[FO_RUN_ROWS_MAX];
+
+static double step_tokens(const struct bench *b) { return (double)(b->program.tokens * b->program.run.micro_batches); }
 
 static fo_status port(void *ctx, enum fo_port p, int mb, const struct fo_tensor *arg, int n)
 {
@@ -68,7 +88,7 @@ static fo_status port(void *ctx, enum fo_port p, int mb, const struct fo_tensor 
 			[FO_HYPER_LR] = 1e-4,    [FO_HYPER_BETA1] = 0.9, [FO_HYPER_BETA2] = 0.95,
 			[FO_HYPER_EPS] = 1e-8,   [FO_HYPER_DECAY] = 0.1, [FO_HYPER_CORR1] = 0.1,
 			[FO_HYPER_CORR2] = 0.05, [FO_HYPER_CLIP] = 1,
-			[FO_HYPER_INV_TOKENS] = 1.0 / (double)(seq * b->run.rows * b->run.micro_batches)
+			[FO_HYPER_INV_TOKENS] = 1.0 / step_tokens(b)
 		};
 		memcpy(arg[0].data, v, sizeof v);
 	}
@@ -108,8 +128,6 @@ static double peer_step(FILE *to, FILE *from)
 	return s && sscanf(s + 10, "%lf", &seconds) == 1 ? seconds : -1;
 }
 
-static double step_tokens(const struct bench *b) { return (double)(b->run.seq * b->run.rows * b->run.micro_batches); }
-
 static struct fo_mfu mfu(const struct bench *b, double seconds)
 {
 	double seq = (double)b->run.seq, tokens = step_tokens(b);
@@ -136,6 +154,8 @@ struct times {
 static fo_status take_turns(struct bench *b, struct times *t, FILE *to, FILE *from)
 {
 	for (int64_t i = 0; i < b->warm + b->rounds; i++) {
+		if (i == b->warm)
+			fo_nvml_watch_restart(b->nvml); /* what it did before says nothing of the rounds that count */
 		int64_t t0 = fo_now_ns();
 		FO_TRY(fo_exec_step(b->exec, (int32_t)i));
 		double us = (double)(fo_now_ns() - t0) * 1e-9, they = to ? peer_step(to, from) : 0;
@@ -157,11 +177,57 @@ static void memory(struct fo_json *j, const struct bench *b)
 	struct fo_memory m = fo_exec_memory(b->exec);
 	int64_t have = 0, all = 0;
 	fo_json_int(j, "planned_bytes", m.arena + m.persistent + m.workspace);
-	if (b->cuda && fo_cuda_memory(b->cuda, &have, &all) == FO_OK)
-		fo_json_int(j, "device_bytes_taken", all - have); /* the driver's own and other programs' included */
+	fo_json_int(j, "arena_bytes", m.arena);
+	fo_json_int(j, "persistent_bytes", m.persistent);
+	fo_json_int(j, "workspace_bytes", m.workspace);
+	fo_json_int(j, "have_bytes", b->have);
+	if (!b->cuda || fo_cuda_memory(b->cuda, &have, &all) != FO_OK)
+		return;
+	fo_json_int(j, "measured_bytes", b->device_free - have); /* since the device was open: with code that libraries loaded, and graphs */
+	fo_json_int(j, "device_bytes_taken", all - have);        /* with the context, and other programs' */
 }
 
-static void report(const struct bench *b, const struct times *t, enum fo_isa isa, bool peer)
+/* The timed step's parts, their sum, and the step that it was against those that no event slowed. */
+static void parts(struct fo_json *j, const struct bench *b, double round_s)
+{
+	double sum = 0;
+	fo_json_object(j, "parts_ms");
+	for (int i = 0; i < FO_PART_COUNT; i++) {
+		fo_json_real(j, fo_part_name[i], b->parts.part_ns[i] * 1e-6);
+		sum += i == FO_PART_UNATTRIBUTED ? 0 : b->parts.part_ns[i] * 1e-6;
+	}
+	fo_json_close(j);
+	fo_json_real(j, "parts_sum_ms", sum); /* without what is unattributed: gaps */
+	fo_json_real(j, "timed_step_ms", b->parts.total_ns * 1e-6);
+	fo_json_real(j, "round_ms", round_s * 1e3);
+	fo_json_real(j, "round_less_parts_ms", round_s * 1e3 - sum);
+}
+
+static void device(struct fo_json *j, const struct bench *b, double round_s, const struct fo_nvml_use *u, size_t rounds)
+{
+	const struct fo_cuda_device *d = fo_cuda_info(b->cuda);
+	const struct fo_mfu f = mfu(b, round_s);
+	const struct fo_mfu_split split = fo_device_split(d, b->program.run.precision, &f, b->peak_flop_s, u->sm_hz);
+	struct fo_exec_code code[FO_EXEC_CODES_MAX];
+	struct fo_nvml_library nvml;
+	struct fo_cuda_tuned tuned;
+	fo_cuda_tune_result(b->cuda, &tuned);
+	parts(j, b, round_s);
+	fo_json_object(j, "products");
+	fo_device_tuned_json(&tuned, &b->run, j);
+	fo_json_close(j);
+	fo_json_object(j, "code");
+	for (int i = 0, n = fo_exec_codes(b->exec, code); i < n; i++)
+		fo_json_int(j, code[i].by, code[i].instances);
+	fo_json_close(j);
+	fo_json_text(j, "attention_note", fo_cuda_attention_note(b->cuda));
+	fo_json_object(j, "nvml");
+	fo_device_use_json(u, u->joules / (step_tokens(b) * (double)rounds), &split, j);
+	fo_json_text(j, "why", b->nvml ? NULL : fo_nvml_library(&nvml) ? "NVML does not know this device" : nvml.why);
+	fo_json_close(j);
+}
+
+static void report(const struct bench *b, const struct times *t, bool peer, const struct fo_nvml_use *u)
 {
 	struct fo_str s = { 0 }, passes = { 0 };
 	struct fo_json j;
@@ -178,14 +244,19 @@ static void report(const struct bench *b, const struct times *t, enum fo_isa isa
 		fo_json_text(&j, "device", fo_cuda_info(b->cuda)->name);
 	} else {
 		fo_json_int(&j, "threads", b->run.threads);
-		fo_json_text(&j, "isa", fo_isa_name[isa]);
+		fo_json_text(&j, "isa", fo_isa_name[b->options.isa]);
 	}
 	fo_json_int(&j, "rows", b->program.run.rows);
 	fo_json_int(&j, "micro_batches", b->program.run.micro_batches);
+	fo_json_object(&j, "choice");
+	fo_room_choice_json(&b->choice, &b->program, &j);
+	fo_json_close(&j);
 	fo_json_real(&j, "peak_flop_s", b->peak_flop_s > 0 ? b->peak_flop_s : NAN);
 	memory(&j, b);
 	json_mfu(&j, b, "median", fo_stats_median(t->ours, t->n));
 	json_mfu(&j, b, "best", fo_stats_quantile(t->ours, t->n, 0));
+	if (b->cuda)
+		device(&j, b, fo_stats_median(t->ours, t->n), u, t->n);
 	if (peer) {
 		fo_json_real(&j, "torch_tokens_per_second_median", tokens / fo_stats_median(t->theirs, t->n));
 		fo_json_real(&j, "torch_tokens_per_second_best", tokens / fo_stats_quantile(t->theirs, t->n, 0));
@@ -255,83 +326,128 @@ static fo_status measure_quiet(struct bench *b, enum fo_isa isa)
 	return st;
 }
 
-/* ---- parts of a step on a device ---- */
+/* ---- setting up ---- */
 
-/* Three steps in front of all rounds. */
-static fo_status report_parts(struct bench *b)
-{
-	struct fo_profile f = { 0 };
-	struct fo_str text = { 0 };
-	struct fo_json j;
-	for (int32_t i = 0; i < TIMED_STEP; i++)
-		FO_TRY(fo_exec_step(b->exec, i));
-	int64_t t0 = fo_now_ns();
-	FO_TRY(fo_exec_step(b->exec, TIMED_STEP));
-	fo_profile_add_step(&f, fo_exec_timeline(b->exec), &b->program, fo_exec_unrolled(b->exec), TIMED_STEP, t0, fo_now_ns(), 0);
-	fo_json_begin(&j, &text, false);
-	fo_json_object(&j, NULL);
-	fo_json_object(&j, "parts_ms");
-	for (int i = 0; i < FO_PART_COUNT; i++)
-		fo_json_real(&j, fo_part_name[i], f.part_ns[i] * 1e-6);
-	fo_json_close(&j);
-	fo_json_real(&j, "step_ms", f.total_ns * 1e-6);
-	fo_json_close(&j);
-	puts(text.data);
-	fo_str_fini(&text);
-	return FO_OK;
-}
-
-static fo_status find_peak(struct bench *b, enum fo_numerics precision, int threads)
+static fo_status find_peak(struct bench *b, enum fo_numerics precision)
 {
 	struct fo_calibration c;
 	struct fo_peak p;
 	if (b->cuda) {
 		fo_device_find_peak(fo_cuda_info(b->cuda), precision, &p);
 		b->peak_flop_s = p.flop_s;
-		return fo_device_tune(b->cuda, (enum fo_cuda_tune_mode)b->run.tune);
+		return FO_OK;
 	}
-	FO_TRY(fo_calibrate_peak(precision == FO_PRECISION_BF16 ? FO_BF16 : FO_F32, threads, 1, false, &c));
+	FO_TRY(fo_calibrate_peak(precision == FO_PRECISION_BF16 ? FO_BF16 : FO_F32, (int)b->run.threads, 1, false, &c));
 	b->peak_flop_s = c.best_flop_s;
 	return FO_OK;
 }
 
-static fo_status run(struct bench *b)
+static int64_t budget_of(const void *ctx)
+{
+	const struct bench *b = ctx;
+	return fo_room_budget(&b->run, b->have);
+}
+
+static int64_t need_of(const void *ctx)
+{
+	const struct bench *b = ctx;
+	struct fo_memory m = fo_exec_memory(b->exec);
+	return m.arena + m.persistent + m.workspace + (b->cuda ? 0 : m.host_arena);
+}
+
+static fo_status make(void *ctx, int64_t reserve)
+{
+	struct bench *b = ctx;
+	fo_exec_free(b->exec);
+	fo_store_free(b->store);
+	b->exec = NULL;
+	b->store = NULL;
+	fo_program_fini(&b->program);
+	FO_TRY(fo_pass_choose_run(&b->run, &b->model, budget_of(b), reserve, b->cuda != NULL, &b->choice));
+	FO_TRY(fo_pass_build(&b->program, &b->model, &b->choice.run));
+	if (b->cuda)
+		FO_TRY(fo_room_fits(&b->run, &b->program, 0, b->have));
+	FO_TRY(fo_store_new(&b->store, &b->program));
+	return fo_exec_new(&b->exec, &b->program, b->store, &b->options, port, b, NULL);
+}
+
+static fo_status open_all(struct bench *b)
 {
 	char why[320];
-	if (!b->run.threads)
-		b->run.threads = fo_cpu_threads();
-	struct fo_lowering low = fo_run_lowering(&b->run, FO_MODE_TRAIN);
-	struct fo_exec_options o = { .threads = (int)b->run.threads, .timeline_steps = 2 };
+	int64_t total;
 	FO_TRY(fo_device_open(b->run.device, &b->cuda, why, sizeof why));
-	FO_TRY(find_peak(b, low.precision, o.threads));
-	o.cuda = b->cuda;
-	o.timed_every = TIMED_EVERY;
+	if (*why)
+		fprintf(stderr, "warning: a CUDA device is there but cannot be used: %s; the processor computes\n", why);
+	if (b->cuda) {
+		FO_TRY(fo_device_tune(b->cuda, &b->run));
+		FO_TRY(fo_cuda_memory(b->cuda, &b->device_free, &total));
+		b->nvml = fo_nvml_watch_start(fo_nvml_find(fo_cuda_info(b->cuda)->pci));
+	}
+	FO_TRY(fo_room_have(b->cuda, &b->have));
+	FO_TRY(find_peak(b, fo_run_precision(&b->run)));
+	b->options = (struct fo_exec_options){ .threads = (int)b->run.threads, .timeline_steps = 2, .cuda = b->cuda, .timed_every = TIMED_EVERY };
+	FO_TRY(fo_isa_choose(&b->options.isa));
 	FO_TRY(fo_run_model(&b->run, &b->model));
-	FO_TRY(fo_isa_choose(&o.isa));
-	FO_TRY(fo_pass_build(&b->program, &b->model, &low));
-	FO_TRY(fo_store_new(&b->store, &b->program));
+	FO_TRY(make(b, 0));
+	FO_TRY(fo_room_settle(&(struct fo_room_maker){ b, &b->choice, budget_of, need_of, make }));
+	if (b->cuda)
+		FO_TRY(fo_room_fits(&b->run, &b->program, fo_exec_memory(b->exec).workspace, b->have));
 	/* Weights that are made on the device need no host memory: an 8B model's state would take 64 GB of it. */
 	if (b->cuda)
-		FO_TRY(fo_store_init_device(b->store, &b->program, 1, b->cuda));
-	else
-		fo_store_init(b->store, &b->program, 1);
-	FO_TRY(fo_exec_new(&b->exec, &b->program, b->store, &o, port, b, NULL));
+		return fo_store_init_device(b->store, &b->program, 1, b->cuda);
+	fo_store_init(b->store, &b->program, 1);
+	return FO_OK;
+}
+
+static void close_all(struct bench *b)
+{
+	fo_nvml_watch_stop(b->nvml);
+	fo_exec_free(b->exec);
+	fo_store_free(b->store);
+	fo_cuda_close(b->cuda);
+	fo_program_fini(&b->program);
+}
+
+/* ---- the whole ---- */
+
+/* In front of all rounds: the step that is timed by events, and those before it, in which memory is taken and clocks begin to settle. */
+static fo_status time_parts(struct bench *b)
+{
+	for (int32_t i = 0; i < TIMED_STEP; i++)
+		FO_TRY(fo_exec_step(b->exec, i));
+	return bench_parts(b->exec, &b->program, TIMED_STEP, &b->parts);
+}
+
+static fo_status run(struct bench *b)
+{
+	FO_TRY(open_all(b));
 	if (b->cuda)
-		FO_TRY(report_parts(b));
+		FO_TRY(time_parts(b));
 	FILE *to = NULL, *from = NULL;
 	pid_t pid = b->peer ? start_peer(b->peer, &to, &from) : 0;
 	double *times = fo_xmalloc((size_t)b->rounds * 3 * sizeof *times);
 	struct times t = { times, times + b->rounds, times + 2 * b->rounds, 0 };
 	fo_status st = take_turns(b, &t, to, from);
+	const struct fo_nvml_use use = fo_nvml_watch_total(b->nvml);
 	if (pid) {
 		fclose(to);
 		fclose(from);
 		waitpid(pid, NULL, 0);
 	}
 	if (st == FO_OK)
-		report(b, &t, o.isa, pid != 0);
+		report(b, &t, pid != 0, &use);
 	free(times);
-	return st == FO_OK && b->quiet_steps && !b->cuda ? measure_quiet(b, o.isa) : st;
+	return st == FO_OK && b->quiet_steps && !b->cuda ? measure_quiet(b, b->options.isa) : st;
+}
+
+static fo_status plan(const struct bench *b)
+{
+	struct fo_str text = { 0 };
+	fo_status st = fo_room_plan_text(&b->run, b->plan, &text);
+	if (st == FO_OK)
+		puts(text.data);
+	fo_str_fini(&text);
+	return st;
 }
 
 int main(int argc, char **argv)
@@ -348,14 +464,13 @@ int main(int argc, char **argv)
 	b.run.micro_batches = 1; /* unless asked for */
 	fo_opt_read_args(&s, &argc, argv);
 	fo_status st = argc > 1 ? fo_fail(FO_EARG, "unexpected argument '%s'", argv[1]) : fo_run_check(&s, &b.run);
+	if (!b.run.threads)
+		b.run.threads = fo_cpu_threads();
 	if (st == FO_OK)
-		st = run(&b);
+		st = b.plan ? plan(&b) : run(&b);
 	if (st != FO_OK)
-		fprintf(stderr, "bench_train_vs_torch: %s\n", fo_err_text());
-	fo_exec_free(b.exec);
-	fo_store_free(b.store);
-	fo_cuda_close(b.cuda);
-	fo_program_fini(&b.program);
+		fprintf(stderr, "bench_train_vs_torch: %s%s%s\n", fo_err_text(), *fo_err_hint() ? "\nhint: " : "", fo_err_hint());
+	close_all(&b);
 	fo_opt_fini(&s);
 	return fo_status_exit_code(st);
 }

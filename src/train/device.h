@@ -3,6 +3,7 @@
 #define FO_TRAIN_DEVICE_H
 
 #include "base/json.h"
+#include "hw/nvml.h"
 #include "kernel/cuda/cuda.h"
 #include "program/run.h"
 #include "timeline/timeline.h"
@@ -26,6 +27,21 @@ void fo_device_find_peak(const struct fo_cuda_device *d, enum fo_numerics precis
  * multiprocessor: of dense bf16 products 2048 (compute capability 8.0), 4096 (9.0), 8192 (10.0), of fp32 128 (8.0), 256 (9.0, 10.0): the
  * vendor's peaks over its units and boost clocks (NVIDIA's architecture papers). NAN for others. */
 double fo_device_clock_of_peak(const struct fo_cuda_device *d, enum fo_numerics precision, double flop_s);
+
+/* MFU in factors: mfu = clock x work x counted, each NAN where not known. */
+struct fo_mfu_split {
+	double clock;         /* mean SM clock / clock at which the device reaches its peak (fo_device_clock_of_peak) */
+	double work;          /* FLOP that ran / FLOP that this clock gives: hfu / clock */
+	double counted;       /* FLOP that the rule counts / FLOP that ran: mfu / hfu; less than 1 by recomputation, more by causal attention */
+	double hz, peak_hz;   /* the two clocks */
+	double pipes;         /* share of cycles in which a tensor pipe was active; NAN: not measured */
+};
+
+/* peak_flop_s: that mfu stands against; sm_hz: the mean clock meanwhile, NAN where it was not readable. */
+struct fo_mfu_split fo_device_split(const struct fo_cuda_device *d, enum fo_numerics precision, const struct fo_mfu *mfu, double peak_flop_s, double sm_hz);
+
+/* Fields of an open JSON object: those of fo_nvml_use_json, joules_per_token, and MFU in factors. */
+void fo_device_use_json(const struct fo_nvml_use *u, double joules_per_token, const struct fo_mfu_split *f, struct fo_json *j);
 
 /* Device memory that is left alone: libraries load code when a kernel first runs, graphs take some once they are made. One part in 64 of the
  * whole: of 150.7 GB 2.4, which with the context's own leaves the 147 that can be planned on. */

@@ -185,13 +185,7 @@ fo_status fo_session_log_end_of_run(struct fo_session *s, const struct fo_train_
 	fo_json_real(&j, "joules_per_token", r->joules_per_token);
 	if (r->on_device) {
 		fo_json_object(&j, "device");
-		fo_nvml_use_json(&r->device_use, &j);
-		fo_json_real(&j, "joules_per_token", r->device_joules_per_token);
-		fo_json_real(&j, "mfu_clock", r->split.clock);
-		fo_json_real(&j, "mfu_work", r->split.work);
-		fo_json_real(&j, "mfu_counted", r->split.counted);
-		fo_json_real(&j, "peak_clock_hz", r->split.peak_hz);
-		fo_json_real(&j, "tensor_pipes", r->split.pipes);
+		fo_device_use_json(&r->device_use, r->device_joules_per_token, &r->split, &j);
 		fo_json_close(&j);
 	}
 	fo_json_real(&j, "huge_page_share", r->huge_share);

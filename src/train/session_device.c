@@ -59,8 +59,7 @@ fo_status fo_session_device_fits(struct fo_session *s)
 
 void fo_session_device_summarise(struct fo_session *s, struct fo_train_result *out)
 {
-	struct fo_mfu_split *f = &out->split;
-	*f = (struct fo_mfu_split){ NAN, NAN, NAN, NAN, NAN, NAN };
+	out->split = (struct fo_mfu_split){ NAN, NAN, NAN, NAN, NAN, NAN };
 	out->device_use = fo_nvml_watch_total(s->nvml);
 	out->device_joules_per_token = out->loss_tokens ? out->device_use.joules / (double)out->loss_tokens : NAN;
 	out->on_device = s->cuda != NULL;
@@ -68,9 +67,5 @@ void fo_session_device_summarise(struct fo_session *s, struct fo_train_result *o
 		return;
 	const struct fo_cuda_device *d = fo_cuda_info(s->cuda);
 	memcpy(out->device, d->name, sizeof out->device);
-	f->hz = out->device_use.sm_hz;
-	f->peak_hz = fo_device_clock_of_peak(d, fo_run_precision(s->r), s->peak.flop_s);
-	f->clock = f->hz / f->peak_hz;
-	f->work = out->mfu.hfu / f->clock;
-	f->counted = out->mfu.mfu / out->mfu.hfu;
+	out->split = fo_device_split(d, fo_run_precision(s->r), &out->mfu, s->peak.flop_s, out->device_use.sm_hz);
 }

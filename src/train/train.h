@@ -23,6 +23,7 @@
 #include "pass/pass.h"
 #include "program/run.h"
 #include "timeline/timeline.h"
+#include "train/device.h"
 #include "train/exec.h"
 
 #include <signal.h>
@@ -49,15 +50,6 @@ struct fo_train_plan {
 	int64_t train_tokens, val_tokens; /* in the shards */
 	struct fo_params params;
 	struct fo_choice choice; /* planned 0: nothing was left to choose */
-};
-
-/* MFU in factors: mfu = clock x work x counted, each NAN where not known. */
-struct fo_mfu_split {
-	double clock;         /* mean SM clock / clock at which the device reaches its peak (fo_device_clock_of_peak) */
-	double work;          /* FLOP that ran / FLOP that this clock gives: hfu / clock */
-	double counted;       /* FLOP that the rule counts / FLOP that ran: mfu / hfu; less than 1 by recomputation, more by causal attention */
-	double hz, peak_hz;   /* the two clocks */
-	double pipes;         /* share of cycles in which a tensor pipe was active; NAN: not measured */
 };
 
 struct fo_train_step {
