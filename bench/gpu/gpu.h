@@ -15,6 +15,7 @@ struct entry {
 struct bench {
 	struct fo_run run;
 	int64_t device, square, plan;
+	const char *only;
 	double seconds, block, sustain;
 	struct fo_model model;
 	struct fo_room_plan step; /* the program that `flatout train` would make on this device */
