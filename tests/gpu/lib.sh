@@ -127,16 +127,31 @@ gpu_state() {
 	nvidia-smi --query-gpu=clocks.sm,clocks.mem,power.draw,temperature.gpu --format=csv,noheader 2>/dev/null
 }
 
-# Options of the model that most is measured with, a tiny one on the software device: Llama-3.1-8B, with the state formats that hold it
-# without recomputation (8 bytes a parameter, exact master weights), and the loss in chunks of 2,048 tokens: those of 512, the processor's
-# default, leave the head's weight gradient bound by memory, for each adds to 2.1 GB of fp32.
+# gpu_sizes [PLAN]: of models, rows and measurements. On the software device a tiny model has every dimension that a kernel may look at:
+# heads in groups, two layers, widths for fp8; rows of 8k, 16k and 32k differ in length, the loss has two chunks and more. With PLAN, a size
+# of memory, nothing runs there, and sizes are the real ones. many, several, few: micro-batches of a step.
 # shellcheck disable=SC2034 # for those who source this
-gpu_models() {
-	gpu_8b="--model.name=llama-3.1-8b --optim.master=split --optim.moments=bf16" gpu_chunk=--pass.fuse-loss=2048 gpu_8k=8192 gpu_32k=32768
-	[ -n "${GPU_SOFTWARE:-}" ] || return 0
-	gpu_8b="--model.layers=1 --model.hidden=64 --model.heads=2 --model.kv-heads=1 --model.head-dim=32 --model.ffn=128 --model.vocab=512
-		--optim.master=split --optim.moments=bf16"
-	gpu_chunk=--pass.fuse-loss=32 gpu_8k=64 gpu_32k=128
+gpu_sizes() {
+	if [ -n "${GPU_SOFTWARE:-}" ] && [ -z "${1:-}" ]; then
+		tiny="--model.layers=2 --model.hidden=64 --model.heads=4 --model.kv-heads=2 --model.head-dim=16 --model.ffn=128 --model.vocab=128"
+		k8=32 k16=64 k32=128 loss=16 many=2 several=2 few=2
+		seconds=0.001 block=0.001 sustain=0.2 square=64
+		llama8b=$tiny llama1b="$tiny --model.tied=yes" llama3b=$tiny
+		shape8b="--hidden 64 --ffn 128 --heads 4 --kv-heads 2 --layers 2 --vocab 128 --theta 500000 --seq 32"
+		shape1b="$shape8b --tied"
+	else
+		k8=8192 k16=16384 k32=32768 loss=2048 many=16 several=8 few=4
+		seconds=0.3 block=0.5 sustain=20 square=8192
+		llama8b=--model.name=llama-3.1-8b llama1b=--model.name=llama-3.2-1b llama3b=--model.name=llama-3.2-3b
+		shape8b="--hidden 4096 --ffn 14336 --heads 32 --kv-heads 8 --layers 32 --vocab 128256 --theta 500000 --seq 8192"
+		shape1b="--hidden 2048 --ffn 8192 --heads 32 --kv-heads 8 --layers 16 --vocab 128256 --tied --theta 500000 --seq 8192"
+	fi
+	# The state formats that hold the 8B without recomputation: 8 bytes a parameter, exact master weights.
+	exact="--optim.master=split --optim.moments=bf16"
+	# Weights without master, rounded at random: what 32k leaves room for.
+	least="--optim.master=none --optim.moments=bf16"
+	# Chunks of 512 tokens, the processor's default, leave the head's weight gradient bound by memory: each adds to 2.1 GB of fp32.
+	chunk="--pass.fuse-loss=$loss"
 }
 
 # ---- results and scratch ----
