@@ -164,7 +164,7 @@ gpu_results() {
 	gpu_script=$1
 	mkdir -p "$2" && gpu_out=$(cd "$2" && pwd) || exit 3
 	gpu_scratch=$(mktemp -d "${TMPDIR:-/tmp}/flatout-gpu.XXXXXX") || exit 3
-	gpu_log=$gpu_out/log.txt
+	gpu_log=${GPU_LOG:-$gpu_out/log.txt} # GPU_LOG: of a script that started this one
 	[ "${3:-}" = more ] || rm -f "$gpu_log" "$gpu_out/device.csv" "$gpu_out/cuda-products.jsonl" "$gpu_out/summary.json"
 	FLATOUT_CACHE=$gpu_scratch/cache
 	export FLATOUT_CACHE
@@ -250,7 +250,10 @@ gpu_run() {
 gpu_section() { tail -c "+$((gpu_from + 1))" "$gpu_log"; }
 # gpu_figure NAME VALUE: of the step; nothing is null. gpu_verdict TEXT: what its figures decide.
 gpu_figure() { gpu_figures="$gpu_figures${gpu_figures:+,}\"$1\":${2:-null}"; }
-gpu_verdict() { gpu_decided=$1; }
+gpu_verdict() {
+	gpu_decided=$1
+	[ "$gpu_software" = false ] || gpu_decided="$1 (on a software device: of no hardware)"
+}
 # gpu_field NAME: the last number of that name in the JSON on standard input.
 gpu_field() { sed -n "s/.*\"$1\": *\\([-+.0-9eE]*\\)[^-+.0-9eE].*/\\1/p" | tail -n 1; }
 
@@ -330,6 +333,36 @@ gpu_steps() {
 	exit 0
 }
 
+# ---- training runs ----
+
+gpu_losses() { sed -n 's/^{"event":"step","step":\([0-9]*\),"loss":\([^,]*\),.*/\1 \2/p' "$1/log.jsonl"; }
+
+# gpu_planned RUN: the plan of that run against what the driver counted, which is the plan and, on a device, what libraries load and build at
+# their first use: the machine code of the kernels of cuBLASLt and cuDNN, and graphs, some hundred MiB whatever the model's size. So
+# 512 MiB are allowed for above the plan, and nothing below: a plan that is too large refuses runs that would fit.
+gpu_planned() {
+	sed -n 's/.*"event":"end".*"planned_bytes":\([0-9]*\).*"measured_bytes":\([0-9]*\).*/\1 \2/p' "$gpu_scratch/$1/log.jsonl" 2>/dev/null | tail -n 1 |
+		awk 'NF == 2 { printf "planned %.0f bytes, measured %.0f: %+.2f %% and %+.0f MiB\n", $1, $2, 100 * ($2 / $1 - 1), ($2 - $1) / 1048576
+				exit !($2 >= 0.98 * $1 && $2 <= 1.02 * $1 + 512 * 1048576) }
+			END { if (!NR) { print "the log does not say"; exit 1 } }'
+}
+# A model of a size that people train, on every optimisation's default: it learns, nothing is refused. Its checkpoint, some 14 GB, would
+# show nothing more: test_cuda_step has checked one. On the software device a tiny one has only to end below where it began.
+gpu_learns() {
+	gpu_prose=$gpu_root/docs gpu_below=0.8
+	set -- --model.name=llama-3.2-1b --model.vocab=4096 --data.vocab=4096 --data.seq=2048 --train.rows=4 --train.micro-batches=1 --optim.warmup=5
+	[ "$gpu_software" = false ] || {
+		gpu_prose=$gpu_root/docs/commands gpu_below=1
+		set -- --model.layers=1 --model.hidden=32 --model.heads=2 --model.kv-heads=1 --model.head-dim=16 --model.ffn=64 --model.vocab=300 \
+			--data.seq=32 --train.rows=2 --optim.warmup=5
+	}
+	gpu_run "$gpu_bin/flatout" train "$@" --data.path="$gpu_prose" --train.steps=60 --train.device=cuda --run.dir="$gpu_scratch/1b" \
+		--sample.tokens=0 --eval.every=60 --eval.batches=2 --checkpoint.last=no || return $?
+	cp "$gpu_scratch/1b/log.jsonl" "$gpu_out/1b.jsonl"
+	gpu_losses "$gpu_scratch/1b" | awk -v below="$gpu_below" '{ n++; if (n <= 5) a += $2 / 5; last[n % 5] = $2 }
+		END { for (i in last) b += last[i] / 5; printf "%d steps, loss %.3f to %.3f\n", n, a, b; exit !(n == 60 && b < below * a) }'
+}
+
 # A signal: what runs is ended, and what there is stays.
 gpu_interrupted() {
 	gpu_how=interrupted
@@ -344,7 +377,7 @@ gpu_close() {
 	[ -z "$gpu_watcher" ] || kill "$gpu_watcher" 2>/dev/null
 	[ "$gpu_how" = interrupted ] || gpu_how="done"
 	gpu_keep_cache
-	gpu_trim "$gpu_log"
+	[ -n "${GPU_LOG:-}" ] || gpu_trim "$gpu_log"
 	gpu_summary
 	rm -rf "$gpu_scratch"
 	gpu_many=$(find "$gpu_out" -type f | wc -l)
