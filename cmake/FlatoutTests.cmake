@@ -165,6 +165,11 @@ if(FLATOUT_ENGINE)
 	list(APPEND FO_TEST_ENV "FLATOUT_FAULT=$<TARGET_FILE:fo_fault>")
 endif()
 
+# Tests run these on the software device.
+if(FO_SOFT_CUDA AND TARGET bench_gpu)
+	set_target_properties(bench_gpu bench_train_vs_torch PROPERTIES EXCLUDE_FROM_ALL OFF)
+endif()
+
 if(TARGET flatout)
 	if(CMAKE_CROSSCOMPILING AND CMAKE_CROSSCOMPILING_EMULATOR)
 		# The scripts start one program; CTest itself puts the emulator in front of the compiled tests.

@@ -17,8 +17,7 @@ struct bench {
 	int64_t device, square, plan;
 	const char *only;
 	double seconds, block, sustain;
-	struct fo_model model;
-	struct fo_room_plan step; /* the program that `flatout train` would make on this device */
+	struct fo_room_step step; /* that `flatout train` would run on this device */
 	struct fo_unrolled unrolled;
 	struct entry *entry;
 	size_t entries, entry_cap;

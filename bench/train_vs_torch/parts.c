@@ -9,7 +9,7 @@
 
 /* Operations that differ in nothing that a reader of the table asks for. */
 struct group {
-	uint8_t kind, phase, unit;
+	uint8_t kind, phase, unit, lane;
 	int64_t count;
 	double ns, flop, bytes;
 };
@@ -20,9 +20,9 @@ struct table {
 
 static struct group *group_of(struct table *t, const struct fo_op *o, int unit)
 {
-	const struct group want = { .kind = (uint8_t)o->kind, .phase = (uint8_t)o->phase, .unit = (uint8_t)unit };
+	const struct group want = { .kind = (uint8_t)o->kind, .phase = (uint8_t)o->phase, .unit = (uint8_t)unit, .lane = (uint8_t)o->lane };
 	for (size_t i = 0; i < t->n; i++)
-		if (t->group[i].kind == want.kind && t->group[i].phase == want.phase && t->group[i].unit == want.unit)
+		if (t->group[i].kind == want.kind && t->group[i].phase == want.phase && t->group[i].unit == want.unit && t->group[i].lane == want.lane)
 			return &t->group[i];
 	fo_array_room(&t->group, &t->cap, t->n, sizeof *t->group);
 	t->group[t->n] = want;
@@ -64,6 +64,7 @@ static void print_group(const struct group *g, double step_ns)
 	fo_json_text(&j, "operation", fo_op_info(g->kind)->name);
 	fo_json_text(&j, "phase", fo_phase_name[g->phase]);
 	fo_json_text(&j, "unit", fo_unit_name[g->unit]);
+	fo_json_text(&j, "lane", fo_lane_name[g->lane]);
 	fo_json_int(&j, "count", g->count);
 	fo_json_real(&j, "ms", g->ns * 1e-6);
 	fo_json_real(&j, "of_step", g->ns / step_ns);

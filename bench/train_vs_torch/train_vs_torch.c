@@ -44,15 +44,9 @@ struct bench {
 	struct fo_run run;
 	int64_t rounds, warm, quiet_steps, plan;
 	char **peer;
-	struct fo_model model;
-	struct fo_choice choice;
-	struct fo_program program;
-	struct fo_store *store;
-	struct fo_exec *exec;
-	struct fo_exec_options options;
+	struct fo_room_step step;
 	struct fo_cuda *cuda; /* NULL: the processor */
 	struct fo_nvml_watch *nvml;
-	int64_t have;         /* bytes that the run may take; 0: not known */
 	int64_t device_free;  /* bytes that were free once the device was open */
 	double peak_flop_s;
 	struct fo_profile parts; /* of the timed step */
@@ -69,7 +63,7 @@ static const struct fo_opt extra[] = {
 };
 static struct fo_opt rows[FO_RUN_ROWS_MAX];
 
-static double step_tokens(const struct bench *b) { return (double)(b->program.tokens * b->program.run.micro_batches); }
+static double step_tokens(const struct bench *b) { return (double)(b->step.program.tokens * b->step.program.run.micro_batches); }
 
 static fo_status port(void *ctx, enum fo_port p, int mb, const struct fo_tensor *arg, int n)
 {
@@ -78,8 +72,8 @@ static fo_status port(void *ctx, enum fo_port p, int mb, const struct fo_tensor 
 	(void)n, (void)mb;
 	if (p == FO_PORT_BATCH)
 		for (int64_t i = 0; i < arg[0].rows; i++) {
-			((int32_t *)arg[0].data)[i] = (int32_t)(fo_rng_u64(1, (uint64_t)i) % (uint64_t)b->model.vocab);
-			((int32_t *)arg[1].data)[i] = (int32_t)(fo_rng_u64(1, (uint64_t)i + 1) % (uint64_t)b->model.vocab);
+			((int32_t *)arg[0].data)[i] = (int32_t)(fo_rng_u64(1, (uint64_t)i) % (uint64_t)b->step.model.vocab);
+			((int32_t *)arg[1].data)[i] = (int32_t)(fo_rng_u64(1, (uint64_t)i + 1) % (uint64_t)b->step.model.vocab);
 			((int32_t *)arg[2].data)[i] = (int32_t)(i % seq);
 			((int32_t *)arg[3].data)[i] = (int32_t)(i - i % seq);
 		}
@@ -131,7 +125,7 @@ static double peer_step(FILE *to, FILE *from)
 static struct fo_mfu mfu(const struct bench *b, double seconds)
 {
 	double seq = (double)b->run.seq, tokens = step_tokens(b);
-	return fo_mfu_of_step(&b->program, tokens, tokens / seq * seq * (seq + 1) / 2, seconds, b->peak_flop_s > 0 ? b->peak_flop_s : NAN);
+	return fo_mfu_of_step(&b->step.program, tokens, tokens / seq * seq * (seq + 1) / 2, seconds, b->peak_flop_s > 0 ? b->peak_flop_s : NAN);
 }
 
 static void json_mfu(struct fo_json *j, const struct bench *b, const char *name, double seconds)
@@ -157,7 +151,7 @@ static fo_status take_turns(struct bench *b, struct times *t, FILE *to, FILE *fr
 		if (i == b->warm)
 			fo_nvml_watch_restart(b->nvml); /* what it did before says nothing of the rounds that count */
 		int64_t t0 = fo_now_ns();
-		FO_TRY(fo_exec_step(b->exec, (int32_t)i));
+		FO_TRY(fo_exec_step(b->step.exec, (int32_t)i));
 		double us = (double)(fo_now_ns() - t0) * 1e-9, they = to ? peer_step(to, from) : 0;
 		if (they < 0)
 			return fo_fail(FO_EIO, "the peer stopped in round %lld", (long long)i);
@@ -174,13 +168,13 @@ static fo_status take_turns(struct bench *b, struct times *t, FILE *to, FILE *fr
 
 static void memory(struct fo_json *j, const struct bench *b)
 {
-	struct fo_memory m = fo_exec_memory(b->exec);
+	struct fo_memory m = fo_exec_memory(b->step.exec);
 	int64_t have = 0, all = 0;
 	fo_json_int(j, "planned_bytes", m.arena + m.persistent + m.workspace);
 	fo_json_int(j, "arena_bytes", m.arena);
 	fo_json_int(j, "persistent_bytes", m.persistent);
 	fo_json_int(j, "workspace_bytes", m.workspace);
-	fo_json_int(j, "have_bytes", b->have);
+	fo_json_int(j, "have_bytes", b->step.have);
 	if (!b->cuda || fo_cuda_memory(b->cuda, &have, &all) != FO_OK)
 		return;
 	fo_json_int(j, "measured_bytes", b->device_free - have); /* since the device was open: with code that libraries loaded, and graphs */
@@ -207,7 +201,7 @@ static void device(struct fo_json *j, const struct bench *b, double round_s, con
 {
 	const struct fo_cuda_device *d = fo_cuda_info(b->cuda);
 	const struct fo_mfu f = mfu(b, round_s);
-	const struct fo_mfu_split split = fo_device_split(d, b->program.run.precision, &f, b->peak_flop_s, u->sm_hz);
+	const struct fo_mfu_split split = fo_device_split(d, b->step.program.run.precision, &f, b->peak_flop_s, u->sm_hz);
 	struct fo_exec_code code[FO_EXEC_CODES_MAX];
 	struct fo_nvml_library nvml;
 	struct fo_cuda_tuned tuned;
@@ -217,7 +211,7 @@ static void device(struct fo_json *j, const struct bench *b, double round_s, con
 	fo_device_tuned_json(&tuned, &b->run, j);
 	fo_json_close(j);
 	fo_json_object(j, "code");
-	for (int i = 0, n = fo_exec_codes(b->exec, code); i < n; i++)
+	for (int i = 0, n = fo_exec_codes(b->step.exec, code); i < n; i++)
 		fo_json_int(j, code[i].by, code[i].instances);
 	fo_json_close(j);
 	fo_json_text(j, "attention_note", fo_cuda_attention_note(b->cuda));
@@ -232,24 +226,24 @@ static void report(const struct bench *b, const struct times *t, bool peer, cons
 	struct fo_str s = { 0 }, passes = { 0 };
 	struct fo_json j;
 	double tokens = step_tokens(b);
-	fo_passes_text(&b->program.run.pass, &passes);
+	fo_passes_text(&b->step.program.run.pass, &passes);
 	fo_json_begin(&j, &s, false);
 	fo_json_object(&j, NULL);
 	fo_json_int(&j, "rounds", (int64_t)t->n);
-	fo_json_text(&j, "model", b->model.name);
+	fo_json_text(&j, "model", b->step.model.name);
 	fo_json_int(&j, "seq", b->run.seq);
-	fo_json_text(&j, "precision", fo_numerics_name[b->program.run.precision]);
+	fo_json_text(&j, "precision", fo_numerics_name[b->step.program.run.precision]);
 	fo_json_text(&j, "passes", passes.data);
 	if (b->cuda) {
 		fo_json_text(&j, "device", fo_cuda_info(b->cuda)->name);
 	} else {
 		fo_json_int(&j, "threads", b->run.threads);
-		fo_json_text(&j, "isa", fo_isa_name[b->options.isa]);
+		fo_json_text(&j, "isa", fo_isa_name[b->step.options.isa]);
 	}
-	fo_json_int(&j, "rows", b->program.run.rows);
-	fo_json_int(&j, "micro_batches", b->program.run.micro_batches);
+	fo_json_int(&j, "rows", b->step.program.run.rows);
+	fo_json_int(&j, "micro_batches", b->step.program.run.micro_batches);
 	fo_json_object(&j, "choice");
-	fo_room_choice_json(&b->choice, &b->program, &j);
+	fo_room_choice_json(&b->step.choice, &b->step.program, &j);
 	fo_json_close(&j);
 	fo_json_real(&j, "peak_flop_s", b->peak_flop_s > 0 ? b->peak_flop_s : NAN);
 	memory(&j, b);
@@ -306,7 +300,7 @@ static void report_quiet(const struct quiet *q, const struct fo_composed *c)
 
 static fo_status measure_quiet(struct bench *b, enum fo_isa isa)
 {
-	const struct fo_program *p = &b->program;
+	const struct fo_program *p = &b->step.program;
 	struct quiet q = { .b = b };
 	struct fo_composed c;
 	int dtype = p->run.precision == FO_PRECISION_BF16 ? FO_BF16 : FO_F32;
@@ -314,9 +308,9 @@ static fo_status measure_quiet(struct bench *b, enum fo_isa isa)
 	fo_metered_init(&q.spans, p, fo_dtype_name[dtype], (int)b->run.threads);
 	fo_status st = FO_OK;
 	while (q.step++ < b->quiet_steps && st == FO_OK)
-		st = fo_exec_step_around(b->exec, around, &q);
+		st = fo_exec_step_around(b->step.exec, around, &q);
 	if (st == FO_OK)
-		st = fo_compose(&c, &q.spans, p, fo_exec_unrolled(b->exec), &q.meter.best);
+		st = fo_compose(&c, &q.spans, p, fo_exec_unrolled(b->step.exec), &q.meter.best);
 	if (st == FO_OK) {
 		report_quiet(&q, &c);
 		fo_composed_fini(&c);
@@ -342,70 +336,35 @@ static fo_status find_peak(struct bench *b, enum fo_numerics precision)
 	return FO_OK;
 }
 
-static int64_t budget_of(const void *ctx)
-{
-	const struct bench *b = ctx;
-	return fo_room_budget(&b->run, b->have);
-}
-
-static int64_t need_of(const void *ctx)
-{
-	const struct bench *b = ctx;
-	struct fo_memory m = fo_exec_memory(b->exec);
-	return m.arena + m.persistent + m.workspace + (b->cuda ? 0 : m.host_arena);
-}
-
-static fo_status make(void *ctx, int64_t reserve)
-{
-	struct bench *b = ctx;
-	fo_exec_free(b->exec);
-	fo_store_free(b->store);
-	b->exec = NULL;
-	b->store = NULL;
-	fo_program_fini(&b->program);
-	FO_TRY(fo_pass_choose_run(&b->run, &b->model, budget_of(b), reserve, b->cuda != NULL, &b->choice));
-	FO_TRY(fo_pass_build(&b->program, &b->model, &b->choice.run));
-	if (b->cuda)
-		FO_TRY(fo_room_fits(&b->run, &b->program, 0, b->have));
-	FO_TRY(fo_store_new(&b->store, &b->program));
-	return fo_exec_new(&b->exec, &b->program, b->store, &b->options, port, b, NULL);
-}
-
 static fo_status open_all(struct bench *b)
 {
+	struct fo_exec_options o = { .threads = (int)b->run.threads, .timeline_steps = 2, .timed_every = TIMED_EVERY };
 	char why[320];
 	int64_t total;
 	FO_TRY(fo_device_open(b->run.device, &b->cuda, why, sizeof why));
 	if (*why)
 		fprintf(stderr, "warning: a CUDA device is there but cannot be used: %s; the processor computes\n", why);
+	o.cuda = b->cuda;
 	if (b->cuda) {
 		FO_TRY(fo_device_tune(b->cuda, &b->run));
 		FO_TRY(fo_cuda_memory(b->cuda, &b->device_free, &total));
 		b->nvml = fo_nvml_watch_start(fo_nvml_find(fo_cuda_info(b->cuda)->pci));
 	}
-	FO_TRY(fo_room_have(b->cuda, &b->have));
 	FO_TRY(find_peak(b, fo_run_precision(&b->run)));
-	b->options = (struct fo_exec_options){ .threads = (int)b->run.threads, .timeline_steps = 2, .cuda = b->cuda, .timed_every = TIMED_EVERY };
-	FO_TRY(fo_isa_choose(&b->options.isa));
-	FO_TRY(fo_run_model(&b->run, &b->model));
-	FO_TRY(make(b, 0));
-	FO_TRY(fo_room_settle(&(struct fo_room_maker){ b, &b->choice, budget_of, need_of, make }));
-	if (b->cuda)
-		FO_TRY(fo_room_fits(&b->run, &b->program, fo_exec_memory(b->exec).workspace, b->have));
+	FO_TRY(fo_isa_choose(&o.isa));
+	FO_TRY(fo_room_step_open(&b->step, &b->run, &o, port, b));
 	/* Weights that are made on the device need no host memory: an 8B model's state would take 64 GB of it. */
 	if (b->cuda)
-		return fo_store_init_device(b->store, &b->program, 1, b->cuda);
-	fo_store_init(b->store, &b->program, 1);
+		return fo_store_init_device(b->step.store, &b->step.program, 1, b->cuda);
+	fo_store_init(b->step.store, &b->step.program, 1);
 	return FO_OK;
 }
 
 static void close_all(struct bench *b)
 {
 	fo_nvml_watch_stop(b->nvml);
-	fo_exec_free(b->exec);
-	fo_store_free(b->store);
+	fo_room_step_close(&b->step);
 	fo_cuda_close(b->cuda);
-	fo_program_fini(&b->program);
 }
 
 /* ---- the whole ---- */
@@ -414,8 +373,8 @@ static void close_all(struct bench *b)
 static fo_status time_parts(struct bench *b)
 {
 	for (int32_t i = 0; i < TIMED_STEP; i++)
-		FO_TRY(fo_exec_step(b->exec, i));
-	return bench_parts(b->exec, &b->program, TIMED_STEP, &b->parts);
+		FO_TRY(fo_exec_step(b->step.exec, i));
+	return bench_parts(b->step.exec, &b->step.program, TIMED_STEP, &b->parts);
 }
 
 static fo_status run(struct bench *b)
@@ -437,7 +396,7 @@ static fo_status run(struct bench *b)
 	if (st == FO_OK)
 		report(b, &t, pid != 0, &use);
 	free(times);
-	return st == FO_OK && b->quiet_steps && !b->cuda ? measure_quiet(b, b->options.isa) : st;
+	return st == FO_OK && b->quiet_steps && !b->cuda ? measure_quiet(b, b->step.options.isa) : st;
 }
 
 static fo_status plan(const struct bench *b)

@@ -48,6 +48,70 @@ fo_status fo_room_settle(const struct fo_room_maker *m)
 	return FO_OK;
 }
 
+int64_t fo_room_evaluation(const struct fo_exec *e, const struct fo_exec *eval)
+{
+	struct fo_memory m = fo_exec_memory(e), v = fo_exec_memory(eval);
+	return (v.arena > m.arena ? v.arena : 0) + v.workspace;
+}
+
+/* They share weights: how these are stored is the step's choice. */
+static fo_status build_evaluation(struct fo_program *out, const struct fo_run *r, const struct fo_model *m, const struct fo_program *step)
+{
+	struct fo_lowering eval = fo_run_lowering(r, FO_MODE_EVAL);
+	eval.pass = step->run.pass;
+	return fo_pass_build(out, m, &eval);
+}
+
+/* ---- a step ---- */
+
+static int64_t step_budget(const void *ctx)
+{
+	const struct fo_room_step *s = ctx;
+	return fo_room_budget(s->run, s->have);
+}
+
+static int64_t step_need(const void *ctx)
+{
+	const struct fo_room_step *s = ctx;
+	struct fo_memory m = fo_exec_memory(s->exec);
+	return m.arena + m.persistent + m.workspace + (s->options.cuda ? 0 : m.host_arena) + fo_room_evaluation(s->exec, s->eval);
+}
+
+static fo_status step_make(void *ctx, int64_t reserve)
+{
+	struct fo_room_step *s = ctx;
+	fo_room_step_close(s);
+	FO_TRY(fo_pass_choose_run(s->run, &s->model, step_budget(s), reserve, s->options.cuda != NULL, &s->choice));
+	FO_TRY(fo_pass_build(&s->program, &s->model, &s->choice.run));
+	if (s->options.cuda)
+		FO_TRY(fo_room_fits(s->run, &s->program, 0, s->have));
+	FO_TRY(fo_store_new(&s->store, &s->program));
+	FO_TRY(build_evaluation(&s->eval_program, s->run, &s->model, &s->program));
+	FO_TRY(fo_exec_new(&s->exec, &s->program, s->store, &s->options, s->port, s->ctx, NULL));
+	return fo_exec_new(&s->eval, &s->eval_program, s->store, &s->options, s->port, s->ctx, s->exec);
+}
+
+fo_status fo_room_step_open(struct fo_room_step *s, const struct fo_run *r, const struct fo_exec_options *o, fo_port_fn *port, void *ctx)
+{
+	*s = (struct fo_room_step){ .run = r, .options = *o, .port = port, .ctx = ctx };
+	FO_TRY(fo_room_have(o->cuda, &s->have));
+	FO_TRY(fo_run_model(r, &s->model));
+	FO_TRY(step_make(s, 0));
+	FO_TRY(fo_room_settle(&(struct fo_room_maker){ s, &s->choice, step_budget, step_need, step_make }));
+	return o->cuda ? fo_room_fits(r, &s->program, fo_exec_memory(s->exec).workspace, s->have) : FO_OK;
+}
+
+void fo_room_step_close(struct fo_room_step *s)
+{
+	fo_exec_free(s->eval);
+	fo_exec_free(s->exec);
+	fo_store_free(s->store);
+	fo_program_fini(&s->eval_program);
+	fo_program_fini(&s->program);
+	s->exec = s->eval = NULL;
+	s->store = NULL;
+}
+
 /* ---- without the device ---- */
 
 int64_t fo_room_workspace(const struct fo_program *p, const struct fo_cuda_device *d)
@@ -103,7 +167,13 @@ static fo_status make(void *ctx, int64_t reserve)
 	p->host_arena = u.host_arena_bytes;
 	fo_unrolled_fini(&u);
 	p->workspace = fo_room_workspace(&p->program, k->d);
-	return FO_OK;
+	/* Evaluation has no gradients: its arena is the smaller one. */
+	struct fo_program eval = { 0 };
+	fo_status st = build_evaluation(&eval, k->r, k->m, &p->program);
+	if (st == FO_OK)
+		p->workspace += fo_room_workspace(&eval, k->d);
+	fo_program_fini(&eval);
+	return st;
 }
 
 fo_status fo_room_plan(struct fo_room_plan *out, const struct fo_run *r, const struct fo_model *m, const struct fo_cuda_device *d, int64_t have)

@@ -6,6 +6,7 @@
 #include "kernel/cuda/cuda.h"
 #include "pass/pass.h"
 #include "program/run.h"
+#include "train/exec.h"
 
 /* Bytes. have: free memory without what is left alone; 0: not known. Both give 0 where nothing limits the run. */
 int64_t fo_room_allowed(const struct fo_run *r, int64_t have); /* that the run may take: memory.limit, or have where that is less */
@@ -26,6 +27,9 @@ struct fo_room_maker {
  * much, the choice is made again without the latter, a few times at most. */
 FO_CHECKED fo_status fo_room_settle(const struct fo_room_maker *m);
 
+/* What evaluation (an executor that shares e's arena, fo_exec_new) takes beside e: what its arena has more, and its workspace. */
+int64_t fo_room_evaluation(const struct fo_exec *e, const struct fo_exec *eval);
+
 /* Workspaces of the program's operations on a device like d: of each lane the most that one of its operations takes (fo_cuda_ws_most). */
 int64_t fo_room_workspace(const struct fo_program *p, const struct fo_cuda_device *d);
 
@@ -34,11 +38,30 @@ int64_t fo_room_workspace(const struct fo_program *p, const struct fo_cuda_devic
 struct fo_room_plan {
 	struct fo_choice choice;
 	struct fo_program program; /* freed by the caller with fo_program_fini, whatever was returned */
-	int64_t arena, persistent, host_arena, workspace; /* bytes; the first two and the last as a device hands them out, host_arena in host memory */
+	/* Bytes: as a device hands them out, of both programs, but for host_arena, which is host memory. */
+	int64_t arena, persistent, workspace, host_arena;
 };
 /* FO_ENOMEM, before anything is taken: no choice fits, or what the run asks for does not. */
 FO_CHECKED fo_status fo_room_plan(struct fo_room_plan *out, const struct fo_run *r, const struct fo_model *m, const struct fo_cuda_device *d,
 				  int64_t have);
+/* A training step ready to run, made as `flatout train` makes it: what the run leaves open is chosen within the memory that is free, and a plan
+ * that does not fit is refused. On a device no memory is taken before its weights are made or its first step. It must not move. */
+struct fo_room_step {
+	const struct fo_run *run;
+	struct fo_exec_options options;
+	fo_port_fn *port;
+	void *ctx;
+	int64_t have; /* bytes: fo_room_have */
+	struct fo_model model;
+	struct fo_choice choice;
+	struct fo_program program, eval_program;
+	struct fo_store *store; /* zeroed */
+	struct fo_exec *exec, *eval; /* eval is there because `flatout train` has it: its memory belongs to the choice */
+};
+/* Closed with fo_room_step_close, whatever was returned. FO_ENOMEM: nothing fits. */
+FO_CHECKED fo_status fo_room_step_open(struct fo_room_step *s, const struct fo_run *r, const struct fo_exec_options *o, fo_port_fn *port, void *ctx);
+void fo_room_step_close(struct fo_room_step *s); /* zeroed: nothing */
+
 /* Fields of an open JSON object: what of the step is recomputed, formats of the state, rows, micro_batches, candidates, plans looked at, share
  * of the time by the model that chose. */
 void fo_room_choice_json(const struct fo_choice *c, const struct fo_program *p, struct fo_json *j);

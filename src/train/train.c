@@ -154,8 +154,7 @@ static int64_t loader_bytes(const struct fo_session *s)
 /* Evaluation beyond the shared arena, and beside a device's memory nothing else. */
 static int64_t other_bytes(const struct fo_session *s)
 {
-	struct fo_memory m = fo_exec_memory(s->exec), e = fo_exec_memory(s->eval);
-	return (s->cuda ? 0 : loader_bytes(s)) + (e.arena > m.arena ? e.arena : 0) + e.workspace;
+	return (s->cuda ? 0 : loader_bytes(s)) + fo_room_evaluation(s->exec, s->eval);
 }
 
 /* What a run on a device takes of the host: its copy of what persists, from which checkpoints are written, with what it passes through,

@@ -84,6 +84,6 @@ printf '#!/bin/sh\nexec sleep 20\n' >tree/build/gpu/bin/test_cuda_stand_in
 on 1 tree/tests/gpu/run six
 grep -q "test_cuda_stand_in *failed (over 1 s)" out || wrong "what hangs is not ended: $(cat out)"
 
-on 0 tree/bench/gpu/run -o bench ceilings long 8b fp8 small ladder
+on 0 tree/bench/gpu/run -o bench sustained ceilings long 8b fp8 small ladder
 ! grep -q failed out || wrong "a part asks for what is not there: $(cat out)"
 finish

@@ -3,6 +3,7 @@
  *   FAKE_NVML_CLOCKS    SM clocks in MHz that reads give one after the other, the last one from then on: "1980,1410"
  *   FAKE_NVML_REASONS   clock event reasons, likewise
  *   FAKE_NVML_REFUSES   names of functions that say "not supported" (3), between commas
+ *   FAKE_NVML_PCI       where the device is, in place of that address
  *   FAKE_NVML_START     what nvmlInit_v2 returns
  *
  * The energy counter grows by 70 J with each read. */
@@ -41,8 +42,9 @@ int nvmlSystemGetDriverVersion(char *to, unsigned size) { return snprintf(to, si
 int nvmlSystemGetNVMLVersion(char *to, unsigned size) { return snprintf(to, size, "13.580.65.06") < 0; }
 int nvmlDeviceGetHandleByPciBusId_v2(const char *pci, void **out)
 {
+	const char *at = getenv("FAKE_NVML_PCI");
 	*out = &device;
-	return strcmp(pci, "0000:1b:00.0") ? 6 : 0;
+	return strcmp(pci, at ? at : "0000:1b:00.0") ? 6 : 0;
 }
 int nvmlDeviceGetPowerUsage(void *d, unsigned *mw)
 {
