@@ -165,7 +165,7 @@ if(FLATOUT_ENGINE)
 	list(APPEND FO_TEST_ENV "FLATOUT_FAULT=$<TARGET_FILE:fo_fault>")
 endif()
 
-# Tests run these on the software device.
+# Tests run these on the software device, and bundle them.
 if(FO_SOFT_CUDA AND TARGET bench_gpu)
 	set_target_properties(bench_gpu bench_train_vs_torch PROPERTIES EXCLUDE_FROM_ALL OFF)
 endif()
@@ -200,8 +200,6 @@ if(TARGET flatout_static AND NOT CMAKE_CROSSCOMPILING)
 	endif()
 	if(FO_SOFT_CUDA AND TARGET bench_gpu)
 		list(APPEND names bundle)
-		# Parts of the bundle for a machine with a device.
-		set_target_properties(bench_gpu bench_train_vs_torch PROPERTIES EXCLUDE_FROM_ALL OFF)
 	endif()
 	foreach(name ${names})
 		fo_test(install_${name} install sh "${CMAKE_CURRENT_SOURCE_DIR}/tests/install/${name}.sh")
