@@ -88,15 +88,23 @@ ends() {
 	grep -q '"state":"done"' "$root$results/summary.json" || wrong "$*: summary.json: $(head -n 3 "$root$results/summary.json")"
 	[ -s "$root$results/log.txt" ] || wrong "$*: no log"
 }
-# What the tests of the group cuda run anyway takes most of the time.
+ends 0 /first /tree/tests/gpu/first /first
+[ "$(grep -c '^{"step":.*"result":"passed"' "$root/first/summary.json")" = 10 ] || wrong "first: $(grep -v '"result":"passed"' "$root/first/summary.json")"
+grep -q '"name": "cuBLASLt"' "$root/first/summary.json" || wrong "first: no versions of libraries"
+# What it measured spares the next script the measuring.
+[ -s "$root/first/cuda-products.jsonl" ] || wrong "no cache of measured products"
+cp "$root/first/cuda-products.jsonl" "$tree/build/gpu/"
+ends 4 /second /tree/tests/gpu/second /second # no Python, so no PyTorch
+[ "$(grep -c '^{"step":.*"result":"passed"' "$root/second/summary.json")" = 4 ] || wrong "second: $(grep -v '"result":"passed"' "$root/second/summary.json")"
+[ "$(head -n 1 "$root/second/cuda-products.jsonl")" = "$(head -n 1 "$root/first/cuda-products.jsonl")" ] || wrong "the cache was not carried on"
+# What these ran has no need to run again.
 for program in kernels rows step optimizer comm; do
 	rm -f "$tree/build/gpu/bin/test_cuda_$program"
 done
 ends 0 /run /tree/tests/gpu/run /run
-grep -q '"step":"devices".*"result":"passed"' "$root/run/summary.json" || wrong "devices --local: $(cat "$root/run/summary.json")"
-grep -q '"step":"bf16_follows_cpu".*"result":"passed"' "$root/run/summary.json" || wrong "nothing was trained: $(cat "$root/run/summary.json")"
-[ -s "$root/run/cuda-products.jsonl" ] || wrong "no cache of measured products"
-cp "$root/run/cuda-products.jsonl" "$tree/build/gpu/"
+for step in devices fp32_follows_cpu bf16_follows_cpu memory_as_planned 1b_learns; do
+	grep -q "\"step\":\"$step\".*\"result\":\"passed\"" "$root/run/summary.json" || wrong "$step: $(cat "$root/run/summary.json")"
+done
 ends 0 /bench /tree/bench/gpu/run -o /bench ceilings
 grep -q '"step_ms_without_gaps"' "$root/bench/results.jsonl" || wrong "bench: $(cat "$root/bench/log.txt")"
 [ "$failed" = 0 ] && echo "bundle: whole"
