@@ -206,6 +206,12 @@ on 0 tree/bench/gpu/run -o bench 32k
 grep -q '"settled_tflop_s"' bench/results.jsonl || wrong "a second call threw away what the first one measured"
 grep -q '"label":"8B, 16k, bf16"' bench/summary.json && wrong "the summary is not that of the last call"
 
+# The programs of a build folder, on the device beside them: named from here.
+mkdir -p soft/tests/cuda
+cp tree/build/gpu/bin/flatout tree/build/gpu/bin/bench_gpu soft/
+on 0 GPU_SOFTWARE=soft tree/bench/gpu/run -o bench3 sustained
+grep -q "^programs: $PWD/soft, on a software device" out && grep -q '"software_device":true' bench3/summary.json || wrong "not that folder's programs: $(cat out)"
+
 # ---- the probe: what wheels bring is found, what could not run is said ----
 
 on 0 WHEELS="$PWD/wheels" tree/tests/gpu/probe probe

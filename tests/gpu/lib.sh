@@ -27,6 +27,7 @@ gpu_usage() {
 # GPU_SOFTWARE=BUILD-FOLDER: the scripts themselves are tried, with the programs of that build on its software device
 # (docs/cuda-testing.md); models are then tiny, and nothing is proved of any hardware. A folder that has tests/cuda alone brings the
 # device, and the programs are those of a bundle or a build, as on hardware.
+[ -z "${GPU_SOFTWARE:-}" ] || GPU_SOFTWARE=$(cd "$GPU_SOFTWARE" && pwd) || exit 3
 
 # gpu_device: exits 77 where there is none.
 gpu_device() {
@@ -85,7 +86,7 @@ gpu_program_files() {
 gpu_programs() {
 	gpu_bin=$gpu_scratch/bin
 	mkdir -p "$gpu_bin"
-	if [ -x "${GPU_SOFTWARE:-}/flatout" ]; then
+	if [ -n "${GPU_SOFTWARE:-}" ] && [ -x "$GPU_SOFTWARE/flatout" ]; then
 		gpu_program_files "$GPU_SOFTWARE" | while read -r gpu_program; do
 			ln -s "$gpu_program" "$gpu_bin/"
 		done
@@ -95,7 +96,11 @@ gpu_programs() {
 	if [ -x "$gpu_root/build/gpu/bin/flatout" ]; then
 		gpu_bin=$gpu_root/build/gpu/bin
 		gpu_load_from "$gpu_root/build/gpu/lib"
-		"$gpu_bin/flatout" --version >/dev/null 2>&1 && { echo "programs: the bundle in build/gpu"; return 0; }
+		if "$gpu_bin/flatout" --version >/dev/null 2>&1; then
+			echo "programs: the bundle in build/gpu"
+			gpu_commit=$(cat "$gpu_root/build/gpu/commit" 2>/dev/null) || gpu_commit=unknown # the tree may be another by now
+			return 0
+		fi
 		echo "the bundle in build/gpu does not run here: building"
 	fi
 	[ -z "${gpu_no_build:-}" ] || {
@@ -124,7 +129,7 @@ gpu_build_here() {
 }
 
 gpu_state() {
-	nvidia-smi --query-gpu=clocks.sm,clocks.mem,power.draw,temperature.gpu --format=csv,noheader 2>/dev/null
+	timeout 10 nvidia-smi --query-gpu=clocks.sm,clocks.mem,power.draw,temperature.gpu --format=csv,noheader 2>/dev/null
 }
 
 # gpu_sizes [PLAN]: of models, rows and measurements. On the software device a tiny model has every dimension that a kernel may look at:
@@ -174,7 +179,7 @@ gpu_results() {
 	gpu_child='' gpu_watcher='' gpu_name='' gpu_how=running gpu_end_at='' gpu_note=''
 	gpu_began_at=$(date +%s)
 	gpu_began_text=$(date -u +%FT%TZ)
-	gpu_commit=$(git -C "$gpu_root" rev-parse HEAD 2>/dev/null) || gpu_commit=$(cat "$gpu_root/build/gpu/commit" 2>/dev/null) || gpu_commit=unknown
+	gpu_commit=$(gpu_commit_of_tree) || gpu_commit=unknown
 	mkdir "$FLATOUT_CACHE"
 	: >"$gpu_scratch/steps"
 	exec 3>&1 # the console, also while a step's output goes to the log
@@ -182,14 +187,16 @@ gpu_results() {
 	trap 'gpu_interrupted 129' HUP
 	trap 'gpu_interrupted 130' INT
 	trap 'gpu_interrupted 143' TERM
+	: >>"$gpu_log"
 	gpu_from_cache=${GPU_CACHE:-}
 	[ -n "$gpu_from_cache" ] || [ ! -f "$gpu_root/build/gpu/cuda-products.jsonl" ] || gpu_from_cache=$gpu_root/build/gpu/cuda-products.jsonl
 	[ -z "$gpu_from_cache" ] || cp "$gpu_from_cache" "$FLATOUT_CACHE/cuda-products.jsonl" || {
 		echo "$0: no cache of measured products '$gpu_from_cache' (GPU_CACHE)" >&2
 		exit 2
 	}
-	: >>"$gpu_log"
 }
+
+gpu_commit_of_tree() { git -C "$gpu_root" describe --always --dirty --abbrev=40 --exclude='*' 2>/dev/null; }
 
 # A reader never meets half a file: what is there stays until what is new is whole.
 gpu_replace() {
