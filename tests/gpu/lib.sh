@@ -1,8 +1,9 @@
-# Sourced by the scripts of this folder and by bench/gpu/run: the device, NVIDIA's libraries, our programs, then steps and what they
-# leave. Plain sh.
+# Sourced by the scripts of this folder and by bench/gpu/run: the device, NVIDIA's libraries, our programs, then steps
+# and what they leave. Plain sh.
 #
-# Results are few and small, as a machine lent for minutes takes them back: at most 8 files under 16 MiB in RESULT-FOLDER itself. What is
-# not a result (run directories, checkpoints, caches, programs) lies in a scratch folder below $TMPDIR (/tmp), removed at the end.
+# Results are few and small, as a machine lent for minutes takes them back: at most 8 files under 16 MiB in
+# RESULT-FOLDER itself. What is not a result (run directories, checkpoints, caches, programs) lies in a scratch folder
+# below $TMPDIR (/tmp), removed at the end.
 #   summary.json         each step: result, figures, seconds, limit; written anew before and after each
 #   log.txt              what each command said, as it came
 #   cuda-products.jsonl  the cache of measured products; $GPU_CACHE, or build/gpu/cuda-products.jsonl, is what it starts from
@@ -25,8 +26,8 @@ gpu_usage() {
 }
 
 # GPU_SOFTWARE=BUILD-FOLDER: the scripts themselves are tried, with the programs of that build on its software device
-# (docs/cuda-testing.md); models are then tiny, and nothing is proved of any hardware. A folder that has tests/cuda alone brings the
-# device, and the programs are those of a bundle or a build, as on hardware.
+# (docs/cuda-testing.md); models are then tiny, and nothing is proved of any hardware. A folder that has tests/cuda
+# alone brings the device, and the programs are those of a bundle or a build, as on hardware.
 [ -z "${GPU_SOFTWARE:-}" ] || GPU_SOFTWARE=$(cd "$GPU_SOFTWARE" && pwd) || exit 3
 
 # gpu_device: exits 77 where there is none.
@@ -82,7 +83,8 @@ gpu_program_files() {
 	done
 }
 
-# Our programs: a bundle that tests/gpu/bundle made elsewhere and that runs here, else a build on this machine. Sets gpu_bin.
+# Our programs: a bundle that tests/gpu/bundle made elsewhere and that runs here, else a build on this machine. Sets
+# gpu_bin.
 gpu_programs() {
 	gpu_bin=$gpu_scratch/bin
 	mkdir -p "$gpu_bin"
@@ -132,9 +134,10 @@ gpu_state() {
 	timeout 10 nvidia-smi --query-gpu=clocks.sm,clocks.mem,power.draw,temperature.gpu --format=csv,noheader 2>/dev/null
 }
 
-# gpu_sizes [PLAN]: of models, rows and measurements. On the software device a tiny model has every dimension that a kernel may look at:
-# heads in groups, two layers, widths for fp8; rows of 8k, 16k and 32k differ in length, the loss has two chunks and more. With PLAN, a size
-# of memory, nothing runs there, and sizes are the real ones. many, several, few: micro-batches of a step.
+# gpu_sizes [PLAN]: of models, rows and measurements. On the software device a tiny model has every dimension that a
+# kernel may look at: heads in groups, two layers, widths for fp8; rows of 8k, 16k and 32k differ in length, the loss
+# has two chunks and more. With PLAN, a size of memory, nothing runs there, and sizes are the real ones. many,
+# several, few: micro-batches of a step.
 # shellcheck disable=SC2034 # for those who source this
 gpu_sizes() {
 	if [ -n "${GPU_SOFTWARE:-}" ] && [ -z "${1:-}" ]; then
@@ -155,7 +158,8 @@ gpu_sizes() {
 	exact="--optim.master=split --optim.moments=bf16"
 	# Weights without master, rounded at random: what 32k leaves room for.
 	least="--optim.master=none --optim.moments=bf16"
-	# Chunks of 512 tokens, the processor's default, leave the head's weight gradient bound by memory: each adds to 2.1 GB of fp32.
+	# Chunks of 512 tokens, the processor's default, leave the head's weight gradient bound by memory: each adds to 2.1
+	# GB of fp32.
 	chunk="--pass.fuse-loss=$loss"
 }
 
@@ -189,7 +193,8 @@ gpu_results() {
 	trap 'gpu_interrupted 143' TERM
 	: >>"$gpu_log"
 	gpu_from_cache=${GPU_CACHE:-}
-	[ -n "$gpu_from_cache" ] || [ ! -f "$gpu_root/build/gpu/cuda-products.jsonl" ] || gpu_from_cache=$gpu_root/build/gpu/cuda-products.jsonl
+	gpu_carried=$gpu_root/build/gpu/cuda-products.jsonl
+	[ -n "$gpu_from_cache" ] || [ ! -f "$gpu_carried" ] || gpu_from_cache=$gpu_carried
 	[ -z "$gpu_from_cache" ] || cp "$gpu_from_cache" "$FLATOUT_CACHE/cuda-products.jsonl" || {
 		echo "$0: no cache of measured products '$gpu_from_cache' (GPU_CACHE)" >&2
 		exit 2
@@ -213,11 +218,15 @@ gpu_text() {
 
 gpu_summary() {
 	{
-		printf '{"script":"%s","state":"%s","began":"%s","seconds":%d,' "$gpu_script" "$gpu_how" "$gpu_began_text" "$(($(date +%s) - gpu_began_at))"
+		printf '{"script":"%s","state":"%s","began":"%s","seconds":%d,' "$gpu_script" "$gpu_how" "$gpu_began_text" \
+			"$(($(date +%s) - gpu_began_at))"
 		printf '"commit":"%s","software_device":%s,' "$gpu_commit" "$gpu_software"
 		printf '"passed":%d,"failed":%d,"skipped":%d,"not_run":%d,\n"steps":[\n' "$gpu_passed" "$gpu_failed" "$gpu_skipped" "$gpu_missed"
 		sed '$!s/$/,/' "$gpu_scratch/steps"
-		[ -z "$gpu_name" ] || printf '%s{"step":%s,"result":"%s"}\n' "$([ ! -s "$gpu_scratch/steps" ] || echo ,)" "$(gpu_text "$gpu_name")" "$gpu_how"
+		[ -z "$gpu_name" ] || {
+			[ ! -s "$gpu_scratch/steps" ] || printf ,
+			printf '{"step":%s,"result":"%s"}\n' "$(gpu_text "$gpu_name")" "$gpu_how"
+		}
 		printf '],\n"machine":'
 		cat "$gpu_scratch/machine.json" 2>/dev/null || echo null
 		printf '}\n'
@@ -241,7 +250,8 @@ gpu_watch() {
 
 # ---- steps ----
 
-# gpu_run COMMAND...: until the step's time is over. In the background, so that a signal to this script is seen at once.
+# gpu_run COMMAND...: until the step's time is over. In the background, so that a signal to this script is seen at
+# once.
 gpu_run() {
 	gpu_left=$((gpu_deadline - $(date +%s)))
 	[ "$gpu_left" -gt 0 ] || return 124
@@ -271,8 +281,8 @@ gpu_clock() {
 		END { if (n) printf ",\"mean_sm_mhz\":%.0f,\"mean_watts\":%.0f", mhz / n, watts / n }'
 }
 
-# gpu_check NAME SECONDS DECIDES COMMAND...: COMMAND is gpu_run with a program, or a function that starts its programs by gpu_run. One
-# line on the console, one object in summary.json. Returns COMMAND's status.
+# gpu_check NAME SECONDS DECIDES COMMAND...: COMMAND is gpu_run with a program, or a function that starts its programs
+# by gpu_run. One line on the console, one object in summary.json. Returns COMMAND's status.
 gpu_check() {
 	gpu_name=$1 gpu_limit=$2 gpu_decides=$3
 	shift 3
@@ -314,8 +324,8 @@ gpu_judge() {
 gpu_record() {
 	gpu_took=$(awk -v a="$gpu_step_began" -v b="$(date +%s.%N)" 'BEGIN { printf "%.1f", b - a }')
 	gpu_last=$(gpu_section | tail -n 1 | cut -c 1-400)
-	printf '{"step":%s,"decides":%s,"result":"%s","seconds":%s,"limit_s":%d,"verdict":%s,"figures":{%s}%s,"last":%s}\n' "$(gpu_text "$gpu_name")" \
-		"$(gpu_text "$gpu_decides")" "$gpu_word" "$gpu_took" "$gpu_limit" "$(gpu_text "$gpu_decided")" "$gpu_figures" "$(gpu_clock)" \
+	printf '{"step":%s,"decides":%s,"result":"%s","seconds":%s,"limit_s":%d,"verdict":%s,"figures":{%s}%s,"last":%s}\n' \
+		"$(gpu_text "$gpu_name")" "$(gpu_text "$gpu_decides")" "$gpu_word" "$gpu_took" "$gpu_limit" "$(gpu_text "$gpu_decided")" "$gpu_figures" "$(gpu_clock)" \
 		"$(gpu_text "$gpu_last")" >>"$gpu_scratch/steps"
 	gpu_shown=$gpu_name
 	gpu_name=
@@ -328,9 +338,9 @@ gpu_record() {
 	esac
 }
 
-# gpu_steps TABLE: each line is name|seconds|what it decides; the step is the function step_NAME. All together end after 570 s, or what
-# GPU_SECONDS says: a machine is lent for ten minutes. Limits are those of a device; a software one on a busy machine gets ten times as
-# much. Ends the script.
+# gpu_steps TABLE: each line is name|seconds|what it decides; the step is the function step_NAME. All together end
+# after 570 s, or what GPU_SECONDS says: a machine is lent for ten minutes. Limits are those of a device; a software
+# one on a busy machine gets ten times as much. Ends the script.
 gpu_steps() {
 	gpu_slow=1
 	[ "$gpu_software" = false ] || gpu_slow=10
@@ -349,20 +359,24 @@ gpu_steps() {
 
 gpu_losses() { sed -n 's/^{"event":"step","step":\([0-9]*\),"loss":\([^,]*\),.*/\1 \2/p' "$1/log.jsonl"; }
 
-# gpu_planned RUN: the plan of that run against what the driver counted, which is the plan and, on a device, what libraries load and build at
-# their first use: the machine code of the kernels of cuBLASLt and cuDNN, and graphs, some hundred MiB whatever the model's size. So
-# 512 MiB are allowed for above the plan, and nothing below: a plan that is too large refuses runs that would fit.
+# gpu_planned RUN: the plan of that run against what the driver counted, which is the plan and, on a device, what
+# libraries load and build at their first use: the machine code of the kernels of cuBLASLt and cuDNN, and graphs, some
+# hundred MiB whatever the model's size. So 512 MiB are allowed for above the plan, and nothing below: a plan that is
+# too large refuses runs that would fit.
 gpu_planned() {
-	sed -n 's/.*"event":"end".*"planned_bytes":\([0-9]*\).*"measured_bytes":\([0-9]*\).*/\1 \2/p' "$gpu_scratch/$1/log.jsonl" 2>/dev/null | tail -n 1 |
+	sed -n 's/.*"event":"end".*"planned_bytes":\([0-9]*\).*"measured_bytes":\([0-9]*\).*/\1 \2/p' \
+		"$gpu_scratch/$1/log.jsonl" 2>/dev/null | tail -n 1 |
 		awk 'NF == 2 { printf "planned %.0f bytes, measured %.0f: %+.2f %% and %+.0f MiB\n", $1, $2, 100 * ($2 / $1 - 1), ($2 - $1) / 1048576
 				exit !($2 >= 0.98 * $1 && $2 <= 1.02 * $1 + 512 * 1048576) }
 			END { if (!NR) { print "the log does not say"; exit 1 } }'
 }
-# A model of a size that people train, on every optimisation's default: it learns, nothing is refused. Its checkpoint, some 14 GB, would
-# show nothing more: test_cuda_step has checked one. On the software device a tiny one has only to end below where it began.
+# A model of a size that people train, on every optimisation's default: it learns, nothing is refused. Its checkpoint,
+# some 14 GB, would show nothing more: test_cuda_step has checked one. On the software device a tiny one has only to
+# end below where it began.
 gpu_learns() {
 	gpu_prose=$gpu_root/docs gpu_below=0.8
-	set -- --model.name=llama-3.2-1b --model.vocab=4096 --data.vocab=4096 --data.seq=2048 --train.rows=4 --train.micro-batches=1 --optim.warmup=5
+	set -- --model.name=llama-3.2-1b --model.vocab=4096 --data.vocab=4096 --data.seq=2048 --train.rows=4 \
+		--train.micro-batches=1 --optim.warmup=5
 	[ "$gpu_software" = false ] || {
 		gpu_prose=$gpu_root/docs/commands gpu_below=1
 		set -- --model.layers=1 --model.hidden=32 --model.heads=2 --model.kv-heads=1 --model.head-dim=16 --model.ffn=64 --model.vocab=300 \
@@ -394,7 +408,8 @@ gpu_close() {
 	rm -rf "$gpu_scratch"
 	gpu_many=$(find "$gpu_out" -type f | wc -l)
 	gpu_large=$(find "$gpu_out" -type f -size +16383k)
-	[ "$gpu_many" -le "$gpu_files_most" ] || echo "$gpu_out has $gpu_many files: more than $gpu_files_most may not come back from a machine that is lent" >&3
+	[ "$gpu_many" -le "$gpu_files_most" ] ||
+		echo "$gpu_out has $gpu_many files: more than $gpu_files_most may not come back from a machine that is lent" >&3
 	[ -z "$gpu_large" ] || echo "16 MiB or more, may not come back from a machine that is lent: $gpu_large" >&3
 	exit "$gpu_code"
 }

@@ -1,5 +1,6 @@
-# The bundle for a machine with a device, tests/gpu/bundle, unpacked into an empty root folder: the C library, a shell and its tools, no
-# toolkit, no Python, nothing of the tree that it was built in. On the software device laid beside it, each script runs to its end there.
+# The bundle for a machine with a device, tests/gpu/bundle, unpacked into an empty root folder: the C library, a shell
+# and its tools, no toolkit, no Python, nothing of the tree that it was built in. On the software device laid beside
+# it, each script runs to its end there.
 . "$(dirname "$0")/lib.sh"
 root=$tmp/root
 tree=$root/tree
