@@ -1,25 +1,29 @@
 /* What one CUDA device reaches, and what every operation of a training step reaches of that.
  *
- *   bench_gpu [--bench.device 0] [--bench.seconds 0.2] [--bench.block 0] [--bench.square 8192] [--model.name llama-3.1-8b --data.seq 8192 ...]
+ *   bench_gpu [--bench.device 0] [--bench.seconds 0.2] [--bench.block 0] [--bench.square 8192]
+ *             [--model.name llama-3.1-8b --data.seq 8192 ...]
  *   bench_gpu --bench.only attention ...
  *   bench_gpu --bench.sustain 20 [--bench.square 8192]
- *   bench_gpu --bench.plan 139.8GiB ...
+ *   bench_gpu --bench.plan 150.1GB ...
  *
- * All options of a run work (flatout train --help); what they leave open (pass.recompute, optim.state) is chosen for this device's memory as
- * `flatout train` chooses it, and products are tuned as train.tune says. First two ceilings: a device-to-device copy of random numbers
- * (bytes read and written) and a square bf16 product (8,192). Then each distinct operation of the run's step program (kind, shape, data
- * types, stored or added to) by itself on random numbers. The sum over all instances is what the step would take without gaps and without
- * anything at the same time: a prediction to hold a measured step against.
+ * All options of a run work (flatout train --help); what they leave open (pass.recompute, optim.state) is chosen for
+ * this device's memory as `flatout train` chooses it, and products are tuned as train.tune says. First two ceilings:
+ * a device-to-device copy of random numbers (bytes read and written) and a square bf16 product (8,192). Then each
+ * distinct operation of the run's step program (kind, shape, data types, stored or added to) by itself on random
+ * numbers. The sum over all instances is what the step would take without gaps and without anything at the same time:
+ * a prediction to hold a measured step against.
  *
  * There are two kinds of times, and they differ:
- * - "us_median", "us_best", "step_ms_without_gaps": single calls (--bench.seconds of each operation). Between them the level-two cache is
- *   filled with something else and the host waits, so operands come from memory, and the device rests: its power never settles, and
- *   clocks are higher than in training.
- * - "us_block", "step_ms_of_blocks": the same call over and over for --bench.block seconds, of which the last half counts, without a flush
- *   and without a wait: clock and power are those of a device at work, but small operands stay in the cache. For products, most of a step,
- *   this is the time to believe; for kernels bound by memory the single calls.
- * --bench.sustain runs only the square product, for that many seconds, with NVML's clock, power, temperature and energy beside it, and says
- * at which rate it settled. --bench.plan says how the step's memory is laid out on a device of that size, needs none and stops there.
+ * - "us_median", "us_best", "step_ms_without_gaps": single calls (--bench.seconds of each operation). Between them
+ *   the level-two cache is filled with something else and the host waits, so operands come from memory, and the
+ *   device rests: its power never settles, and clocks are higher than in training.
+ * - "us_block", "step_ms_of_blocks": the same call over and over for --bench.block seconds, of which the last half
+ *   counts, without a flush and without a wait: clock and power are those of a device at work, but small operands
+ *   stay in the cache. For products, most of a step, this is the time to believe; for kernels bound by memory the
+ *   single calls.
+ * --bench.sustain runs only the square product, for that many seconds, with NVML's clock, power, temperature and
+ * energy beside it, and says at which rate it settled. --bench.plan says how the step's memory is laid out on a
+ * device of that size, needs none and stops there.
  *
  * One JSON object per line; exit 77: no CUDA device. Clocks drop under power: read the ratios. */
 #include "gpu.h"
@@ -36,18 +40,23 @@
 
 enum { LEAST = 10, MOST = 400, ALIGNMENT = 256 };
 #define STAGE_BYTES ((size_t)16 << 20)
-/* In level-two caches of the device: far more than fits (a gigabyte on an H200), and enough to leave nothing of an operand there. */
+/* In level-two caches of the device: far more than fits (a gigabyte on an H200), and enough to leave nothing of an
+ * operand there. */
 #define COPY_CACHES 20
 #define FLUSH_CACHES 4
 
 static const struct fo_opt extra[] = {
 	FO_OPT_INT(struct bench, device, "bench.device", "N", "0", 0, 15, "", "which of the visible devices"),
-	FO_OPT_INT(struct bench, square, "bench.square", "N", "8192", 16, 65536, "", "rows and columns of the product that is the ceiling"),
-	FO_OPT_REAL(struct bench, seconds, "bench.seconds", "S", "0.2", 0.001, 60, "s", "that each operation is repeated for, at least"),
-	FO_OPT_REAL(struct bench, block, "bench.block", "S", "0", 0, 60, "s", "that each operation then runs without a pause; 0: not"),
-	FO_OPT_REAL(struct bench, sustain, "bench.sustain", "S", "0", 0, 3600, "s", "only the square product, without a pause; 0: not"),
-	FO_OPT_TEXT(struct bench, only, "bench.only", "TEXT", "", "the operations with this in their names; empty: all"),
-	FO_OPT_BYTES(struct bench, plan, "bench.plan", "SIZE", NULL, 0, 0x1p53, "the step's memory on a device of this size, which need not be there"),
+	FO_OPT_INT(struct bench, square, "bench.square", "N", "8192", 16, 65536, "",
+		   "rows and columns of the product that is the ceiling"),
+	FO_OPT_REAL(struct bench, seconds, "bench.seconds", "S", "0.2", 0.001, 60, "s",
+		    "that each operation is repeated for, at least"),
+	FO_OPT_REAL(struct bench, block, "bench.block", "S", "0", 0, 60, "s",
+		    "that each operation then runs without a pause; 0: not"),
+	FO_OPT_REAL(struct bench, sustain, "bench.sustain", "S", "0", 0, 3600, "s",
+		    "only the square product, without a pause; 0: not"),
+	FO_OPT_BYTES(struct bench, plan, "bench.plan", "SIZE", NULL, 0, 0x1p53,
+		     "the step's memory on a device of this size, which need not be there"),
 	FO_OPT_END
 };
 static struct fo_opt rows[FO_RUN_ROWS_MAX];
@@ -59,7 +68,9 @@ typedef fo_status enqueue_fn(struct bench *b, const void *arg);
 /* Calls fn again and again; b->ms holds the times. */
 static fo_status measure(struct bench *b, enqueue_fn *fn, const void *arg)
 {
-	const size_t least = fo_cuda_info(b->cuda)->software ? 2 : LEAST; /* times of a model of a device say nothing, however many */
+	const size_t least = fo_cuda_info(b->cuda)->software
+				     ? 2
+				     : LEAST; /* times of a model of a device say nothing, however many */
 	double sum = 0;
 	for (b->n = 0; b->n < MOST && (b->n < least || sum < b->seconds * 1e3);) {
 		float ms = 0;
@@ -114,7 +125,10 @@ static fo_status upload(struct bench *b, struct fo_call *c)
 	return FO_OK;
 }
 
-fo_status bench_enqueue(struct bench *b, const struct launch *l) { return l->kernel->run(&b->queue, &l->call, l->variant); }
+fo_status bench_enqueue(struct bench *b, const struct launch *l)
+{
+	return l->kernel->run(&b->queue, &l->call, l->variant);
+}
 static fo_status enqueue(struct bench *b, const void *arg) { return bench_enqueue(b, arg); }
 
 fo_status bench_ready(struct bench *b, struct fo_work *w, struct launch *l)
@@ -162,8 +176,8 @@ static fo_status copy(struct bench *b, const void *arg)
 
 static void print_ceiling(const struct bench *b, const char *what, const char *unit, double amount)
 {
-	printf("{\"ceiling\":\"%s\",\"unit\":\"%s\",\"median\":%.1f,\"best\":%.1f,\"times\":%zu}\n", what, unit, amount / median_s(b),
-	       amount / best_s(b), b->n);
+	printf("{\"ceiling\":\"%s\",\"unit\":\"%s\",\"median\":%.1f,\"best\":%.1f,\"times\":%zu}\n", what, unit,
+	       amount / median_s(b), amount / best_s(b), b->n);
 	fflush(stdout);
 }
 
@@ -191,12 +205,12 @@ static fo_status ceilings(struct bench *b)
 
 static bool same(const struct fo_call *a, const struct fo_call *b)
 {
-	if (a->kind != b->kind || a->n != b->n || a->first != b->first || memcmp(&a->attr, &b->attr, offsetof(struct fo_attr, element)) ||
-	    a->attr.value != b->attr.value)
+	if (a->kind != b->kind || a->n != b->n || a->first != b->first ||
+	    memcmp(&a->attr, &b->attr, offsetof(struct fo_attr, element)) || a->attr.value != b->attr.value)
 		return false;
 	for (int i = 0; i < a->n; i++)
-		if (a->arg[i].rows != b->arg[i].rows || a->arg[i].cols != b->arg[i].cols || a->arg[i].ld != b->arg[i].ld ||
-		    a->arg[i].dtype != b->arg[i].dtype)
+		if (a->arg[i].rows != b->arg[i].rows || a->arg[i].cols != b->arg[i].cols ||
+		    a->arg[i].ld != b->arg[i].ld || a->arg[i].dtype != b->arg[i].dtype)
 			return false;
 	return true;
 }
@@ -226,7 +240,8 @@ static fo_status check_all(const struct bench *b)
 	for (size_t k = 0; k < b->entries; k++) {
 		const char *why = fo_cuda_cannot(b->cuda, &b->entry[k].work.call);
 		if (why)
-			return fo_fail(FO_EUNSUPPORTED, "%s cannot run on the device: %s", fo_op_info(b->entry[k].work.call.kind)->name, why);
+			return fo_fail(FO_EUNSUPPORTED, "%s cannot run on the device: %s",
+				       fo_op_info(b->entry[k].work.call.kind)->name, why);
 	}
 	return FO_OK;
 }
@@ -236,8 +251,8 @@ static void shape_text(const struct fo_call *c, char *out, size_t size)
 	size_t at = 0;
 	*out = 0;
 	for (int i = 0; i < c->n && at < size; i++)
-		at += (size_t)snprintf(out + at, size - at, "%s%lldx%lld %s", i ? ", " : "", (long long)c->arg[i].rows, (long long)c->arg[i].cols,
-				       fo_dtype_name[c->arg[i].dtype]);
+		at += (size_t)snprintf(out + at, size - at, "%s%lldx%lld %s", i ? ", " : "", (long long)c->arg[i].rows,
+				       (long long)c->arg[i].cols, fo_dtype_name[c->arg[i].dtype]);
 }
 
 /* Median milliseconds of all its instances; *block_ms: of blocks. */
@@ -245,7 +260,8 @@ static double print_entry(const struct bench *b, const struct entry *e, double b
 {
 	const struct fo_op_info *info = fo_op_info(e->work.call.kind);
 	const bool products = info->cls == FO_CLASS_TENSOR;
-	const double amount = products ? e->work.flop : e->work.bytes, ceiling = products ? b->product_flop_s : b->copy_bytes_s, unit = products ? 1e-12 : 1e-9;
+	const double amount = products ? e->work.flop : e->work.bytes,
+		     ceiling = products ? b->product_flop_s : b->copy_bytes_s, unit = products ? 1e-12 : 1e-9;
 	struct fo_str text = { 0 };
 	struct fo_json j;
 	char shape[512];

@@ -45,10 +45,11 @@ FO_CHECKED fo_status bench_ready(struct bench *b, struct fo_work *w, struct laun
 
 /* ---- sustain.c ---- */
 
-/* l again and again for so many seconds, without the host waiting for one call before it puts the next, and nothing between them:
- * seconds of one call, over the last half of that time. */
+/* l again and again for so many seconds, without the host waiting for one call before it puts the next, and nothing
+ * between them: seconds of one call, over the last half of that time. */
 FO_CHECKED fo_status bench_block(struct bench *b, const struct launch *l, double seconds, double *each_s);
-/* --bench.sustain: the square product in bursts, then for b->sustain seconds; prints a line per window, and what it settled at. */
+/* --bench.sustain: the square product in bursts, then for b->sustain seconds; prints a line per window, and what it
+ * settled at. */
 FO_CHECKED fo_status bench_sustain(struct bench *b);
 
 #endif

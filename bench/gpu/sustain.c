@@ -1,8 +1,9 @@
 /* One product for seconds: the rate, and beside it what NVML says of clock, power, temperature and energy.
  *
- * A device that waits between calls is cool and has its highest clock; one at work meets its power limit after some tenths of a second, and
- * then the clock, and with it the rate, is what the limit allows. So a burst promises more than training gets. Here the host only keeps a
- * bounded queue full: batches of calls, an event behind each, at most DEPTH batches ahead of the device. Times are those between events. */
+ * A device that waits between calls is cool and has its highest clock; one at work meets its power limit after some
+ * tenths of a second, and then the clock, and with it the rate, is what the limit allows. So a burst promises more
+ * than training gets. Here the host only keeps a bounded queue full: batches of calls, an event behind each, at most
+ * DEPTH batches ahead of the device. Times are those between events. */
 #include "gpu.h"
 
 #include "base/clock.h"
@@ -16,17 +17,20 @@
 #include <time.h>
 
 enum { DEPTH = 8, BURSTS = 5 };
-#define BATCH_S 0.02   /* 8 of them in the queue: 0.16 s, far more than the host ever takes to put the next; less where all is short */
-#define BURST_S 0.014  /* bursts that are known from other measurements of such cards took 14 ms */
-#define REST_S 0.3     /* between bursts: some periods of the power control */
+#define BATCH_S \
+	0.02 /* 8 of them in the queue: 0.16 s, far more than the host ever takes to put the next; less where all is short */
+#define BURST_S 0.014 /* bursts that are known from other measurements of such cards took 14 ms */
+#define REST_S 0.3    /* between bursts: some periods of the power control */
 #define WINDOW_S 1.0
 
 struct queue {
 	struct bench *b;
 	const struct launch *l;
-	fo_cuda_event end[DEPTH + 1]; /* of the newest batches, a ring; one more: a batch's time begins where the one before it ends */
-	int64_t put, done;            /* batches */
-	int64_t calls;                /* in a batch */
+	fo_cuda_event end
+		[DEPTH +
+		 1]; /* of the newest batches, a ring; one more: a batch's time begins where the one before it ends */
+	int64_t put, done; /* batches */
+	int64_t calls;     /* in a batch */
 };
 
 static fo_status queue_open(struct queue *q, struct bench *b, const struct launch *l, double seconds)
@@ -161,7 +165,8 @@ static void print_settled(const struct bench *b, const struct settled *t, double
 	struct fo_json j;
 	struct fo_peak peak;
 	fo_device_find_peak(d, FO_PRECISION_BF16, &peak);
-	double rate = t->flop / t->seconds, hz = t->hz_seconds / t->seconds, full = fo_device_clock_of_peak(d, FO_PRECISION_BF16, rate);
+	double rate = t->flop / t->seconds, hz = t->hz_seconds / t->seconds,
+	       full = fo_device_clock_of_peak(d, FO_PRECISION_BF16, rate);
 	fo_json_begin(&j, &text, false);
 	fo_json_object(&j, NULL);
 	fo_json_text(&j, "sustained", "square bf16 product");
@@ -173,7 +178,8 @@ static void print_settled(const struct bench *b, const struct settled *t, double
 	fo_json_real(&j, "settled_of_burst", rate / burst);
 	fo_json_real(&j, "settled_of_peak", peak.flop_s > 0 ? rate / peak.flop_s : NAN);
 	fo_json_real(&j, "sm_clock_hz", hz);
-	/* The clock at which tensor pipes that never rest would give this rate; what is measured lies above it by the share that they rest. */
+	/* The clock at which tensor pipes that never rest would give this rate; what is measured lies above it by the
+	 * share that they rest. */
 	fo_json_real(&j, "clock_of_full_activity_hz", full);
 	fo_json_real(&j, "tensor_activity", full / hz);
 	fo_json_real(&j, "clock_of_peak_hz", fo_device_clock_of_peak(d, FO_PRECISION_BF16, peak.flop_s));

@@ -20,16 +20,20 @@ struct table {
 
 static struct group *group_of(struct table *t, const struct fo_op *o, int unit)
 {
-	const struct group want = { .kind = (uint8_t)o->kind, .phase = (uint8_t)o->phase, .unit = (uint8_t)unit, .lane = (uint8_t)o->lane };
+	const struct group want = {
+		.kind = (uint8_t)o->kind, .phase = (uint8_t)o->phase, .unit = (uint8_t)unit, .lane = (uint8_t)o->lane
+	};
 	for (size_t i = 0; i < t->n; i++)
-		if (t->group[i].kind == want.kind && t->group[i].phase == want.phase && t->group[i].unit == want.unit && t->group[i].lane == want.lane)
+		if (t->group[i].kind == want.kind && t->group[i].phase == want.phase && t->group[i].unit == want.unit &&
+		    t->group[i].lane == want.lane)
 			return &t->group[i];
 	fo_array_room(&t->group, &t->cap, t->n, sizeof *t->group);
 	t->group[t->n] = want;
 	return &t->group[t->n++];
 }
 
-static void collect(struct table *t, const struct fo_timeline *l, const struct fo_program *p, const struct fo_unrolled *u, int32_t step)
+static void collect(struct table *t, const struct fo_timeline *l, const struct fo_program *p,
+		    const struct fo_unrolled *u, int32_t step)
 {
 	for (int lane = 0; lane < FO_LANE_COUNT; lane++) {
 		const struct fo_ring *r = &l->lane[lane];
@@ -68,7 +72,8 @@ static void print_group(const struct group *g, double step_ns)
 	fo_json_int(&j, "count", g->count);
 	fo_json_real(&j, "ms", g->ns * 1e-6);
 	fo_json_real(&j, "of_step", g->ns / step_ns);
-	fo_json_real(&j, products ? "tflop_s" : "gb_s", (products ? g->flop * 1e-3 : g->bytes) / g->ns); /* per nanosecond */
+	fo_json_real(&j, products ? "tflop_s" : "gb_s",
+		     (products ? g->flop * 1e-3 : g->bytes) / g->ns); /* per nanosecond */
 	fo_json_close(&j);
 	puts(text.data);
 	fo_str_fini(&text);

@@ -1,25 +1,27 @@
-/* One training step of ours, one of PyTorch's, in turn, in one run: tokens/s of both and their ratio; then, of ours alone, the
- * step time composed from quiet spans, or on a device (--train.device cuda) the parts of a step timed by events.
+/* One training step of ours, one of PyTorch's, in turn, in one run: tokens/s of both and their ratio; then, of ours
+ * alone, the step time composed from quiet spans, or on a device (--train.device cuda) the parts of a step timed by
+ * events.
  *
  *   bench_train_vs_torch [--rounds 5] [--warm 1] [--quiet-steps 0] [--model.layers 12] [--pass.merge-qkv no] ...
  *                        [-- PYTHON torch_train.py ARGS...]
- *   bench_train_vs_torch --bench.plan 139.8GiB ...
+ *   bench_train_vs_torch --bench.plan 150.1GB ...
  *
- * What the run leaves open (pass.recompute=auto, optim.state, train.batch-rows) is chosen for the memory at hand as `flatout train` chooses
- * it, and a plan that does not fit is refused before memory is taken. --bench.plan says how the step lies on a device of that size, which
- * need not be there, and stops.
+ * What the run leaves open (pass.recompute=auto, optim.state, train.batch-rows) is chosen for the memory at hand as
+ * `flatout train` chooses it, and a plan that does not fit is refused before memory is taken. --bench.plan says how
+ * the step lies on a device of that size, which need not be there, and stops.
  *
- * All options of a run work (flatout train --help); by default the benchmark Llama (12 layers, 768, ffn 2048, 12 heads,
- * vocabulary 32,000, untied), one row of 2,048 random tokens per step. The command behind -- is started with --lockstep: it does
- * one step for each line on its standard input and answers with one JSON line (README.md). The first rounds (--warm) warm both
- * sides up and do not count. Machines are noisy: read the ratio, not the seconds.
+ * All options of a run work (flatout train --help); by default the benchmark Llama (12 layers, 768, ffn 2048, 12
+ * heads, vocabulary 32,000, untied), one row of 2,048 random tokens per step. The command behind -- is started with
+ * --lockstep: it does one step for each line on its standard input and answers with one JSON line (README.md). The
+ * first rounds (--warm) warm both sides up and do not count. Machines are noisy: read the ratio, not the seconds.
  *
- * The quiet step time (docs/metrics.md): every operation of the program is timed between two bursts of known work, over
- * --quiet-steps steps; an operation counts with the median of its quiet spans, one that had none with the median of all. The
- * line says what share of the time comes from operations with enough quiet spans.
+ * The quiet step time (docs/metrics.md): every operation of the program is timed between two bursts of known work,
+ * over --quiet-steps steps; an operation counts with the median of its quiet spans, one that had none with the median
+ * of all. The line says what share of the time comes from operations with enough quiet spans.
  *
- * On a device the last line holds beside the rates: MFU and its factors, the parts of the timed step with their sum, what the device's
- * memory planned and took, the choice made, how products were tuned, and NVML's clock, power and energy over the rounds that count. */
+ * On a device the last line holds beside the rates: MFU and its factors, the parts of the timed step with their sum,
+ * what the device's memory planned and took, the choice made, how products were tuned, and NVML's clock, power and
+ * energy over the rounds that count. */
 #include "parts.h"
 
 #include "base/clock.h"
@@ -47,23 +49,28 @@ struct bench {
 	struct fo_room_step step;
 	struct fo_cuda *cuda; /* NULL: the processor */
 	struct fo_nvml_watch *nvml;
-	int64_t device_free;  /* bytes that were free once the device was open */
+	int64_t device_free; /* bytes that were free once the device was open */
 	double peak_flop_s;
 	struct fo_profile parts; /* of the timed step */
 };
-/* On a device the executor's third step is timed by events (train/exec_graph.c), and with this distance no later one: rounds run as most of
- * training does. */
+/* On a device the executor's third step is timed by events (train/exec_graph.c), and with this distance no later one:
+ * rounds run as most of training does. */
 enum { TIMED_EVERY = 1 << 20, TIMED_STEP = 2 };
 static const struct fo_opt extra[] = {
 	FO_OPT_INT(struct bench, rounds, "bench.rounds", "N", "5", 1, 10000, "rounds", "that count"),
 	FO_OPT_INT(struct bench, warm, "bench.warm", "N", "1", 0, 10000, "rounds", "in front of them"),
-	FO_OPT_INT(struct bench, quiet_steps, "bench.quiet-steps", "N", "0", 0, 10000, "steps", "timed operation by operation"),
-	FO_OPT_BYTES(struct bench, plan, "bench.plan", "SIZE", NULL, 0, 0x1p53, "the step's memory on a device of this size, which need not be there"),
+	FO_OPT_INT(struct bench, quiet_steps, "bench.quiet-steps", "N", "0", 0, 10000, "steps",
+		   "timed operation by operation"),
+	FO_OPT_BYTES(struct bench, plan, "bench.plan", "SIZE", NULL, 0, 0x1p53,
+		     "the step's memory on a device of this size, which need not be there"),
 	FO_OPT_END
 };
 static struct fo_opt rows[FO_RUN_ROWS_MAX];
 
-static double step_tokens(const struct bench *b) { return (double)(b->step.program.tokens * b->step.program.run.micro_batches); }
+static double step_tokens(const struct bench *b)
+{
+	return (double)(b->step.program.tokens * b->step.program.run.micro_batches);
+}
 
 static fo_status port(void *ctx, enum fo_port p, int mb, const struct fo_tensor *arg, int n)
 {
@@ -72,8 +79,10 @@ static fo_status port(void *ctx, enum fo_port p, int mb, const struct fo_tensor 
 	(void)n, (void)mb;
 	if (p == FO_PORT_BATCH)
 		for (int64_t i = 0; i < arg[0].rows; i++) {
-			((int32_t *)arg[0].data)[i] = (int32_t)(fo_rng_u64(1, (uint64_t)i) % (uint64_t)b->step.model.vocab);
-			((int32_t *)arg[1].data)[i] = (int32_t)(fo_rng_u64(1, (uint64_t)i + 1) % (uint64_t)b->step.model.vocab);
+			((int32_t *)arg[0].data)[i] = (int32_t)(fo_rng_u64(1, (uint64_t)i) %
+								(uint64_t)b->step.model.vocab);
+			((int32_t *)arg[1].data)[i] = (int32_t)(fo_rng_u64(1, (uint64_t)i + 1) %
+								(uint64_t)b->step.model.vocab);
 			((int32_t *)arg[2].data)[i] = (int32_t)(i % seq);
 			((int32_t *)arg[3].data)[i] = (int32_t)(i - i % seq);
 		}
@@ -81,8 +90,7 @@ static fo_status port(void *ctx, enum fo_port p, int mb, const struct fo_tensor 
 		const double v[FO_HYPER_COUNT] = {
 			[FO_HYPER_LR] = 1e-4,    [FO_HYPER_BETA1] = 0.9, [FO_HYPER_BETA2] = 0.95,
 			[FO_HYPER_EPS] = 1e-8,   [FO_HYPER_DECAY] = 0.1, [FO_HYPER_CORR1] = 0.1,
-			[FO_HYPER_CORR2] = 0.05, [FO_HYPER_CLIP] = 1,
-			[FO_HYPER_INV_TOKENS] = 1.0 / step_tokens(b)
+			[FO_HYPER_CORR2] = 0.05, [FO_HYPER_CLIP] = 1,    [FO_HYPER_INV_TOKENS] = 1.0 / step_tokens(b)
 		};
 		memcpy(arg[0].data, v, sizeof v);
 	}
@@ -125,7 +133,8 @@ static double peer_step(FILE *to, FILE *from)
 static struct fo_mfu mfu(const struct bench *b, double seconds)
 {
 	double seq = (double)b->run.seq, tokens = step_tokens(b);
-	return fo_mfu_of_step(&b->step.program, tokens, tokens / seq * seq * (seq + 1) / 2, seconds, b->peak_flop_s > 0 ? b->peak_flop_s : NAN);
+	return fo_mfu_of_step(&b->step.program, tokens, tokens / seq * seq * (seq + 1) / 2, seconds,
+			      b->peak_flop_s > 0 ? b->peak_flop_s : NAN);
 }
 
 static void json_mfu(struct fo_json *j, const struct bench *b, const char *name, double seconds)
@@ -155,8 +164,8 @@ static fo_status take_turns(struct bench *b, struct times *t, FILE *to, FILE *fr
 		double us = (double)(fo_now_ns() - t0) * 1e-9, they = to ? peer_step(to, from) : 0;
 		if (they < 0)
 			return fo_fail(FO_EIO, "the peer stopped in round %lld", (long long)i);
-		printf("{\"round\":%lld,\"warm_up\":%s,\"flatout_seconds\":%.4f,\"torch_seconds\":%.4f}\n", (long long)i,
-		       i < b->warm ? "true" : "false", us, they);
+		printf("{\"round\":%lld,\"warm_up\":%s,\"flatout_seconds\":%.4f,\"torch_seconds\":%.4f}\n",
+		       (long long)i, i < b->warm ? "true" : "false", us, they);
 		fflush(stdout);
 		if (i >= b->warm) {
 			t->ours[t->n] = us, t->theirs[t->n] = they, t->ratio[t->n] = they / us;
@@ -177,8 +186,9 @@ static void memory(struct fo_json *j, const struct bench *b)
 	fo_json_int(j, "have_bytes", b->step.have);
 	if (!b->cuda || fo_cuda_memory(b->cuda, &have, &all) != FO_OK)
 		return;
-	fo_json_int(j, "measured_bytes", b->device_free - have); /* since the device was open: with code that libraries loaded, and graphs */
-	fo_json_int(j, "device_bytes_taken", all - have);        /* with the context, and other programs' */
+	fo_json_int(j, "measured_bytes",
+		    b->device_free - have); /* since the device was open: with code that libraries loaded, and graphs */
+	fo_json_int(j, "device_bytes_taken", all - have); /* with the context, and other programs' */
 }
 
 /* The timed step's parts, their sum, and the step that it was against those that no event slowed. */
@@ -201,7 +211,8 @@ static void device(struct fo_json *j, const struct bench *b, double round_s, con
 {
 	const struct fo_cuda_device *d = fo_cuda_info(b->cuda);
 	const struct fo_mfu f = mfu(b, round_s);
-	const struct fo_mfu_split split = fo_device_split(d, b->step.program.run.precision, &f, b->peak_flop_s, u->sm_hz);
+	const struct fo_mfu_split split = fo_device_split(d, b->step.program.run.precision, &f, b->peak_flop_s,
+							  u->sm_hz);
 	struct fo_exec_code code[FO_EXEC_CODES_MAX];
 	struct fo_nvml_library nvml;
 	struct fo_cuda_tuned tuned;
@@ -343,7 +354,8 @@ static fo_status open_all(struct bench *b)
 	int64_t total;
 	FO_TRY(fo_device_open(b->run.device, &b->cuda, why, sizeof why));
 	if (*why)
-		fprintf(stderr, "warning: a CUDA device is there but cannot be used: %s; the processor computes\n", why);
+		fprintf(stderr, "warning: a CUDA device is there but cannot be used: %s; the processor computes\n",
+			why);
 	o.cuda = b->cuda;
 	if (b->cuda) {
 		FO_TRY(fo_device_tune(b->cuda, &b->run));
@@ -369,7 +381,8 @@ static void close_all(struct bench *b)
 
 /* ---- the whole ---- */
 
-/* In front of all rounds: the step that is timed by events, and those before it, in which memory is taken and clocks begin to settle. */
+/* In front of all rounds: the step that is timed by events, and those before it, in which memory is taken and clocks
+ * begin to settle. */
 static fo_status time_parts(struct bench *b)
 {
 	for (int32_t i = 0; i < TIMED_STEP; i++)
@@ -428,7 +441,8 @@ int main(int argc, char **argv)
 	if (st == FO_OK)
 		st = b.plan ? plan(&b) : run(&b);
 	if (st != FO_OK)
-		fprintf(stderr, "bench_train_vs_torch: %s%s%s\n", fo_err_text(), *fo_err_hint() ? "\nhint: " : "", fo_err_hint());
+		fprintf(stderr, "bench_train_vs_torch: %s%s%s\n", fo_err_text(), *fo_err_hint() ? "\nhint: " : "",
+			fo_err_hint());
 	close_all(&b);
 	fo_opt_fini(&s);
 	return fo_status_exit_code(st);

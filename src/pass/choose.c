@@ -165,7 +165,7 @@ static fo_status measure_layer(const struct fo_model *m, struct fo_lowering run,
 {
 	struct fo_model one = *m;
 	one.layers = run.micro_batches = 1;
-	run.pass.fuse_loss = 0; /* nor on the head's chunks, which are thousands in a micro-batch of millions of tokens */
+	run.pass.fuse_loss = 0; /* nor on the head's chunks: thousands of them in millions of tokens */
 	run.pass.fp8_first = run.pass.fp8_last = run.pass.offload = 0; /* what waits in host memory drops less: the bound stays one */
 	for (int mask = 0; mask < MASKS; mask++) {
 		struct fo_program p;

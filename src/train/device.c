@@ -112,16 +112,20 @@ double fo_device_clock_of_peak(const struct fo_cuda_device *d, enum fo_numerics 
 	return NAN;
 }
 
-struct fo_mfu_split fo_device_split(const struct fo_cuda_device *d, enum fo_numerics precision, const struct fo_mfu *mfu, double peak_flop_s, double sm_hz)
+struct fo_mfu_split fo_device_split(const struct fo_cuda_device *d, enum fo_numerics precision,
+				    const struct fo_mfu *mfu, double peak_flop_s, double sm_hz)
 {
-	struct fo_mfu_split f = { .hz = sm_hz, .peak_hz = fo_device_clock_of_peak(d, precision, peak_flop_s), .pipes = NAN };
+	struct fo_mfu_split f = { .hz = sm_hz,
+				  .peak_hz = fo_device_clock_of_peak(d, precision, peak_flop_s),
+				  .pipes = NAN };
 	f.clock = f.hz / f.peak_hz;
 	f.work = mfu->hfu / f.clock;
 	f.counted = mfu->mfu / mfu->hfu;
 	return f;
 }
 
-void fo_device_use_json(const struct fo_nvml_use *u, double joules_per_token, const struct fo_mfu_split *f, struct fo_json *j)
+void fo_device_use_json(const struct fo_nvml_use *u, double joules_per_token, const struct fo_mfu_split *f,
+			struct fo_json *j)
 {
 	fo_nvml_use_json(u, j);
 	fo_json_real(j, "joules_per_token", joules_per_token);

@@ -13,10 +13,11 @@
  * says so in a sentence (of `size` bytes; else it is ""). FO_EARG for other texts, and fo_cuda_open's errors for a device that was asked for. */
 FO_CHECKED fo_status fo_device_open(const char *text, struct fo_cuda **out, char *why, size_t size);
 
-/* How its products' algorithms are chosen from now on, with the user's cache (fo_cuda_tune_set): as train.tune of the run says; r NULL, for
- * commands that take no run: kept. The one place where the option becomes the device's mode. */
+/* How its products' algorithms are chosen from now on, with the user's cache (fo_cuda_tune_set): as train.tune of the
+ * run says; r NULL, for commands that take no run: kept. The one place where the option becomes the device's mode. */
 FO_CHECKED fo_status fo_device_tune(struct fo_cuda *c, const struct fo_run *r);
-/* Fields of an open JSON object: mode (what train.tune says), measured, kept, proposed, seconds, gain, note (struct fo_cuda_tuned). */
+/* Fields of an open JSON object: mode (what train.tune says), measured, kept, proposed, seconds, gain, note (struct
+ * fo_cuda_tuned). */
 void fo_device_tuned_json(const struct fo_cuda_tuned *t, const struct fo_run *r, struct fo_json *j);
 
 /* Dense peak of the device's row in the catalogue (fo_device_match) for products of this precision: bf16 products, whatever part of them
@@ -30,18 +31,20 @@ double fo_device_clock_of_peak(const struct fo_cuda_device *d, enum fo_numerics 
 
 /* MFU in factors: mfu = clock x work x counted, each NAN where not known. */
 struct fo_mfu_split {
-	double clock;         /* mean SM clock / clock at which the device reaches its peak (fo_device_clock_of_peak) */
-	double work;          /* FLOP that ran / FLOP that this clock gives: hfu / clock */
-	double counted;       /* FLOP that the rule counts / FLOP that ran: mfu / hfu; less than 1 by recomputation, more by causal attention */
-	double hz, peak_hz;   /* the two clocks */
-	double pipes;         /* share of cycles in which a tensor pipe was active; NAN: not measured */
+	double clock; /* mean SM clock / clock at which the device reaches its peak (fo_device_clock_of_peak) */
+	double work;  /* FLOP that ran / FLOP that this clock gives: hfu / clock */
+	double counted; /* FLOP that the rule counts / FLOP that ran: mfu / hfu; less than 1 by recomputation, more by causal attention */
+	double hz, peak_hz; /* the two clocks */
+	double pipes;       /* share of cycles in which a tensor pipe was active; NAN: not measured */
 };
 
 /* peak_flop_s: that mfu stands against; sm_hz: the mean clock meanwhile, NAN where it was not readable. */
-struct fo_mfu_split fo_device_split(const struct fo_cuda_device *d, enum fo_numerics precision, const struct fo_mfu *mfu, double peak_flop_s, double sm_hz);
+struct fo_mfu_split fo_device_split(const struct fo_cuda_device *d, enum fo_numerics precision,
+				    const struct fo_mfu *mfu, double peak_flop_s, double sm_hz);
 
 /* Fields of an open JSON object: those of fo_nvml_use_json, joules_per_token, and MFU in factors. */
-void fo_device_use_json(const struct fo_nvml_use *u, double joules_per_token, const struct fo_mfu_split *f, struct fo_json *j);
+void fo_device_use_json(const struct fo_nvml_use *u, double joules_per_token, const struct fo_mfu_split *f,
+			struct fo_json *j);
 
 /* Device memory that is left alone: libraries load code when a kernel first runs, graphs take some once they are made. One part in 64 of the
  * whole: of 150.7 GB 2.4, which with the context's own leaves the 147 that can be planned on. */

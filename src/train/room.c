@@ -7,23 +7,29 @@
 
 #include <math.h>
 
-/* What a context, and the code of cuBLASLt and cuDNN in it, take of a device: 0.5 to 0.7 GB is what Hopper's users report. Arithmetic for
- * plans of devices that are not there; where one is, what it has free is read. */
+/* What a context, and the code of cuBLASLt and cuDNN in it, take of a device: 0.5 to 0.7 GB is what Hopper's users
+ * report. Arithmetic for plans of devices that are not there; where one is, what it has free is read. */
 #define CONTEXT_BYTES ((int64_t)768 << 20)
 
 enum { ROUNDS = 4 }; /* a choice that takes less may have other workspaces, but soon it has the same */
 
 static int64_t least(int64_t limit, int64_t have) { return limit && (limit < have || !have) ? limit : have; }
 int64_t fo_room_allowed(const struct fo_run *r, int64_t have) { return least(r->memory_limit, have); }
-int64_t fo_room_budget(const struct fo_run *r, int64_t have) { return least(r->memory_budget, fo_room_allowed(r, have)); }
+int64_t fo_room_budget(const struct fo_run *r, int64_t have)
+{
+	return least(r->memory_budget, fo_room_allowed(r, have));
+}
 
 static fo_status does_not_fit(const struct fo_program *p, int64_t need, int64_t have)
 {
 	char a[32], b[32];
-	return fo_hint(fo_fail(FO_ENOMEM, "the run plans at least %s of the device's memory and may use %s", fo_str_bytes(a, (double)need),
-			       fo_str_bytes(b, (double)have)),
-		       p->run.rows > 1 ? "halve train.rows and double train.micro-batches, or let pass.recompute and optim.state be auto"
-				       : "shorten data.seq, choose a smaller model, or let pass.recompute and optim.state be auto");
+	return fo_hint(
+		fo_fail(FO_ENOMEM, "the run plans at least %s of the device's memory and may use %s",
+			fo_str_bytes(a, (double)need), fo_str_bytes(b, (double)have)),
+		p->run.rows > 1
+			? "halve train.rows and double train.micro-batches, or let pass.recompute and optim.state be "
+			  "auto"
+			: "shorten data.seq, choose a smaller model, or let pass.recompute and optim.state be auto");
 }
 
 fo_status fo_room_fits(const struct fo_run *r, const struct fo_program *p, int64_t beside, int64_t have)
@@ -55,7 +61,8 @@ int64_t fo_room_evaluation(const struct fo_exec *e, const struct fo_exec *eval)
 }
 
 /* They share weights: how these are stored is the step's choice. */
-static fo_status build_evaluation(struct fo_program *out, const struct fo_run *r, const struct fo_model *m, const struct fo_program *step)
+static fo_status build_evaluation(struct fo_program *out, const struct fo_run *r, const struct fo_model *m,
+				  const struct fo_program *step)
 {
 	struct fo_lowering eval = fo_run_lowering(r, FO_MODE_EVAL);
 	eval.pass = step->run.pass;
@@ -74,7 +81,8 @@ static int64_t step_need(const void *ctx)
 {
 	const struct fo_room_step *s = ctx;
 	struct fo_memory m = fo_exec_memory(s->exec);
-	return m.arena + m.persistent + m.workspace + (s->options.cuda ? 0 : m.host_arena) + fo_room_evaluation(s->exec, s->eval);
+	return m.arena + m.persistent + m.workspace + (s->options.cuda ? 0 : m.host_arena) +
+	       fo_room_evaluation(s->exec, s->eval);
 }
 
 static fo_status step_make(void *ctx, int64_t reserve)
@@ -91,7 +99,8 @@ static fo_status step_make(void *ctx, int64_t reserve)
 	return fo_exec_new(&s->eval, &s->eval_program, s->store, &s->options, s->port, s->ctx, s->exec);
 }
 
-fo_status fo_room_step_open(struct fo_room_step *s, const struct fo_run *r, const struct fo_exec_options *o, fo_port_fn *port, void *ctx)
+fo_status fo_room_step_open(struct fo_room_step *s, const struct fo_run *r, const struct fo_exec_options *o,
+			    fo_port_fn *port, void *ctx)
 {
 	*s = (struct fo_room_step){ .run = r, .options = *o, .port = port, .ctx = ctx };
 	FO_TRY(fo_room_have(o->cuda, &s->have));
@@ -176,7 +185,8 @@ static fo_status make(void *ctx, int64_t reserve)
 	return st;
 }
 
-fo_status fo_room_plan(struct fo_room_plan *out, const struct fo_run *r, const struct fo_model *m, const struct fo_cuda_device *d, int64_t have)
+fo_status fo_room_plan(struct fo_room_plan *out, const struct fo_run *r, const struct fo_model *m,
+		       const struct fo_cuda_device *d, int64_t have)
 {
 	struct maker k = { out, r, m, d, have };
 	*out = (struct fo_room_plan){ 0 };
@@ -213,7 +223,9 @@ fo_status fo_room_have(struct fo_cuda *c, int64_t *have)
 }
 
 /* NVIDIA's data sheet: 132 multiprocessors of compute capability 9.0, 50 MB of second-level cache. */
-static const struct fo_cuda_device h200 = { .cc_major = 9, .multiprocessors = 132, .name = "NVIDIA H200", .l2_bytes = 50000000 };
+static const struct fo_cuda_device h200 = {
+	.cc_major = 9, .multiprocessors = 132, .name = "NVIDIA H200", .l2_bytes = 50000000
+};
 
 fo_status fo_room_plan_text(const struct fo_run *r, int64_t total_bytes, struct fo_str *out)
 {

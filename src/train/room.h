@@ -1,4 +1,5 @@
-/* The memory that a training step may take, and its choices made so that it fits: the same for `flatout train` and the benchmarks. */
+/* The memory that a training step may take, and its choices made so that it fits: the same for `flatout train` and
+ * the benchmarks. */
 #ifndef FO_TRAIN_ROOM_H
 #define FO_TRAIN_ROOM_H
 
@@ -9,32 +10,38 @@
 #include "train/exec.h"
 
 /* Bytes. have: free memory without what is left alone; 0: not known. Both give 0 where nothing limits the run. */
-int64_t fo_room_allowed(const struct fo_run *r, int64_t have); /* that the run may take: memory.limit, or have where that is less */
-int64_t fo_room_budget(const struct fo_run *r, int64_t have);  /* that auto may plan with: memory.budget, or the above */
+int64_t fo_room_allowed(const struct fo_run *r,
+			int64_t have); /* that the run may take: memory.limit, or have where that is less */
+int64_t fo_room_budget(const struct fo_run *r, int64_t have); /* that auto may plan with: memory.budget, or the above */
 
-/* FO_ENOMEM, with what to do, where arena, what persists and `beside` bytes are more than the run may take of a device. */
+/* FO_ENOMEM, with what to do, where arena, what persists and `beside` bytes are more than the run may take of a
+ * device. */
 FO_CHECKED fo_status fo_room_fits(const struct fo_run *r, const struct fo_program *p, int64_t beside, int64_t have);
 
 /* Programs, and executors where there are any, made for a choice that can be made again. */
 struct fo_room_maker {
 	void *ctx;
-	const struct fo_choice *choice;            /* the newest */
-	int64_t (*budget)(const void *ctx);        /* fo_room_budget; 0: no limit */
-	int64_t (*need)(const void *ctx);          /* bytes of what was made last */
-	fo_status (*again)(void *ctx, int64_t reserve); /* makes it anew; reserve: bytes of the budget that the program must leave */
+	const struct fo_choice *choice;     /* the newest */
+	int64_t (*budget)(const void *ctx); /* fo_room_budget; 0: no limit */
+	int64_t (*need)(const void *ctx);   /* bytes of what was made last */
+	fo_status (*again)(
+		void *ctx,
+		int64_t reserve); /* makes it anew; reserve: bytes of the budget that the program must leave */
 };
-/* What was chosen fits by its program; what comes beside it (workspaces, loader, evaluation) is known once it was made. Where both are too
- * much, the choice is made again without the latter, a few times at most. */
+/* What was chosen fits by its program; what comes beside it (workspaces, loader, evaluation) is known once it was
+ * made. Where both are too much, the choice is made again without the latter, a few times at most. */
 FO_CHECKED fo_status fo_room_settle(const struct fo_room_maker *m);
 
-/* What evaluation (an executor that shares e's arena, fo_exec_new) takes beside e: what its arena has more, and its workspace. */
+/* What evaluation (an executor that shares e's arena, fo_exec_new) takes beside e: what its arena has more, and its
+ * workspace. */
 int64_t fo_room_evaluation(const struct fo_exec *e, const struct fo_exec *eval);
 
-/* Workspaces of the program's operations on a device like d: of each lane the most that one of its operations takes (fo_cuda_ws_most). */
+/* Workspaces of the program's operations on a device like d: of each lane the most that one of its operations takes
+ * (fo_cuda_ws_most). */
 int64_t fo_room_workspace(const struct fo_program *p, const struct fo_cuda_device *d);
 
-/* A step for a device like d, which need not be there: what the run leaves open chosen within `have` bytes as `flatout train` chooses there,
- * its program, and its plan. */
+/* A step for a device like d, which need not be there: what the run leaves open chosen within `have` bytes as
+ * `flatout train` chooses there, its program, and its plan. */
 struct fo_room_plan {
 	struct fo_choice choice;
 	struct fo_program program; /* freed by the caller with fo_program_fini, whatever was returned */
@@ -42,10 +49,11 @@ struct fo_room_plan {
 	int64_t arena, persistent, workspace, host_arena;
 };
 /* FO_ENOMEM, before anything is taken: no choice fits, or what the run asks for does not. */
-FO_CHECKED fo_status fo_room_plan(struct fo_room_plan *out, const struct fo_run *r, const struct fo_model *m, const struct fo_cuda_device *d,
-				  int64_t have);
-/* A training step ready to run, made as `flatout train` makes it: what the run leaves open is chosen within the memory that is free, and a plan
- * that does not fit is refused. On a device no memory is taken before its weights are made or its first step. It must not move. */
+FO_CHECKED fo_status fo_room_plan(struct fo_room_plan *out, const struct fo_run *r, const struct fo_model *m,
+				  const struct fo_cuda_device *d, int64_t have);
+/* A training step ready to run, made as `flatout train` makes it: what the run leaves open is chosen within the
+ * memory that is free, and a plan that does not fit is refused. On a device no memory is taken before its weights are
+ * made or its first step. It must not move. */
 struct fo_room_step {
 	const struct fo_run *run;
 	struct fo_exec_options options;
@@ -56,21 +64,24 @@ struct fo_room_step {
 	struct fo_choice choice;
 	struct fo_program program, eval_program;
 	struct fo_store *store; /* zeroed */
-	struct fo_exec *exec, *eval; /* eval is there because `flatout train` has it: its memory belongs to the choice */
+	struct fo_exec *exec,
+		*eval; /* eval is there because `flatout train` has it: its memory belongs to the choice */
 };
 /* Closed with fo_room_step_close, whatever was returned. FO_ENOMEM: nothing fits. */
-FO_CHECKED fo_status fo_room_step_open(struct fo_room_step *s, const struct fo_run *r, const struct fo_exec_options *o, fo_port_fn *port, void *ctx);
+FO_CHECKED fo_status fo_room_step_open(struct fo_room_step *s, const struct fo_run *r, const struct fo_exec_options *o,
+				       fo_port_fn *port, void *ctx);
 void fo_room_step_close(struct fo_room_step *s); /* zeroed: nothing */
 
-/* Fields of an open JSON object: what of the step is recomputed, formats of the state, rows, micro_batches, candidates, plans looked at, share
- * of the time by the model that chose. */
+/* Fields of an open JSON object: what of the step is recomputed, formats of the state, rows, micro_batches,
+ * candidates, plans looked at, share of the time by the model that chose. */
 void fo_room_choice_json(const struct fo_choice *c, const struct fo_program *p, struct fo_json *j);
 
-/* The plan of the run for a device of total_bytes (as CUDA shows them) that need not be there, taken to be an H200 otherwise: one line of
- * JSON, with what the device's context and the reserve leave of it. FO_ENOMEM as above. */
+/* The plan of the run for a device of total_bytes (as CUDA shows them) that need not be there, taken to be an H200
+ * otherwise: one line of JSON, with what the device's context and the reserve leave of it. FO_ENOMEM as above. */
 FO_CHECKED fo_status fo_room_plan_text(const struct fo_run *r, int64_t total_bytes, struct fo_str *out);
 
-/* Bytes of the device that a run may take: what is free once it is open, less fo_device_reserve; c NULL: of this machine; 0: not known. */
+/* Bytes of the device that a run may take: what is free once it is open, less fo_device_reserve; c NULL: of this
+ * machine; 0: not known. */
 FO_CHECKED fo_status fo_room_have(struct fo_cuda *c, int64_t *have);
 
 #endif

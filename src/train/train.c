@@ -16,13 +16,13 @@
 
 /* ---- setting up ---- */
 
-static int64_t memory_free(const struct fo_session *s) { return s->cuda ? s->device_free - s->device_reserve : fo_memory_available(); }
+static int64_t memory_free(const struct fo_session *s)
+{
+	return s->cuda ? s->device_free - s->device_reserve : fo_memory_available();
+}
 
 /* What the run may take; 0: not known. */
-static int64_t memory_allowed(const struct fo_session *s)
-{
-	return fo_room_allowed(s->r, memory_free(s));
-}
+static int64_t memory_allowed(const struct fo_session *s) { return fo_room_allowed(s->r, memory_free(s)); }
 
 /* Sums round as the step is split, and the state is stored as it is: a run that goes on keeps both, whatever memory is free. */
 static void keep_choice(struct fo_session *s, struct fo_run *r)

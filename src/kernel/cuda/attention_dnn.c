@@ -381,7 +381,8 @@ size_t fo_cuda_dnn_ws_most(const struct fo_call *s)
 			continue;
 		const struct fo_dnn_shape d = shape_of(s, variant[i]);
 		const struct sizes z = sizes_of(s, d.ragged);
-		/* Seen in cuDNN 9.19's plans of backward: dk and dv of every query head in bf16; ragged, where those are ours, 8 to 30 KB. */
+		/* cuDNN 9.19's plans of backward: dk and dv of every query head in bf16; ragged, where these are ours,
+		 * 8 to 30 KB. */
 		const int64_t plan = d.ragged || !z.backward ? 1 << 20 : 2 * z.tokens * z.heads * z.dim * 2;
 		const size_t bytes = pieces_of(&d, &z, plan).bytes;
 		most = bytes > most ? bytes : most;

@@ -88,7 +88,7 @@ void fo_cuda_event_free(struct fo_cuda *c, fo_cuda_event e);
 /* external: in a capture, a record that is a node of the graph, whose time can be read after each launch; elsewhere any record is. */
 FO_CHECKED fo_status fo_cuda_event_record(struct fo_cuda *c, fo_cuda_event e, fo_cuda_stream s, bool external);
 FO_CHECKED fo_status fo_cuda_event_after(struct fo_cuda *c, fo_cuda_stream s, fo_cuda_event e); /* s waits for e */
-FO_CHECKED fo_status fo_cuda_event_wait(struct fo_cuda *c, fo_cuda_event e); /* the host waits until what stands before its record is done */
+FO_CHECKED fo_status fo_cuda_event_wait(struct fo_cuda *c, fo_cuda_event e); /* the host waits for it */
 FO_CHECKED fo_status fo_cuda_event_ms(struct fo_cuda *c, fo_cuda_event begin, fo_cuda_event end, float *ms);
 /* Copies in stream order; host memory must be page-locked and stay until the stream has done it. */
 FO_CHECKED fo_status fo_cuda_copy_in(struct fo_cuda *c, void *device, const void *host, size_t bytes, fo_cuda_stream s);
@@ -123,8 +123,8 @@ struct fo_cuda_kernel {
 	/* Plans, tunes, compiles; bytes of workspace that run will find in q->ws. May take seconds; called before every new
 	 * combination of shape and variant, never while capturing. NULL: needs nothing. */
 	fo_status (*prepare)(struct fo_cuda *c, const struct fo_call *shape, int64_t variant, size_t *ws_bytes);
-	/* Bytes of workspace that prepare asks for at most, on a device like c of which nothing but fo_cuda_info is there, whatever the call's
-	 * variant. NULL: prepare needs no more of a device itself. */
+	/* Bytes of workspace that prepare asks for at most, whatever the call's variant, on a device like c of which
+	 * nothing but fo_cuda_info is there. NULL: prepare needs no more of a device itself. */
 	size_t (*ws_most)(const struct fo_cuda *c, const struct fo_call *shape);
 	fo_status (*run)(struct fo_cuda_queue *q, const struct fo_call *call, int64_t variant);
 };
@@ -132,9 +132,9 @@ struct fo_cuda_kernel {
 const struct fo_cuda_kernel *fo_cuda_kernel_of(enum fo_op_kind kind);
 /* NULL where this call can run, else why not, for people. */
 const char *fo_cuda_cannot(const struct fo_cuda *c, const struct fo_call *shape);
-/* Bytes of workspace that this call takes at most on a device like d, which need not be there: for plans of other machines. Arithmetic, but
- * for the workspaces of cuDNN's own plans, which are taken to be as large as the gradients of all query heads (fixed documents) or 1 MiB
- * (ragged ones). 0 in a build without CUDA. */
+/* Bytes of workspace that this call takes at most on a device like d, which need not be there: for plans of other
+ * machines. Arithmetic, but for what cuDNN's own plans take: the gradients of all query heads (documents of one
+ * length; test_cudnn_graphs holds the plans to that) or 1 MiB (ragged ones). 0 in a build without CUDA. */
 size_t fo_cuda_ws_most(const struct fo_cuda_device *d, const struct fo_call *shape);
 /* Whose code runs for this call: "flatout", "cuBLASLt", "cuDNN"; for an operation that has a kernel. Final after prepare: where a library
  * turns a call down there, our own takes it. */

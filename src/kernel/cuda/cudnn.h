@@ -34,7 +34,7 @@ bool fo_cuda_dnn_may(const struct fo_cuda *c, const struct fo_call *s, int64_t v
 /* Plans, and runs once on scratch memory where that is to be had, so that all of it is loaded before a capture. *taken false: turned
  * down, for our own kernels. */
 FO_CHECKED fo_status fo_cuda_dnn_prepare(struct fo_cuda *c, const struct fo_call *s, int64_t variant, size_t *ws_bytes, bool *taken);
-/* The most that fo_cuda_dnn_prepare asks for, whatever the documents: what cuDNN's own plans take is an assumption (cuda.h). */
+/* The most that fo_cuda_dnn_prepare asks for, whatever the documents (fo_cuda_ws_most says what is assumed). */
 size_t fo_cuda_dnn_ws_most(const struct fo_call *s);
 /* *taken as above. */
 FO_CHECKED fo_status fo_cuda_dnn_run(struct fo_cuda_queue *q, const struct fo_call *s, int64_t variant, bool *taken);

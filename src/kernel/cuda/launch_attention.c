@@ -176,7 +176,8 @@ static fo_status backward(struct fo_cuda_queue *q, const struct fo_call *s, int6
 static size_t ws_most(const struct fo_cuda *c, const struct fo_call *s)
 {
 	(void)c;
-	size_t own = s->kind == FO_OP_attention_bwd ? own_backward_bytes(s) : 0, dnn = s->kind != FO_OP_attention_cached ? fo_cuda_dnn_ws_most(s) : 0;
+	size_t own = s->kind == FO_OP_attention_bwd ? own_backward_bytes(s) : 0,
+	       dnn = s->kind != FO_OP_attention_cached ? fo_cuda_dnn_ws_most(s) : 0;
 	return own > dnn ? own : dnn;
 }
 
@@ -200,5 +201,6 @@ const struct fo_cuda_kernel fo_cuda_attention_bwd = {
 	.ws_most = ws_most,
 	.run = backward,
 };
-const struct fo_cuda_kernel fo_cuda_attention_cached = { .by = "flatout", .cannot = cannot, .prepare = forward_prepare,
-							     .ws_most = ws_most, .run = forward };
+const struct fo_cuda_kernel fo_cuda_attention_cached = {
+	.by = "flatout", .cannot = cannot, .prepare = forward_prepare, .ws_most = ws_most, .run = forward
+};

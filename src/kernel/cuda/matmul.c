@@ -304,12 +304,12 @@ static fo_status run(struct fo_cuda_queue *q, const struct fo_call *call, int64_
 	if (!p->good || (r.fp8 && !r.wide && loose))
 		return fo_fail(FO_EUNSUPPORTED, "cuBLASLt has no algorithm for a product whose operands do not begin at multiples of 16 bytes");
 	for (int i = 0; i < 2; i++) {
-		char *copy = (char *)q->ws + r.copy[i];
+		char *copy = r.copy[i] >= 0 ? (char *)q->ws + r.copy[i] : NULL;
 		if (r.wide)
 			FO_TRY(widen(q, &call->arg[i], copy, r.copy_ld[i]));
 		else if (r.turn[i])
 			FO_TRY(turn(q, &call->arg[i], copy, r.copy_ld[i]));
-		if (r.copy[i] >= 0)
+		if (copy)
 			x[i] = copy;
 		if (r.fp8 && !r.wide)
 			FO_TRY(scales(q, &call->arg[3 + i], i ? r.key.m : r.key.n, r.lines[i], &s[i]));
@@ -327,4 +327,6 @@ static fo_status run(struct fo_cuda_queue *q, const struct fo_call *call, int64_
 	return fo_cuda_launch(q, FO_CUDA_FN_product_scale, grid, &args);
 }
 
-const struct fo_cuda_kernel fo_cuda_matmul = { .by = "cuBLASLt", .cannot = cannot, .prepare = prepare, .ws_most = ws_most, .run = run };
+const struct fo_cuda_kernel fo_cuda_matmul = {
+	.by = "cuBLASLt", .cannot = cannot, .prepare = prepare, .ws_most = ws_most, .run = run
+};
