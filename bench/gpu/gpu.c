@@ -55,6 +55,7 @@ static const struct fo_opt extra[] = {
 		    "that each operation then runs without a pause; 0: not"),
 	FO_OPT_REAL(struct bench, sustain, "bench.sustain", "S", "0", 0, 3600, "s",
 		    "only the square product, without a pause; 0: not"),
+	FO_OPT_TEXT(struct bench, only, "bench.only", "TEXT", "", "the operations with this in their names; empty: all"),
 	FO_OPT_BYTES(struct bench, plan, "bench.plan", "SIZE", NULL, 0, 0x1p53,
 		     "the step's memory on a device of this size, which need not be there"),
 	FO_OPT_END

@@ -112,6 +112,13 @@ for program in "$steps" "$operations"; do
 done
 unset FLATOUT_SOFT_COUNTERS
 
+# ---- some operations alone ----
+
+bench 0 "$operations" $model --bench.only=attention --bench.seconds=0.001 --bench.square=64
+[ "$(grep '"operation":' out | sed 's/.*"operation":"\([^"]*\)".*/\1/' | tr '\n' ' ')" = "attention attention_bwd " ] || wrong "attention alone: $(cat out)"
+bench 2 "$operations" $model --bench.only=nothing --bench.square=64
+says "no operation of this step has 'nothing' in its name"
+
 # ---- a product without a pause ----
 
 bench 0 "$operations" --bench.sustain=0.3 --bench.square=64
