@@ -175,7 +175,7 @@ if(FLATOUT_ENGINE)
 	list(APPEND FO_TEST_ENV "FLATOUT_FAULT=$<TARGET_FILE:fo_fault>")
 endif()
 
-# Tests run these on the software device.
+# Tests run these on the software device, and bundle them.
 if(FO_SOFT_CUDA AND TARGET bench_gpu)
 	set_target_properties(bench_gpu bench_train_vs_torch PROPERTIES EXCLUDE_FROM_ALL OFF)
 endif()
@@ -208,9 +208,16 @@ if(TARGET flatout_static AND NOT CMAKE_CROSSCOMPILING)
 	if(TARGET flatout_onefile)
 		list(APPEND names static)
 	endif()
+	if(FO_SOFT_CUDA AND TARGET bench_gpu)
+		list(APPEND names bundle)
+	endif()
 	foreach(name ${names})
 		fo_test(install_${name} install sh "${CMAKE_CURRENT_SOURCE_DIR}/tests/install/${name}.sh")
 	endforeach()
+	if(TEST install_bundle)
+		# It and cli_gpu start some thousand short programs.
+		set_tests_properties(install_bundle cli_gpu PROPERTIES TIMEOUT 900)
+	endif()
 	# Each installs from this build, where CMake notes its last installation.
 	set_tests_properties(install_tree install_package install_make PROPERTIES RESOURCE_LOCK installing)
 	set_tests_properties(install_tree PROPERTIES FIXTURES_SETUP staged)
@@ -232,7 +239,7 @@ fo_test(tree_floors tree sh "${CMAKE_CURRENT_SOURCE_DIR}/tools/check-floors")
 fo_test(tree_floors_refuses tree sh "${CMAKE_CURRENT_SOURCE_DIR}/tools/test-check-floors")
 
 # The longest first (about their seconds; a tree that has been tested knows better): at the end nothing long runs alone.
-foreach(cost cli_demo=30 test_sets=15 install_package=15 install_make=10 install_static=13 cli_hostile=15 cli_bench_gpu=37 cli_cuda=12 test_train=12 cli_disk=12 test_guard=10 test_cuda_kernels=10
+foreach(cost cli_demo=30 test_sets=15 install_package=15 install_make=10 install_static=13 install_bundle=60 cli_gpu=40 cli_hostile=15 cli_bench_gpu=37 cli_cuda=12 test_train=12 cli_disk=12 test_guard=10 test_cuda_kernels=10
 	cli_resume=10 cli_host_memory=10 test_passes=10 cli_data=9 cli_ladder=8 cli_calibrate=8 cli_html=8 test_wide_avx2=7 test_cuda_step=7 test_fuzz_replay=7 test_generate=6
 	test_attention=5)
 	string(REPLACE "=" ";" cost ${cost})

@@ -2,6 +2,7 @@
  *
  *   bench_gpu [--bench.device 0] [--bench.seconds 0.2] [--bench.block 0] [--bench.square 8192]
  *             [--model.name llama-3.1-8b --data.seq 8192 ...]
+ *   bench_gpu --bench.only attention ...
  *   bench_gpu --bench.sustain 20 [--bench.square 8192]
  *   bench_gpu --bench.plan 150.1GB ...
  *
@@ -55,6 +56,7 @@ static const struct fo_opt extra[] = {
 		    "that each operation then runs without a pause; 0: not"),
 	FO_OPT_REAL(struct bench, sustain, "bench.sustain", "S", "0", 0, 3600, "s",
 		    "only the square product, without a pause; 0: not"),
+	FO_OPT_TEXT(struct bench, only, "bench.only", "TEXT", "", "the operations with this in their names; empty: all"),
 	FO_OPT_BYTES(struct bench, plan, "bench.plan", "SIZE", NULL, 0, 0x1p53,
 		     "the step's memory on a device of this size, which need not be there"),
 	FO_OPT_END
@@ -222,7 +224,7 @@ static void collect(struct bench *b)
 		const struct fo_op *o = fo_instance_op(p, &b->unrolled, i);
 		struct fo_work w;
 		size_t k = 0;
-		if (fo_op_info(o->kind)->cls == FO_CLASS_HOST || o->phase == FO_DERIVE)
+		if (fo_op_info(o->kind)->cls == FO_CLASS_HOST || o->phase == FO_DERIVE || !strstr(fo_op_info(o->kind)->name, b->only))
 			continue;
 		fo_work_of_op(&w, FO_ISA_REF, p, o, b->unrolled.first[i], 1);
 		while (k < b->entries && !same(&b->entry[k].work.call, &w.call))
@@ -338,7 +340,7 @@ static fo_status make_step(struct bench *b)
 	FO_TRY(fo_room_step_open(&b->step, &b->run, &o, NULL, NULL));
 	FO_TRY(fo_unroll(&b->step.program, &b->unrolled));
 	collect(b);
-	return check_all(b);
+	return b->entries ? check_all(b) : fo_fail(FO_EARG, "no operation of this step has '%s' in its name (bench.only)", b->only);
 }
 
 static fo_status prepare(struct bench *b)

@@ -16,6 +16,7 @@ struct entry {
 struct bench {
 	struct fo_run run;
 	int64_t device, square, plan;
+	const char *only;
 	double seconds, block, sustain;
 	struct fo_room_step step; /* that `flatout train` would run on this device */
 	struct fo_unrolled unrolled;

@@ -112,6 +112,13 @@ for program in "$steps" "$operations"; do
 done
 unset FLATOUT_SOFT_COUNTERS
 
+# ---- some operations alone ----
+
+bench 0 "$operations" $model --bench.only=attention --bench.seconds=0.001 --bench.square=64
+[ "$(grep '"operation":' out | sed 's/.*"operation":"\([^"]*\)".*/\1/' | tr '\n' ' ')" = "attention attention_bwd " ] || wrong "attention alone: $(cat out)"
+bench 2 "$operations" $model --bench.only=nothing --bench.square=64
+says "no operation of this step has 'nothing' in its name"
+
 # ---- a product without a pause ----
 
 bench 0 "$operations" --bench.sustain=0.3 --bench.square=64
@@ -136,11 +143,16 @@ fi
 # ---- bench/gpu/run ----
 
 parts="sustained ceilings long 8b fp8 small ladder torch torch1b"
+# by_part FOLDER: results.jsonl, a file for each part
+by_part() {
+	awk -v folder="$1" 'match($0, /^{"part":"[a-z0-9]*"/) { part = substr($0, 10, RLENGTH - 10) } { print >(folder "/" part ".jsonl") }' "$1/results.jsonl"
+}
 GPU_SOFTWARE=$build
 export GPU_SOFTWARE
 # At full size, without a device: every step fits.
 GPU_PLAN=plan "$source/bench/gpu/run" -o plans $parts >out 2>err || wrong "a part does not fit: $(grep failed out)$(cat err)"
-cat plans/*.jsonl | awk '
+by_part plans
+awk '
 	function number(key) { return match($0, "\"" key "\":[0-9-]+") ? substr($0, RSTART + length(key) + 3, RLENGTH - length(key) - 3) + 0 : -1 }
 	/"plan_for"/ {
 		n++
@@ -150,11 +162,11 @@ cat plans/*.jsonl | awk '
 		if (number("seq") == 32768) long++
 		if (/"model":"llama-3.1-8b","seq":8192,"recompute":"[^n]/) bad++ # 8k needs nothing computed again
 	}
-	END { exit !(n >= 36 && long >= 2 && !bad) }' || wrong "plans at full size: $(grep -h plan_for plans/*.jsonl | cut -c 1-600)"
+	END { exit !(n >= 36 && long >= 2 && !bad) }' plans/results.jsonl || wrong "plans at full size: $(grep plan_for plans/results.jsonl | cut -c 1-600)"
 [ "$(grep -c '"command"' plans/fp8.jsonl)" = "$(grep -c '"command".*--pass.fp8-scale-precompute=yes' plans/fp8.jsonl)" ] ||
 	wrong "a part of fp8 casts weights in every micro-batch"
 GPU_PLAN=64GiB "$source/bench/gpu/run" -o small 8b >out 2>err && wrong "an 8B at 8k is said to fit 64 GiB"
-grep -q "^8B, 8k, bf16: failed (3).*" out || wrong "what does not fit: $(cat out err)"
+grep -q "^8B, 8k, bf16 *failed (status 3)" out || wrong "what does not fit: $(cat out err)"
 
 # At a small size, to the end; PyTorch's place takes a stand-in that answers as torch_train.py does.
 mkdir path
@@ -177,6 +189,7 @@ PATH=$PWD/path:$PATH "$source/bench/gpu/run" -o whole $parts >out 2>err || wrong
 for part in $parts; do
 	grep -q "^== $part$" out || wrong "part $part did not begin"
 done
+by_part whole
 for file in sustained ceilings steps fp8 ladder torch torch1b; do
 	[ -s whole/$file.jsonl ] || wrong "no $file.jsonl"
 	valid_lines whole/$file.jsonl
