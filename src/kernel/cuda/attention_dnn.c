@@ -492,17 +492,17 @@ size_t fo_cuda_dnn_ws_most(const struct fo_call *s)
 {
 	const int64_t ragged = fo_cuda_docs_variant(s, NULL), variant[2] = { 1 << 1 | 1, ragged };
 	size_t most = 0;
-	for (int i = 0; i < 2; i++) {
-		if (variant[i] == FO_CUDA_DOCS_OWN)
-			continue;
-		const struct fo_dnn_shape d = shape_of(s, variant[i]);
-		const struct sizes z = sizes_of(s, d.ragged);
-		/* cuDNN 9.19's plans of backward: dk and dv of every query head in bf16; ragged, where these are ours,
-		 * 8 to 30 KB. */
-		const int64_t plan = d.ragged || !z.backward ? 1 << 20 : 2 * z.tokens * z.heads * z.dim * 2;
-		const size_t bytes = pieces_of(&d, &z, plan).bytes;
-		most = bytes > most ? bytes : most;
-	}
+	for (int i = 0; i < 2; i++)
+		for (int unfinished = may_be_unfinished(s); variant[i] != FO_CUDA_DOCS_OWN && unfinished >= 0; unfinished--) {
+			const struct fo_dnn_shape d = shape_of(s, variant[i], unfinished);
+			const struct sizes z = sizes_of(s, d.ragged);
+			/* cuDNN 9.19's plans of backward: dk and dv of every query head in bf16; where these are ours, 8 to
+			 * 30 KB. */
+			const bool own = d.ragged || d.unfinished || !z.backward;
+			const int64_t plan = own ? 1 << 20 : 2 * z.tokens * z.heads * z.dim * 2;
+			const size_t bytes = pieces_of(&d, &z, plan).bytes;
+			most = bytes > most ? bytes : most;
+		}
 	return most;
 }
 

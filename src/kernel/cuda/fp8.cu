@@ -250,8 +250,8 @@ FO_DEVICE uint32_t cast_share(const fo_cuda_fp8_cast_args &p, float one, uint32_
 	{                                                                                                              \
 		cast_share<e5m2, scales, false, type>(p, scales == ONE ? *p.scale : 1, blockIdx.x, gridDim.x);         \
 	}
-#define CAST_STEP(name, e5m2, type)                                                                                    \
-	FO_KERNEL_BLOCKS(name, struct fo_cuda_fp8_cast_step_args, THREADS, 6)                                          \
+#define CAST_STEP(name, e5m2, type, blocks)                                                                                    \
+	FO_KERNEL_BLOCKS(name, struct fo_cuda_fp8_cast_step_args, THREADS, blocks)                                          \
 	{                                                                                                              \
 		__shared__ uint32_t scratch[32];                                                                       \
 		by_step_scale(p.step, scratch, [&](uint32_t part, float scale, bool write) {                            \
@@ -259,17 +259,18 @@ FO_DEVICE uint32_t cast_share(const fo_cuda_fp8_cast_args &p, float one, uint32_
 				     : share_larger<type>(p.cast.x, p.cast.aligned, part, p.step.parts);               \
 		});                                                                                                    \
 	}
-#define CASTS(from, type)                                                                                              \
+/* blocks of a multiprocessor: the most whose registers hold a cast without spilling on every architecture */
+#define CASTS(from, type, blocks)                                                                                              \
 	CAST(fp8_cast_##from##_e4m3_one, false, ONE, type)                                                             \
 	CAST(fp8_cast_##from##_e4m3_rows, false, ROWS, type)                                                           \
 	CAST(fp8_cast_##from##_e4m3_cols, false, COLS, type)                                                           \
 	CAST(fp8_cast_##from##_e5m2_one, true, ONE, type)                                                              \
 	CAST(fp8_cast_##from##_e5m2_rows, true, ROWS, type)                                                            \
 	CAST(fp8_cast_##from##_e5m2_cols, true, COLS, type)                                                            \
-	CAST_STEP(fp8_cast_step_##from##_e4m3, false, type)                                                            \
-	CAST_STEP(fp8_cast_step_##from##_e5m2, true, type)
-CASTS(bf16, uint16_t)
-CASTS(f32, float)
+	CAST_STEP(fp8_cast_step_##from##_e4m3, false, type, blocks)                                                       \
+	CAST_STEP(fp8_cast_step_##from##_e5m2, true, type, blocks)
+CASTS(bf16, uint16_t, 6)
+CASTS(f32, float, 5)
 
 /* ---- histories: a block moves a row on by one column, from its end, so that nothing is overwritten before it was read ---- */
 

@@ -194,7 +194,8 @@ static fo_status backward(struct fo_cuda_queue *q, const struct fo_call *s, int6
 static size_t ws_most(const struct fo_cuda *c, const struct fo_call *s)
 {
 	(void)c;
-	size_t own = s->kind == FO_OP_attention_bwd ? own_backward_bytes(s) : 0,
+	const bool backward = s->kind == FO_OP_attention_bwd || s->kind == FO_OP_attention_bwd_rope;
+	size_t own = backward ? own_backward_bytes(s) : 0,
 	       dnn = s->kind != FO_OP_attention_cached ? fo_cuda_dnn_ws_most(s) : 0;
 	return own > dnn ? own : dnn;
 }
