@@ -262,7 +262,7 @@ static struct fo_device_time attention(const struct fo_device_rates *r, const st
 				       const struct fo_op *o, double pairs)
 {
 	enum { QUERIES = 128 }; /* of a block: 2 x 64 forward, 64 x 128 backward, in cuDNN's kernels for 9.0 */
-	bool backward = o->kind == FO_OP_attention_bwd;
+	bool backward = o->kind != FO_OP_attention;
 	struct fo_interval rate = r->rate[backward ? FO_DEVICE_ATTENTION_BACKWARD : FO_DEVICE_ATTENTION];
 	const struct fo_operand *q = &o->arg[0];
 	double flop = fo_op_cost(p, o, pairs).exec,
@@ -296,7 +296,9 @@ struct fo_device_time fo_device_op_seconds(const struct fo_device_rates *r, cons
 		return (struct fo_device_time){ .known = true };
 	if (o->kind == FO_OP_matmul)
 		t = product(r, p, o, first);
-	else if (o->kind == FO_OP_attention || o->kind == FO_OP_attention_bwd)
+	/* What rounds and turns the gradients (attention_bwd_rope) moves the bytes of what rounds them in attention_bwd, which its rate
+	 * has in it: only the walk of a rotation by itself is gone. */
+	else if (o->kind == FO_OP_attention || o->kind == FO_OP_attention_bwd || o->kind == FO_OP_attention_bwd_rope)
 		t = attention(r, p, o, pairs);
 	else if (fo_op_info(o->kind)->cls == FO_CLASS_MEMORY)
 		t = moves(r, p, o);

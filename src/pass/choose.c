@@ -590,7 +590,7 @@ static int asks_of(const struct fo_run *r, struct fo_ask *ask)
 	return n;
 }
 
-fo_status fo_pass_choose_run(const struct fo_run *r, const struct fo_model *m, int64_t budget_bytes, int64_t reserve_bytes,
+static fo_status choose_open(const struct fo_run *r, const struct fo_model *m, int64_t budget_bytes, int64_t reserve_bytes,
 			     const struct fo_choose_rates *device, struct fo_choice *out)
 {
 	struct fo_ask ask[STATE_FORMATS];
@@ -608,6 +608,66 @@ fo_status fo_pass_choose_run(const struct fo_run *r, const struct fo_model *m, i
 		return FO_OK;
 	}
 	return fo_pass_choose(m, ask, asks, &want, out);
+}
+
+static fo_status fits(const struct fo_model *m, const struct fo_choice *c, int64_t budget_bytes, int64_t reserve_bytes, bool *out)
+{
+	struct fo_program p;
+	struct fo_unrolled u;
+	int64_t bytes;
+	*out = true;
+	if (!budget_bytes || c->planned) /* what was planned fits */
+		return FO_OK;
+	FO_TRY(plan(m, planned(c->run), true, &p, &u, &bytes));
+	fo_unrolled_fini(&u);
+	fo_program_fini(&p);
+	*out = bytes + reserve_bytes <= budget_bytes;
+	return FO_OK;
+}
+
+/* The second lane holds more bytes at a time. Where that leaves no plan, or makes backward repeat so much that the lane's gain is lost, the
+ * run goes without it. */
+static fo_status choose_lane(struct fo_run *r, const struct fo_model *m, int64_t budget_bytes, int64_t reserve_bytes,
+			     const struct fo_choose_rates *device, struct fo_predicted *lane, struct fo_choice *out)
+{
+	struct fo_choice without;
+	bool fit = false, fit_without = false;
+	fo_status st = choose_open(r, m, budget_bytes, reserve_bytes, device, out);
+	if (st != FO_OK && st != FO_ENOMEM)
+		return st;
+	if (st == FO_OK)
+		FO_TRY(fits(m, out, budget_bytes, reserve_bytes, &fit));
+	if (!lane->taken || (fit && !(out->repeat_seconds > 0)))
+		return st;
+	r->wgrad_lane = FO_RUN_PASS_NO;
+	fo_err_clear();
+	st = choose_open(r, m, budget_bytes, reserve_bytes, device, &without);
+	if (st == FO_OK)
+		FO_TRY(fits(m, &without, budget_bytes, reserve_bytes, &fit_without));
+	if (fit && (!fit_without || out->seconds * (1 - lane->gain) <= without.seconds)) {
+		fo_err_clear();
+		return FO_OK;
+	}
+	lane->taken = false;
+	*out = without;
+	return st;
+}
+
+fo_status fo_pass_choose_run(const struct fo_run *r, const struct fo_model *m, int64_t budget_bytes, int64_t reserve_bytes,
+			     const struct fo_choose_rates *device, struct fo_choice *out)
+{
+	struct fo_predicted predicted[FO_PREDICTED_PASSES] = { 0 };
+	struct fo_predicted *lane = NULL;
+	struct fo_run with = *r;
+	if (!device)
+		return choose_open(r, m, budget_bytes, reserve_bytes, NULL, out);
+	fo_pass_predict(&with, m, device, predicted);
+	for (int i = 0; i < FO_PREDICTED_PASSES; i++)
+		if (fo_predicted_pass[i].of_run == offsetof(struct fo_run, wgrad_lane))
+			lane = &predicted[i];
+	const fo_status st = choose_lane(&with, m, budget_bytes, reserve_bytes, device, lane, out);
+	memcpy(out->predicted, predicted, sizeof predicted);
+	return st;
 }
 
 static bool is_for_device(const struct fo_run *r)

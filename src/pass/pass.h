@@ -116,6 +116,20 @@ double fo_program_seconds(const struct fo_program *p, const struct fo_choose_rat
 /* Share of a step's time by that model that more micro-batches in a step would save, were there `most`: the optimizer runs once a step. */
 double fo_program_gain_of_more(const struct fo_program *p, const struct fo_choose_rates *rates, int64_t most);
 
+/* Passes that pay on a device only, and are taken there by prediction (predicted.c). */
+enum { FO_PREDICTED_PASSES = 3 };
+extern const struct fo_predicted_pass {
+	const char *key; /* of the option */
+	size_t of_run;   /* offset of its int (enum fo_run_pass) in struct fo_run */
+	size_t of_pass;  /* of its int64_t in struct fo_passes */
+} fo_predicted_pass[FO_PREDICTED_PASSES];
+struct fo_predicted {
+	bool open, taken; /* the run left it open; and it is done */
+	double gain;      /* share of a step's time that it saves, the middle of the prediction; NAN: not known, then it is not taken */
+};
+/* Decides each pass that *r leaves open for a device with these rates: yes where it is predicted to save a thousandth of the step's time. */
+void fo_pass_predict(struct fo_run *r, const struct fo_model *m, const struct fo_choose_rates *device, struct fo_predicted *out);
+
 /* One way to train that the user allows. Asks of a lower tier are preferred whatever they cost; within a tier the faster one. */
 struct fo_ask {
 	struct fo_lowering run;
@@ -135,6 +149,7 @@ struct fo_choice {
 	double seconds, repeat_seconds; /* of a step by the model, and what of it is recomputation; 0: nothing was chosen, or nothing fits */
 	int64_t bytes;                  /* planned: arena, what persists, and host memory unless host_apart */
 	int candidates, planned;        /* how many there were, how many had to be planned */
+	struct fo_predicted predicted[FO_PREDICTED_PASSES]; /* of a run on a device, in the order of fo_predicted_pass */
 	bool fuse_loss;                 /* the chunk was chosen, and by how much of a step's time the model says it is faster than the smallest: */
 	double fuse_loss_gain;
 };
@@ -142,7 +157,7 @@ struct fo_choice {
 FO_CHECKED fo_status fo_pass_choose(const struct fo_model *m, const struct fo_ask *ask, int asks, const struct fo_choose *want, struct fo_choice *out);
 /* What a run leaves open (pass.recompute=auto, train.batch-rows, optim.state), chosen within budget_bytes (0: no limit), of which
  * reserve_bytes are for other things than the program. device: rates of the device that computes, whose memory the budget is of and where
- * pass.fuse-loss=auto is open too; NULL: a processor. */
+ * pass.fuse-loss=auto and the passes of fo_predicted_pass are open too; NULL: a processor. */
 FO_CHECKED fo_status fo_pass_choose_run(const struct fo_run *r, const struct fo_model *m, int64_t budget_bytes, int64_t reserve_bytes,
 					const struct fo_choose_rates *device, struct fo_choice *out);
 /* The same for a run of which nothing is open yet: its budget is what it says itself, and where train.device names a device (auto: no) it is

@@ -139,8 +139,9 @@ const struct fo_opt fo_run_options[] = {
 		      "auto"),
 	FO_OPT_ENUM(R, fuse_elementwise, "pass.fuse-elementwise", "yes",
 		    "additions with the norms behind them, and both gradients of a norm, in one walk over memory", "yes|no"),
-	FO_OPT_ENUM(R, fuse_rope, "pass.fuse-rope", "no",
-		    "attention's gradients are turned back by rope before they are stored; for devices", "no|yes"),
+	FO_OPT_ENUM(R, fuse_rope, "pass.fuse-rope", "auto",
+		    "attention's gradients are turned back by rope before they are stored; auto: on a device, where that is predicted to be faster",
+		    "no|yes|auto"), /* enum fo_run_pass, here and where auto stands below */
 	FO_OPT_ENUM(R, recompute, "pass.recompute", "auto",
 		    "activations made again in backward: none, selective (norms, SwiGLU), full (a layer from its input), "
 		    "auto (the least work that fits memory.budget)",
@@ -152,8 +153,10 @@ const struct fo_opt fo_run_options[] = {
 	FO_OPT_ENUM(R, fused_optimizer, "pass.fused-optimizer", "yes", "one operation steps many tensors", "yes|no"),
 	FO_OPT_ENUM(R, optimizer_in_backward, "pass.optimizer-in-backward", "no",
 		    "update a layer's weights as soon as its gradients are complete: less memory", "yes|no"),
-	FO_OPT_ENUM(R, wgrad_lane, "pass.wgrad-lane", "no",
-		    "products of weight gradients on a lane of their own beside the rest of backward: the same numbers. For devices", "no|yes"),
+	FO_OPT_ENUM(R, wgrad_lane, "pass.wgrad-lane", "auto",
+		    "products of weight gradients on a lane of their own beside the rest of backward: the same numbers. auto: on a device, where that is "
+		    "predicted to be faster",
+		    "no|yes|auto"),
 	FO_OPT_ENUM(R, fp8, "pass.fp8", "off",
 		    "factors of the layers' products in fp8: scales per tensor (current, or delayed by past maxima) or per row (hp: weight gradients keep their precision)",
 		    "off|current|delayed|rowwise|rowwise-hp"),
@@ -167,8 +170,10 @@ const struct fo_opt fo_run_options[] = {
 		    "fp8, scales per tensor: casts write transposed copies too, so that every product has the form that Hopper's fp8 takes; "
 		    "wants pass.fp8-scale-precompute=yes",
 		    "no|yes"),
-	FO_OPT_ENUM(R, fp8_fuse, "pass.fp8-fuse", "no",
-		    "fp8=delayed: norms, SwiGLU and its backward cast what they make, which is then not stored by itself: for devices", "no|yes"),
+	FO_OPT_ENUM(R, fp8_fuse, "pass.fp8-fuse", "auto",
+		    "fp8=delayed: norms, SwiGLU and its backward cast what they make, which is then not stored by itself. auto: on a device, where that is "
+		    "predicted to be faster",
+		    "no|yes|auto"),
 	FO_OPT_INT(R, fp8_first, "pass.fp8-skip-first", "N", "0", 0, 10000, "layers", "fp8: the first N layers keep their precision"),
 	FO_OPT_INT(R, fp8_last, "pass.fp8-skip-last", "N", "0", 0, 10000, "layers", "fp8: the last N layers keep their precision"),
 	FO_OPT_ENUM(R, attention, "pass.attention", "flash",
@@ -237,7 +242,7 @@ fo_status fo_run_check(struct fo_opt_set *s, const struct fo_run *r)
 	if (r->fp8_transposed && ((r->fp8 != FO_FP8_CURRENT && r->fp8 != FO_FP8_DELAYED) || !r->fp8_precompute))
 		fo_opt_problem(s, "pass.fp8-transposed=yes is about scales per tensor and weights that are cast once: set pass.fp8=current or delayed, and "
 				  "pass.fp8-scale-precompute=yes");
-	if (r->fp8_fuse && r->fp8 != FO_FP8_DELAYED)
+	if (r->fp8_fuse == FO_RUN_PASS_YES && r->fp8 != FO_FP8_DELAYED)
 		fo_opt_problem(s, "pass.fp8-fuse=yes is about scales that are known before what is cast: set pass.fp8=delayed, or leave it out");
 	if ((r->fp8_wgrad || r->fp8_first || r->fp8_last) && !r->fp8)
 		fo_opt_problem(s, "%s is about fp8 products: choose a recipe with pass.fp8, or leave it out",
@@ -321,20 +326,20 @@ static struct fo_passes passes_of(const struct fo_run *r)
 		.fuse_loss = r->fuse_loss == FO_RUN_FUSE_LOSS_AUTO ? FO_RUN_FUSE_LOSS : r->fuse_loss,
 		.recompute = recompute[r->recompute],
 		.fuse_elementwise = !r->fuse_elementwise,
-		.fuse_rope = r->fuse_rope,
+		.fuse_rope = r->fuse_rope == FO_RUN_PASS_YES,
 		.fp8 = r->fp8,
 		.fp8_history = r->fp8 == FO_FP8_DELAYED ? r->fp8_history : 0,
 		.fp8_precompute = r->fp8 && r->fp8_precompute,
 		.fp8_wgrad = r->fp8 ? r->fp8_wgrad : 0,
 		.fp8_transposed = r->fp8 ? r->fp8_transposed : 0,
-		.fp8_fuse = r->fp8 == FO_FP8_DELAYED && r->fp8_fuse,
+		.fp8_fuse = r->fp8 == FO_FP8_DELAYED && r->fp8_fuse == FO_RUN_PASS_YES,
 		.fp8_first = r->fp8 ? r->fp8_first : 0,
 		.fp8_last = r->fp8 ? r->fp8_last : 0,
 		.attention = r->attention,
 		.offload = r->offload,
 		.fused_optimizer = !r->fused_optimizer,
 		.optimizer_in_backward = !r->optimizer_in_backward,
-		.wgrad_lane = r->wgrad_lane,
+		.wgrad_lane = r->wgrad_lane == FO_RUN_PASS_YES,
 		/* Without a bound it does not matter whose norm it would be. */
 		.previous_norm = r->clip_norm == 1 || (!r->optimizer_in_backward && r->clip == 0),
 	};
@@ -382,18 +387,18 @@ void fo_run_contradicts(const struct fo_opt_set *s, const struct fo_run *r, cons
 		{ "pass.merge-gate-up", AT(merge_gate_up), true, true },
 		{ "pass.fuse-loss", AT(fuse_loss), false, r->fuse_loss != FO_RUN_FUSE_LOSS_AUTO },
 		{ "pass.fuse-elementwise", AT(fuse_elementwise), true, true },
-		{ "pass.fuse-rope", AT(fuse_rope), true, true },
+		{ "pass.fuse-rope", AT(fuse_rope), true, r->fuse_rope != FO_RUN_PASS_AUTO },
 		{ "pass.recompute", AT(recompute), false, repeats },
 		{ "pass.recompute-layers", AT(recompute_layers), false, repeats && has->recompute },
 		{ "pass.fused-optimizer", AT(fused_optimizer), true, true },
 		{ "pass.optimizer-in-backward", AT(optimizer_in_backward), true, true },
-		{ "pass.wgrad-lane", AT(wgrad_lane), true, true },
+		{ "pass.wgrad-lane", AT(wgrad_lane), true, r->wgrad_lane != FO_RUN_PASS_AUTO },
 		{ "pass.fp8", AT(fp8), false, true },
 		{ "pass.fp8-history", AT(fp8_history), false, has->fp8 == FO_FP8_DELAYED },
 		{ "pass.fp8-scale-precompute", AT(fp8_precompute), true, has->fp8 },
 		{ "pass.fp8-wgrad", AT(fp8_wgrad), false, has->fp8 },
 		{ "pass.fp8-transposed", AT(fp8_transposed), true, has->fp8 },
-		{ "pass.fp8-fuse", AT(fp8_fuse), true, has->fp8 == FO_FP8_DELAYED },
+		{ "pass.fp8-fuse", AT(fp8_fuse), true, has->fp8 == FO_FP8_DELAYED && r->fp8_fuse != FO_RUN_PASS_AUTO },
 		{ "pass.fp8-skip-first", AT(fp8_first), false, has->fp8 },
 		{ "pass.fp8-skip-last", AT(fp8_last), false, has->fp8 },
 		{ "pass.attention", AT(attention), false, true },
@@ -409,7 +414,7 @@ void fo_run_contradicts(const struct fo_opt_set *s, const struct fo_run *r, cons
 	want.fp8_precompute = r->fp8_precompute;
 	want.fp8_wgrad = r->fp8_wgrad;
 	want.fp8_transposed = r->fp8_transposed;
-	want.fp8_fuse = r->fp8_fuse;
+	want.fp8_fuse = r->fp8_fuse == FO_RUN_PASS_YES;
 	want.fp8_first = r->fp8_first;
 	want.fp8_last = r->fp8_last;
 	want.rounding = r->rounding ? FO_ROUND_NEAREST : FO_ROUND_STOCHASTIC;

@@ -16,6 +16,8 @@ enum fo_run_tune { FO_RUN_TUNE_ON, FO_RUN_TUNE_KEPT, FO_RUN_TUNE_OFF, FO_RUN_TUN
 enum fo_run_device { FO_RUN_DEVICE_AUTO, FO_RUN_DEVICE_CPU, FO_RUN_DEVICE_CUDA };
 /* Of pass.fuse-loss: what is chosen (src/pass/choose.c), and the tokens of a chunk where nothing is to be chosen from, a processor. */
 enum { FO_RUN_FUSE_LOSS_AUTO = -1, FO_RUN_FUSE_LOSS = 512 };
+/* Of passes that pay on a device only. Auto: no on the processor, on a device what is predicted to be faster (fo_pass_choose_run). */
+enum fo_run_pass { FO_RUN_PASS_NO, FO_RUN_PASS_YES, FO_RUN_PASS_AUTO };
 #define FO_RUN_DEVICES "auto, cpu, cuda or cuda:N"
 enum fo_spike { FO_SPIKE_OFF, FO_SPIKE_WARN, FO_SPIKE_SKIP, FO_SPIKE_REWIND };
 
@@ -61,18 +63,18 @@ struct fo_run {
 	int merge_qkv, merge_gate_up; /* passes: 0 yes, 1 no */
 	int64_t fuse_loss;            /* tokens of a chunk; 0: no; FO_RUN_FUSE_LOSS_AUTO */
 	int fuse_elementwise;
-	int fuse_rope;                /* 0 no, 1 yes */
+	int fuse_rope;                /* enum fo_run_pass */
 	int recompute;                /* enum fo_run_recompute */
 	int64_t recompute_layers;     /* the first ones; 0: all */
 	int fused_optimizer;          /* 0 yes, 1 no */
 	int optimizer_in_backward;    /* 0 yes, 1 no */
-	int wgrad_lane;               /* 0 no, 1 yes */
+	int wgrad_lane;               /* enum fo_run_pass */
 	int fp8;                      /* enum fo_fp8 */
 	int64_t fp8_history;
 	int fp8_precompute; /* 0 no, 1 yes */
 	int fp8_wgrad;      /* enum fo_fp8_wgrad */
 	int fp8_transposed; /* 0 no, 1 yes */
-	int fp8_fuse;       /* 0 no, 1 yes */
+	int fp8_fuse;       /* enum fo_run_pass */
 	int64_t fp8_first, fp8_last;
 	int64_t offload; /* layers */
 	int attention;      /* enum fo_attention */

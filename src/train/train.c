@@ -55,6 +55,8 @@ static fo_status disk_fits(struct fo_session *s, const struct fo_train_plan *p)
 /* What the run may take; 0: not known. */
 static int64_t memory_allowed(const struct fo_session *s) { return fo_room_allowed(s->r, memory_free(s)); }
 
+static int *predicted_option(struct fo_run *r, int i) { return (int *)(void *)((char *)r + fo_predicted_pass[i].of_run); }
+
 /* Sums round as the step is split and as the loss is chunked, and the state is stored as it is: a run that goes on keeps all of it, whatever
  * memory is free. */
 static void keep_choice(struct fo_session *s, struct fo_run *r)
@@ -66,13 +68,19 @@ static void keep_choice(struct fo_session *s, struct fo_run *r)
 	/* Without a checkpoint there is nothing to keep to. */
 	if (!fo_fs_exists(fo_arena_printf(&s->arena, "%s/checkpoints", r->dir)))
 		return;
-	if ((!r->batch_rows && !r->state && r->fuse_loss != FO_RUN_FUSE_LOSS_AUTO) || !fo_fs_exists(path) ||
+	bool open = r->batch_rows || r->state || r->fuse_loss == FO_RUN_FUSE_LOSS_AUTO;
+	for (int i = 0; i < FO_PREDICTED_PASSES; i++)
+		open |= *predicted_option(r, i) == FO_RUN_PASS_AUTO;
+	if (!open || !fo_fs_exists(path) ||
 	    fo_fs_read_regular(&s->arena, path, (size_t)256 << 20, &text, &len) != FO_OK || fo_program_parse(&p, text, len, path) != FO_OK)
 		return;
 	if (r->batch_rows && p.run.seq == r->seq && p.run.rows * p.run.micro_batches == r->batch_rows)
 		r->rows = p.run.rows, r->micro_batches = p.run.micro_batches, r->batch_rows = 0;
 	if (r->fuse_loss == FO_RUN_FUSE_LOSS_AUTO && p.run.seq == r->seq)
 		r->fuse_loss = p.run.pass.fuse_loss;
+	for (int i = 0; i < FO_PREDICTED_PASSES; i++)
+		if (*predicted_option(r, i) == FO_RUN_PASS_AUTO)
+			*predicted_option(r, i) = fo_passes_get(&p.run.pass, fo_predicted_pass[i].of_pass) ? FO_RUN_PASS_YES : FO_RUN_PASS_NO;
 	bool exact = p.run.pass.master != FO_MASTER_NONE && p.run.pass.moments == FO_MOMENTS_FP32;
 	if (r->state == FO_RUN_STATE_AUTO || (r->state && exact))
 		r->master = (int)p.run.pass.master, r->moments = (int)p.run.pass.moments, r->state = FO_RUN_STATE_GIVEN;

@@ -65,7 +65,7 @@ done
 
 # ---- what the step line holds ----
 
-step 0 --train.micro-batches=2 --train.tune=kept
+step 0 --train.micro-batches=2 --train.tune=kept --pass.wgrad-lane=no
 valid_lines out
 keys out choice recompute parts_ms parts_sum_ms timed_step_ms round_ms planned_bytes measured_bytes products code nvml joules_per_token mfu_causal
 for phase in forward backward wgrad; do
@@ -79,19 +79,19 @@ cp out ran
 
 # ---- the plan of a device that is not there: that of the one that is, its workspaces at least what they were ----
 
-step 0 --train.micro-batches=2 --bench.plan=8GiB
+step 0 --train.micro-batches=2 --bench.plan=8GiB --pass.wgrad-lane=no
 valid out
 for key in arena_bytes persistent_bytes; do
 	[ "$(number $key)" = "$(number $key ran)" ] || wrong "$key: planned $(number $key), taken $(number $key ran)"
 done
 [ "$(number workspace_bytes)" -ge "$(number workspace_bytes ran)" ] || wrong "workspaces: planned $(number workspace_bytes), taken $(number workspace_bytes ran)"
 cp out plan.steps
-bench 0 "$operations" $model --train.micro-batches=2 --bench.plan=8GiB
+bench 0 "$operations" $model --train.micro-batches=2 --bench.plan=8GiB --pass.wgrad-lane=no
 same out plan.steps
 
 # ---- memory: the choice of `flatout train`, or a sentence ----
 
-wide="--train.rows=32 --train.tune=off" # activations of 16 MiB, of which 6 are left where all is computed again
+wide="--train.rows=32 --train.micro-batches=2 --train.tune=off --train.inputs-ahead=no --pass.fuse-loss=512" # activations of 16 MiB, of which 6 are left where all is computed again
 make_text text
 size=18 # MiB: nothing computed again does not fit, something does
 FLATOUT_SOFT_COUNTERS=$tmp/counters
@@ -108,13 +108,15 @@ for program in "$steps" "$operations"; do
 	rm -f counters
 	bench 3 "$program" $model $wide --train.device=cuda --memory.limit=${size}MiB --pass.recompute=none
 	grep -q "^$(basename "$program"): the run plans at least .* and may use " err && grep -q "^hint: .*pass.recompute" err || wrong "not refused in a sentence: $(cat err)"
-	[ "$(sed -n 's/.*"peak_bytes": *\([0-9]*\).*/\1/p' counters)" = 0 ] || wrong "memory was taken before the refusal: $(cat counters)"
+	# What plans of attention are tried on, given back; the arena that is refused takes more than $size MiB.
+	[ "$(sed -n 's/.*"live_bytes": *\([0-9]*\).*/\1/p' counters)" = 0 ] && [ "$(sed -n 's/.*"peak_bytes": *\([0-9]*\).*/\1/p' counters)" -lt $((2 << 20)) ] ||
+		wrong "memory was taken before the refusal: $(cat counters)"
 done
 unset FLATOUT_SOFT_COUNTERS
 
 # ---- some operations alone ----
 
-bench 0 "$operations" $model --bench.only=attention --bench.seconds=0.001 --bench.square=64
+bench 0 "$operations" $model --bench.only=attention --pass.fuse-rope=no --bench.seconds=0.001 --bench.square=64
 [ "$(grep '"operation":' out | sed 's/.*"operation":"\([^"]*\)".*/\1/' | tr '\n' ' ')" = "attention attention_bwd " ] || wrong "attention alone: $(cat out)"
 bench 2 "$operations" $model --bench.only=nothing --bench.square=64
 says "no operation of this step has 'nothing' in its name"

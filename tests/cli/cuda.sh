@@ -148,7 +148,7 @@ same "$(checkpoint half 6)/state.safetensors" "$(checkpoint whole 6)/state.safet
 # The chunk of the loss: all of the micro-batch where the device has the memory, 512 where it has just enough for that; a run that goes on keeps its
 # chunk, and so its bits, whatever memory there is by then.
 chunky="$gpu --train.micro-batches=1 --model.vocab=12000 --data.vocab=300 --data.seq=640 --train.rows=1 --train.steps=2 --optim.warmup=0 --eval.every=0 --optim.schedule=constant \
---checkpoint.every=1"
+--checkpoint.every=1 --pass.wgrad-lane=no"
 run 0 train $chunky --run.dir=chunk --dry-run
 says "^auto  *head and loss at once for all 640 tokens on this device: up to" "^hint  *train.micro-batches=32 would share the optimizer"
 run 0 train $chunky --run.dir=chunk --dry-run --json --pass.fuse-loss=512
@@ -163,7 +163,7 @@ same "$(checkpoint chunk 2)/model.safetensors" "$(checkpoint chunk512 2)/model.s
 run 0 train $chunky --run.dir=wide
 grep -q "^pass fuse-loss 640$" wide/program.txt || wrong "a device with room does not take the whole micro-batch"
 grep -q '"passes": ".*fuse-loss=640' wide/run.json || wrong "run.json does not say the chunk"
-differ "$(checkpoint wide 2)/model.safetensors" "$(checkpoint chunk 2)/model.safetensors"
+differ "$(checkpoint wide 2)/state.safetensors" "$(checkpoint chunk 2)/state.safetensors"
 run 0 train $chunky --train.device=cpu --run.dir=chunk-cpu --dry-run
 says "^passes .*fuse-loss=512"
 

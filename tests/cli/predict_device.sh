@@ -2,7 +2,8 @@
 # flatout predict --device: the parts of a step on an accelerator, what it says of files and options that are wrong, and that
 # docs/performance.md shows what it prints.
 . "$(dirname "$0")/lib.sh"
-eight="--model.name=llama-3.1-8b --optim.master=split --optim.moments=bf16 --pass.fuse-loss=2048 --pass.recompute=none --train.rows=1"
+auto="--model.name=llama-3.1-8b --optim.master=split --optim.moments=bf16 --train.rows=1"
+eight="$auto --pass.fuse-loss=2048 --pass.recompute=none --pass.wgrad-lane=no --pass.fuse-rope=no"
 small="--model.name=llama-3.2-1b --data.seq=2048 --train.rows=1 --train.micro-batches=2"
 # sum KEY FILE: of a part's seconds, or of the step
 number() { "$python" -c 'import json, sys; print(eval("d" + sys.argv[2], {"d": json.load(open(sys.argv[1])), "sum": sum}))' "$2" "$1"; }
@@ -37,15 +38,15 @@ run 0 predict --device h200 $small --json=one
 valid one
 keys one schema model device published profile measured_share micro_batches fits step_seconds tokens_per_second mfu mfu_causal mfu_document hfu parts linear seconds \
 	flop bytes rates origin arena_bytes persistent_bytes memory_bytes
-run 0 program $small --json
+run 0 program $small --train.device=cuda --json
 grep -q "\"arena_bytes\": $(sed -n 's/^ *"arena_bytes": \([0-9]*\),/\1/p' one)," out || wrong "another arena than flatout program's"
 run 0 predict --device h200 $small --all
-says "^operations of a step  *times  *middle, ms  *measured" "^layer.b matmul.wgrad d.wgu  *[0-9]*  *[0-9.]*  no" "^layer.b attention_bwd.backward "
+says "^operations of a step  *times  *middle, ms  *measured" "^layer.b matmul.wgrad d.wgu  *[0-9]*  *[0-9.]*  no" "^layer.b attention_bwd[_a-z]*.backward "
 narrow
 sed -n '/^operations/,/^$/p' out | sed '1,2d; s/  .*//' | sort | uniq -d >twice
 [ ! -s twice ] || wrong "rows alike: $(cat twice)"
 run 0 predict --device h200 $small --timeline=t.fot
-run 0 program $small --dump=t.txt
+run 0 program $small --train.device=cuda --dump=t.txt
 run 0 export --program t.txt --predicted t.fot --trace t.json
 run 0 predict --device h200 --program.file=t.txt --json=two
 same one two
@@ -63,17 +64,34 @@ fi
 
 # The page's other figures.
 if [ -n "$python" ]; then
-	run 0 predict --device h200 $eight --data.seq=8192 --train.micro-batches=16 --pass.fp8=delayed --pass.fp8-scale-precompute=yes \
-		--pass.fp8-transposed=yes --json=fp8
-	row() { number '["step_seconds"]["'$1'"] / d["micro_batches"] * 1e3' fp8 | xargs printf %.0f; }
-	grep -qF "$(row low), $(row mid) and $(row high) ms a row" "$source/docs/performance.md" ||
-		wrong "docs/performance.md does not have fp8's $(row low), $(row mid) and $(row high) ms a row"
-	run 0 predict --device h200 --model.name=llama-3.1-8b --optim.master=none --optim.moments=bf16 --pass.fuse-loss=2048 --data.seq=32768 \
+	row() { number '["step_seconds"]["'$1'"] / d["micro_batches"] * 1e3' $2 | xargs printf %.$3f; }
+	share() { number '["mfu"]["'$1'"] * 100' $2 | xargs printf %.1f; }
+	page() { tr -s '\n' ' ' <"$source/docs/performance.md" | grep -qF "$1" || wrong "docs/performance.md does not have $1"; }
+	at="--data.seq=8192 --train.micro-batches=16"
+	fp8="--pass.fp8=delayed --pass.fp8-scale-precompute=yes --pass.fp8-transposed=yes"
+	run 0 predict --device h200 $auto $at --json=chosen
+	page "$(row low chosen 1), $(row mid chosen 1) and $(row high chosen 1) ms: $(share high chosen), $(share mid chosen) and $(share low chosen) %"
+	run 0 predict --device h200 $eight $at $fp8 --pass.fp8-fuse=no --json=fp8
+	page "$(row low fp8 0), $(row mid fp8 0) and $(row high fp8 0) ms a row"
+	run 0 predict --device h200 $auto --pass.fuse-loss=2048 --pass.recompute=none $at $fp8 --json=fp8
+	page "$(row low fp8 0), $(row mid fp8 0) and $(row high fp8 0) with what"
+	run 0 predict --device h200 --model.name=llama-3.1-8b --optim.master=none --optim.moments=bf16 --data.seq=32768 \
 		--train.rows=1 --train.micro-batches=4 --json=long
-	share() { number '["mfu"]["'$1'"] * 100' long | xargs printf %.1f; }
-	grep -qF "$(share low), $(share mid) and $(share high) %" "$source/docs/performance.md" ||
-		wrong "docs/performance.md does not have 32k's $(share low), $(share mid) and $(share high) %"
+	page "$(share low long), $(share mid long) and $(share high long) %"
 fi
+
+# auto: what is predicted to pay is taken on a device, and only there; what would not fit is not.
+run 0 predict --device h200 $auto $at --json=chosen
+run 0 predict --device h200 $auto $at --pass.wgrad-lane=yes --pass.fuse-rope=yes --json=given
+same chosen given
+run 0 program $auto $at --train.device=cuda --dump=t.txt
+grep -q "^pass wgrad-lane 1$" t.txt && grep -q "^pass fuse-rope 1$" t.txt || wrong "auto takes nothing on a device: $(grep '^pass' t.txt)"
+run 0 program $auto $at --train.device=cpu --dump=t.txt
+! grep -q "^pass \(wgrad-lane\|fuse-rope\) 1$" t.txt || wrong "auto takes a device's passes on the processor"
+run 0 program $auto $at --train.device=cuda --pass.wgrad-lane=no --pass.recompute=none --pass.fuse-loss=2048 --no-operations --json
+need=$(($(sed -n 's/.*"arena_bytes": \([0-9]*\),.*/\1/p' out) + $(sed -n 's/.*"persistent_bytes": \([0-9]*\),.*/\1/p' out)))
+run 0 program $auto $at --train.device=cuda --pass.recompute=none --pass.fuse-loss=2048 --memory.budget=$need --dump=t.txt
+grep -q "^pass fuse-rope 1$" t.txt && ! grep -q "^pass wgrad-lane 1$" t.txt || wrong "a lane that does not fit was taken: $(grep '^pass' t.txt)"
 
 # What does not fit comes first, with what would.
 run 0 predict --device h200 $eight --data.seq=16384 --pass.recompute=selective

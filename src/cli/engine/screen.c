@@ -175,6 +175,15 @@ static void plan_json(const struct fo_train_plan *p, struct fo_str *out)
 		fo_json_close(&j);
 	}
 	fo_json_real(&j, "fuse_loss_gain", p->choice.fuse_loss ? p->choice.fuse_loss_gain : NAN);
+	fo_json_object(&j, "predicted");
+	for (int i = 0; i < FO_PREDICTED_PASSES; i++)
+		if (p->choice.predicted[i].open) {
+			fo_json_object(&j, fo_predicted_pass[i].key);
+			fo_json_bool(&j, "taken", p->choice.predicted[i].taken);
+			fo_json_real(&j, "gain", p->choice.predicted[i].gain);
+			fo_json_close(&j);
+		}
+	fo_json_close(&j);
 	fo_json_real(&j, "micro_batches_gain", p->device ? p->gain_of_more : NAN);
 	fo_json_object(&j, "memory");
 	fo_json_int(&j, "total_bytes", p->memory.arena + (p->device ? 0 : p->memory.host_arena) + p->memory.persistent +
@@ -238,6 +247,10 @@ static void put_device_choices(FILE *f, const struct fo_train_plan *p)
 		fo_cli_put(f, "auto     ", LEAD, "head and loss %s%lld tokens on this device: up to %.1f %% of a step's time less than by %d, by the model that chose",
 			   chunk < tokens ? "by chunks of " : "at once for all ", (long long)(chunk < tokens ? chunk : tokens),
 			   100 * p->choice.fuse_loss_gain, FO_RUN_FUSE_LOSS);
+	for (int i = 0; i < FO_PREDICTED_PASSES; i++)
+		if (p->choice.predicted[i].taken)
+			fo_cli_put(f, "auto     ", LEAD, "%s=yes on this device: %.1f %% of a step's time less, predicted", fo_predicted_pass[i].key,
+				   100 * p->choice.predicted[i].gain);
 	if (p->gain_of_more >= 5e-4) /* less would show as 0.0 % */
 		fo_cli_put(f, "hint     ", LEAD, "train.micro-batches=%d would share the optimizer among more tokens: %.1f %% of the time less, by the same model; it "
 						 "makes the batch larger",
