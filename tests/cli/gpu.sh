@@ -136,7 +136,7 @@ cat <<-JSON
 	{"rounds":2,"peak_flop_s":989e12,"median":{"tokens_per_second":12000,"mfu":${MFU:-0.71},"mfu_causal":0.6},"best":{"tokens_per_second":13000,"mfu":0.9},"ratio_median":${RATIO:-1.25},"parts_ms":{"matmul":8},"parts_sum_ms":9.9,"round_ms":10,"attention_note":${NOTE:-null}}
 JSON
 END
-programs="test_cuda_device test_cuda_kernels test_cuda_products test_cuda_step test_attention_docs"
+programs="test_cuda_device test_cuda_kernels test_cuda_products test_cuda_step test_cuda_attention"
 for program in $programs; do
 	printf '#!/bin/sh\nexit "${TESTS:-0}"\n' >tree/build/gpu/bin/$program
 done
