@@ -136,13 +136,22 @@ static fo_status find_persistent(struct fo_exec *e)
 	return FO_OK;
 }
 
+static fo_status start(struct fo_exec *e)
+{
+	if (!e->started)
+		FO_TRY(e->engine->start(e));
+	e->started = true;
+	return FO_OK;
+}
+
 static fo_status place(struct fo_exec *e)
 {
 	void *arena = NULL;
-	if (e->placed)
-		return FO_OK;
-	if (e->share) {
+	if (e->share)
 		FO_TRY(place(e->share));
+	if (e->placed)
+		return start(e);
+	if (e->share) {
 		arena = e->share->arena;
 	} else if (!e->arena) { /* else an attempt that failed later took it */
 		fo_status st = e->engine->arena_new(e, e->arena_bytes, &arena);
@@ -167,7 +176,7 @@ static fo_status place(struct fo_exec *e)
 			e->data[i] = fo_store_on_device(e->store, e->data[i]);
 	}
 	e->placed = true;
-	return e->engine->start(e);
+	return start(e);
 }
 
 fo_status fo_exec_ready(struct fo_exec *e)

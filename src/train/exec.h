@@ -81,7 +81,7 @@ struct fo_exec_options {
 
 struct fo_exec;
 /* The program, the store and `share` must outlive it. `share` (may be NULL): an executor that never runs at the same time; its arena is
- * used when it is large enough. On a device memory is taken before the first step, which may be FO_ENOMEM. FO_EUNSUPPORTED, all reasons at once, where the device cannot run some operations of the program. */
+ * used when it is large enough. On a device memory is taken before the first step, which may be FO_ENOMEM and be tried again. FO_EUNSUPPORTED, all reasons at once, where the device cannot run some operations of the program. */
 FO_CHECKED fo_status fo_exec_new(struct fo_exec **out, const struct fo_program *p, struct fo_store *s,
 				 const struct fo_exec_options *o, fo_port_fn *port, void *ctx, struct fo_exec *share);
 void fo_exec_free(struct fo_exec *e);

@@ -373,9 +373,16 @@ static void host_free(struct fo_exec *e, void *arena, size_t bytes)
 
 static fo_status start(struct fo_exec *e)
 {
-	FO_TRY(take_workspace(e->cuda));
-	FO_TRY(fo_exec_inputs_open(e));
-	return fo_exec_graph_open(e);
+	fo_status st = take_workspace(e->cuda);
+	if (st == FO_OK)
+		st = fo_exec_inputs_open(e);
+	if (st == FO_OK)
+		st = fo_exec_graph_open(e);
+	if (st == FO_OK)
+		return FO_OK;
+	fo_exec_graph_close(e);
+	fo_exec_inputs_close(e);
+	return st;
 }
 
 static fo_status begin(struct fo_exec *e)

@@ -78,14 +78,19 @@ void fo_exec_graph_close(struct fo_exec *e)
 		fo_cuda_event_free(x->c, x->begins[i]);
 		fo_cuda_event_free(x->c, x->ends[i]);
 	}
-	for (int l = 0; l < FO_LANE_COUNT; l++)
+	for (int l = 0; l < FO_LANE_COUNT; l++) {
 		fo_cuda_event_free(x->c, x->lane[l].join);
+		x->lane[l].join = NULL;
+	}
 	fo_cuda_event_free(x->c, x->base);
 	fo_cuda_event_free(x->c, x->fork);
+	x->base = x->fork = NULL;
 	free(x->done);
 	free(x->begins);
 	free(x->ends);
 	free(x->end_ns);
+	x->done = x->begins = x->ends = NULL;
+	x->end_ns = NULL;
 }
 
 /* ---- putting a step into streams ---- */

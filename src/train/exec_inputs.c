@@ -38,6 +38,7 @@ void fo_exec_inputs_close(struct fo_exec *e)
 	fo_cuda_event_free(e->cuda->c, in->taken);
 	fo_cuda_stream_free(e->cuda->c, in->stream);
 	fo_cuda_free(e->cuda->c, in->now);
+	*in = (struct fo_exec_inputs){ .bytes = in->bytes, .looks_beyond = in->looks_beyond, .held = -1 };
 }
 
 fo_status fo_exec_inputs_drop(struct fo_exec *e)

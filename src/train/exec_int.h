@@ -14,7 +14,7 @@ struct fo_exec_engine {
 	fo_status (*open)(struct fo_exec *e);
 	fo_status (*arena_new)(struct fo_exec *e, size_t bytes, void **out);
 	fo_status (*host_new)(struct fo_exec *e, size_t bytes, void **out); /* memory for the arena of home HOST */
-	fo_status (*start)(struct fo_exec *e);
+	fo_status (*start)(struct fo_exec *e); /* of a late engine: once more where it failed */
 	void (*stop)(struct fo_exec *e); /* before anything is freed; also of what open left half done */
 	void (*close)(struct fo_exec *e);
 	void (*arena_free)(struct fo_exec *e, void *arena, size_t bytes);
@@ -45,7 +45,7 @@ struct fo_exec {
 	size_t arena_bytes;    /* of its own arena; 0: it uses that of `share` */
 	struct fo_exec *share;
 	unsigned char *host_arena; /* of home HOST; NULL: nothing is */
-	bool placed;           /* every life has its place */
+	bool placed, started;  /* every life has its place; what runs instances is there */
 	bool derived; /* what is made of weights alone is up to date */
 	bool changes; /* the program writes what persists */
 	struct fo_exec_cpu *cpu;

@@ -53,7 +53,7 @@ const char *const fo_resume_free[] = {
 	/* The same numbers up to rounding. */
 	"pass.merge-qkv", "pass.merge-gate-up", "pass.fuse-loss", "pass.fuse-elementwise", "pass.fuse-rope", "pass.recompute",
 	"pass.recompute-layers", "pass.offload", "pass.fused-optimizer", "pass.optimizer-in-backward", "pass.attention", "pass.fp8-scale-precompute",
-	"pass.fp8-transposed", "pass.wgrad-lane", NULL
+	"pass.fp8-transposed", "pass.fp8-fuse", "pass.wgrad-lane", NULL
 };
 
 int fo_resume_rows(void) { return fo_model_fields + OWN_ROWS; }

@@ -229,6 +229,49 @@ static void test_memory(void **state)
 	assert_true(m[1].workspace - m[0].workspace >= bytes && m[1].arena == m[0].arena && m[1].staging == m[0].staging);
 }
 
+/* Somebody else holds the device's memory when the first step wants it: an error at whatever piece it ends, and once it is given back the
+ * same executor runs. */
+static void test_no_memory(void **state)
+{
+	(void)state;
+	enum { PAGE = 2 << 20 };
+	if (!soft) {
+		skip();
+		return;
+	}
+	struct fo_exec_options o = { .cuda = cuda, .timeline_steps = 8 };
+	struct fo_soft_counters before, after;
+	int refused = 0;
+	const double want = outcome_of(&o, 1, -1).loss[0];
+	o.batch = number_of;
+	soft->counters(&before, false);
+	for (int pages = 0;; pages++) {
+		struct step_rig r;
+		void *others;
+		int64_t have, total;
+		make(&r, &o);
+		must(fo_cuda_memory(cuda, &have, &total));
+		must(fo_cuda_alloc(cuda, (size_t)(have - (int64_t)pages * PAGE) / PAGE * PAGE, &others));
+		at = 0;
+		r.batch = &batch[order[0]];
+		step_rig_at(&r, 1);
+		fo_status st = fo_exec_step(r.exec, 0);
+		fo_cuda_free(cuda, others);
+		if (st != FO_OK) {
+			assert_int_equal(st, FO_ENOMEM);
+			refused++;
+			must(fo_exec_step(r.exec, 0));
+		}
+		assert_true(r.loss[0] == want);
+		step_rig_free(&r);
+		soft->counters(&after, false);
+		assert_int_equal(after.live_bytes, before.live_bytes);
+		if (st == FO_OK)
+			break;
+	}
+	assert_true(refused >= 4); /* state, activations, workspaces, batches */
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -236,8 +279,10 @@ int main(void)
 		cmocka_unit_test(test_filled_once),
 		cmocka_unit_test(test_fault),
 		cmocka_unit_test(test_memory),
+		cmocka_unit_test(test_no_memory),
 	};
 	int status;
+	setenv("FLATOUT_SOFT_MEMORY", "67108864", 0); /* a software device fills what is taken of it, here all */
 	cuda = fo_test_cuda_open(&status);
 	if (!cuda)
 		return status;

@@ -40,6 +40,9 @@ static const struct {
 	{ "optimizer in backward", { .merge_gate_up = 1, .fused_optimizer = 1, .optimizer_in_backward = 1, .previous_norm = 1 } },
 	{ "norm of the step before", { .merge_qkv = 1, .fused_optimizer = 1, .previous_norm = 1, .master = FO_MASTER_SPLIT } },
 	{ "fp8", { .merge_gate_up = 1, .fp8 = FO_FP8_DELAYED, .fp8_history = 4, .fp8_precompute = 1, .fp8_transposed = 1 } },
+	{ "fused casts",
+	  { .merge_qkv = 1, .fuse_elementwise = 1, .fuse_rope = 1, .fp8 = FO_FP8_DELAYED, .fp8_history = 4,
+	    .fp8_precompute = 1, .fp8_transposed = 1, .fp8_fuse = 1, .recompute = FO_RECOMPUTE_SELECTIVE } },
 	{ "fp8 rows", { .merge_qkv = 1, .fp8 = FO_FP8_ROWWISE } },
 };
 enum { CASES = sizeof cases / sizeof *cases };

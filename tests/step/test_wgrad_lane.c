@@ -49,6 +49,9 @@ static const struct {
 	{ "plain", { 0 } },
 	{ "recomputing", { .merge_qkv = 1, .recompute = FO_RECOMPUTE_FULL, .fuse_loss = 1024 } },
 	{ "fp8", { .merge_qkv = 1, .merge_gate_up = 1, .fuse_loss = 1024, .fp8 = FO_FP8_DELAYED, .fp8_history = 4, .fp8_precompute = 1, .fp8_transposed = 1 } },
+	{ "fused casts",
+	  { .merge_qkv = 1, .merge_gate_up = 1, .fuse_elementwise = 1, .fuse_rope = 1, .fuse_loss = 1024,
+	    .fp8 = FO_FP8_DELAYED, .fp8_history = 4, .fp8_precompute = 1, .fp8_transposed = 1, .fp8_fuse = 1 } },
 	{ "optimizer in backward", { .merge_qkv = 1, .fuse_loss = 1024, .optimizer_in_backward = 1, .previous_norm = 1 } },
 };
 enum { OTHERS = sizeof others / sizeof *others };
