@@ -45,7 +45,7 @@ static void collect(struct table *t, const struct fo_timeline *l, const struct f
 			const struct fo_cost c = fo_op_cost(p, o, -1);
 			struct group *g = group_of(t, o, p->block[p->slot[u->slot[s->instance]].block].unit);
 			g->count++;
-			g->ns += (double)(s->end_ns - s->begin_ns);
+			g->ns += fo_timeline_own_ns(l, lane, s);
 			g->flop += c.exec;
 			g->bytes += c.bytes;
 		}
