@@ -78,7 +78,7 @@ gpu_load_from() {
 
 # The programs of a build folder that the scripts start and a bundle holds.
 gpu_program_files() {
-	for gpu_program in "$1/flatout" "$1/bench_gpu" "$1/bench_train_vs_torch" "$1"/tests/test_cuda_* "$1/tests/test_attention_docs"; do
+	for gpu_program in "$1/flatout" "$1/bench_gpu" "$1/bench_train_vs_torch" "$1"/tests/test_cuda_*; do
 		case $gpu_program in
 		*/test_cuda_simt) ;; # of the software device itself
 		*) [ -f "$gpu_program" ] && [ -x "$gpu_program" ] && printf '%s\n' "$gpu_program" ;;
