@@ -12,7 +12,7 @@
  * The second is an assumption that is kind, the third one that is not; only a device shows what is so.
  *
  * FLATOUT_SOFT_CUDNN=adds: a product into fp32 memory that no operation reads again is added to what lies there, which is not a number.
- * Whether the real one sets such a tensor to zero first is not documented.
+ * Whether the real one sets such a tensor to zero first is not documented. =adds-later: from a plan's second run on.
  *
  * A product into fp32 memory (dQ before it is rounded) is a sum of blocks of TILE keys in fp32 in an order that is drawn anew in every run:
  * the real one adds them as its blocks end, and nobody may count on the same bits twice. */
@@ -77,7 +77,7 @@ struct program {
 	struct tensor tensor[TENSORS];
 	struct op op[OPS];
 	int tensors, ops, length, refs; /* length: the tensor of lengths; -1: none */
-	int64_t batch, heads, kv;
+	int64_t batch, heads, kv, runs;
 };
 
 struct attribute {
@@ -522,7 +522,8 @@ static void product(struct part *w, const struct op *o, const double *a, const d
 	const struct tensor *c = tensor_at(w, o->y);
 	const char *how = getenv("FLATOUT_SOFT_CUDNN");
 	const bool blocks = !c->is_virtual && c->type == CUDNN_DATA_FLOAT;
-	const bool adds = blocks && how && !strcmp(how, "adds") && &w->r->p->op[c->last] == o;
+	const bool later = how && !strcmp(how, "adds-later") && w->r->p->runs > 1;
+	const bool adds = blocks && how && (later || !strcmp(how, "adds")) && &w->r->p->op[c->last] == o;
 	const int64_t step = blocks ? TILE : k, steps = (k + step - 1) / step;
 	double *one = malloc((size_t)n * sizeof *one);
 	if (!one)
@@ -644,6 +645,7 @@ static void run(void *args)
 	const char *seed = getenv("FLATOUT_SOFT_SEED");
 	struct run *r = args; /* a graph's node runs again and again with the same */
 	const struct program *p = r->p;
+	r->p->runs++;
 	r->draw = fo_rng_u64(seed ? strtoull(seed, NULL, 10) : 1, runs++);
 	if (p->length >= 0)
 		check_documents(r);

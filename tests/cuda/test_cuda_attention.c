@@ -457,12 +457,15 @@ static void test_turned(void **state)
 	assert_int_equal(refused_unfinished(), 0);
 	assert_int_equal(unfinished, 5);
 	/* cuDNN that adds to what memory held is found out before a step, and finishes what it begins. */
-	fo_cuda_plans_free(cuda);
-	setenv("FLATOUT_SOFT_CUDNN", "adds", 1);
-	turned();
-	unsetenv("FLATOUT_SOFT_CUDNN");
-	assert_int_equal(refused_unfinished(), 5);
-	assert_null(fo_cuda_attention_note(cuda));
+	static const char *const how[] = { "adds", "adds-later" };
+	for (int i = 0; i < 2; i++) {
+		fo_cuda_plans_free(cuda);
+		setenv("FLATOUT_SOFT_CUDNN", how[i], 1);
+		turned();
+		unsetenv("FLATOUT_SOFT_CUDNN");
+		assert_int_equal(refused_unfinished(), 5);
+		assert_null(fo_cuda_attention_note(cuda));
+	}
 	fo_cuda_plans_free(cuda);
 }
 

@@ -381,17 +381,27 @@ fo_status fo_cuda_dnn_run(struct fo_cuda_queue *q, const struct fo_call *s, int6
 }
 
 /* An unfinished plan's sum is cuDNN's to set to zero first, as it does for a finished one; nowhere is it written that it does. Of operands
- * that are all zero, on workspace that is not a number, the gradients are zero if it did. */
+ * that are all zero, on workspace that is not a number, the sum is zero if it did. It is looked at itself, for dq of an operand that
+ * others share the memory of may be overwritten. Of a ragged plan, the rows of the one document (lay_out). */
 static fo_status adds_to_nothing(struct fo_cuda_queue *q, const struct fo_call *s, const struct fo_cuda_plan *p)
 {
 	struct fo_cuda *c = q->cuda;
+	const struct fo_dnn_shape *d = &p->shape;
+	const struct sizes z = sizes_of(s, d->ragged);
+	const struct pieces w = pieces_of(d, &z, p->made.workspace);
+	const int64_t first = d->seq < d->tokens ? d->seq : d->tokens;
+	const struct fo_tensor sum = { .data = (char *)q->ws + w.dq_sum,
+				       .rows = d->ragged ? first : d->tokens * d->heads,
+				       .cols = d->ragged ? d->heads * d->dim : d->dim,
+				       .ld = d->ragged ? d->ld[FO_DNN_DQ] : d->dim,
+				       .dtype = FO_F32 };
 	int64_t *found = NULL;
 	void *at = NULL;
 	fo_status st = fo_cuda_alloc(c, sizeof *found, &at);
 	if (st == FO_OK)
 		st = fo_cuda_host_alloc(c, sizeof *found, (void **)&found);
 	if (st == FO_OK)
-		st = fo_cuda_find_nonfinite(q, &s->arg[7], at);
+		st = fo_cuda_find_nonfinite(q, &sum, at);
 	if (st == FO_OK)
 		st = fo_cuda_copy_out(c, found, at, sizeof *found, q->stream);
 	if (st == FO_OK)
@@ -436,7 +446,8 @@ static fo_status lay_out(struct fo_cuda_queue *q, struct fo_call *c, const struc
 	return st;
 }
 
-/* Once, on memory that holds nothing of worth: loads what is loaded at first use, which a capture would not bear. */
+/* Once, on memory that holds nothing of worth: loads what is loaded at first use, which a capture would not bear. Twice where the sum is
+ * looked at: a step runs a plan again and again on the same memory. */
 static fo_status try_out(struct fo_cuda *c, const struct fo_call *s, const struct fo_cuda_plan *p, size_t ws_bytes)
 {
 	struct fo_cuda_queue q = { .cuda = c, .ws_bytes = ws_bytes };
@@ -447,12 +458,14 @@ static fo_status try_out(struct fo_cuda *c, const struct fo_call *s, const struc
 		st = lay_out(&q, &call, &p->shape, &scratch);
 	if (st == FO_OK)
 		st = fo_cuda_alloc(c, ws_bytes, &q.ws);
+	const bool room = st == FO_OK;
 	if (st == FO_ENOMEM) { /* the step needs it all: then the first launch loads; what was not tried is not run */
 		fo_err_clear();
 		st = FO_OK;
 		if (p->shape.unfinished)
 			fo_cuda_plan_refuse(c, p, "there is no memory to try it in");
-	} else if (st == FO_OK) {
+	}
+	for (int turn = 0; room && st == FO_OK && !*p->why && turn <= (int)p->shape.unfinished; turn++) {
 		st = fo_cuda_fill(c, q.ws, 0xff, ws_bytes, q.stream);
 		if (st == FO_OK)
 			st = run_plan(&q, &call, p);

@@ -114,6 +114,9 @@ extern const struct fo_cuda_kernel fo_cuda_rmsnorm, fo_cuda_add_rmsnorm, fo_cuda
 
 /* What kernels take of operands sx, y and amax of a call that casts by the scale of the step, in `parts`. */
 FO_CHECKED fo_status fo_cuda_fp8_step_args(struct fo_cuda_queue *q, const struct fo_call *c, uint32_t parts, struct fo_cuda_fp8_step *out);
+/* Puts both launches of such a kernel into q's stream (fp8.cuh). step lies within args. */
+FO_CHECKED fo_status fo_cuda_fp8_step_launch(struct fo_cuda_queue *q, enum fo_cuda_function f, struct fo_cuda_grid grid, const void *args,
+					     struct fo_cuda_fp8_step *step);
 
 /* What launchers ask of operands. */
 static inline bool fo_cuda_is_float(const struct fo_tensor *t) { return t->dtype == FO_F32 || t->dtype == FO_BF16; }

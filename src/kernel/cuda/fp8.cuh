@@ -52,77 +52,45 @@ FO_DEVICE float scale_of(uint32_t top, float largest, bool power)
  * The scale is known before: every part of the work is done once, and a block's maximum joins the step's by one atomic maximum of the
  * magnitude's bits, which are ordered as integers, what is not a number above all. A maximum has no order, so the bits repeat.
  *
- * Where the history was empty (a run's first step) the scale is of x's own maximum: all parts are looked at, the maxima joined, and then
- * some of the blocks (workers) wait for all others and do all parts again, with the scale. Workers are half as many as
- * multiprocessors, and a multiprocessor holds one block at least: whoever is waited for finds a place. */
+ * Where the history was empty (a run's first step) the scale is of x's own maximum, which all blocks must have joined before any may cast.
+ * Blocks of one launch must not wait for each other: nothing says that all of them find room on the device while some wait. So a second
+ * launch of the same kernel stands behind the first (fo_cuda_fp8_step_launch). The first measures, the second casts. Where the history was
+ * not empty the first did all and the second returns at once: some 2 us of a step for each tensor. */
 
-FO_DEVICE uint32_t volatile_word(const uint32_t *p) { return *(const volatile uint32_t *)p; }
 FO_DEVICE void join_word(uint32_t *to, uint32_t top)
 {
-	if (top > volatile_word(to)) /* most blocks find a larger one there, and nobody waits for them */
+	if (top > *(const volatile uint32_t *)to) /* most blocks find a larger one there, and nobody waits for them */
 		atomicMax(to, top);
-}
-
-/* The block has arrived. True in the blocks that go on, once all have; *first, *step: their share of the parts. */
-FO_DEVICE bool wait_for_blocks(const fo_cuda_fp8_step &p, uint32_t *scratch, uint32_t *first, uint32_t *step)
-{
-	uint32_t *blocks = p.amax + FO_CUDA_AMAX_BLOCKS;
-	__syncthreads();
-	if (threadIdx.x == 0) {
-		__threadfence();
-		scratch[0] = atomicAdd(blocks, 1u) + 1;
-	}
-#ifdef FO_SIMT /* blocks run one after another: the last one works */
-	__syncthreads();
-	*first = 0, *step = 1;
-	return scratch[0] == gridDim.x;
-#else
-	*first = blockIdx.x, *step = p.workers < gridDim.x ? p.workers : gridDim.x;
-	if (blockIdx.x >= *step)
-		return false;
-	if (threadIdx.x == 0) {
-		while (volatile_word(blocks) < gridDim.x) /* workers that have finished count further */
-			;
-		__threadfence();
-	}
-	__syncthreads();
-	return true;
-#endif
 }
 
 /* work(i, scale, write): part i of p.parts, returns the maximum of what is cast; !write: nothing else. The grid may be of any size. */
 template <typename F> FO_DEVICE void by_step_scale(const fo_cuda_fp8_step &p, uint32_t *scratch, F work)
 {
 	const uint32_t past = p.amax[FO_CUDA_AMAX_HISTORY];
-	uint32_t first = blockIdx.x, step = gridDim.x;
-	bool write = past != 0;
-	float scale = scale_of(past, p.largest, false);
-	for (;;) {
-		uint32_t top = 0;
-		if (write && first == 0 && threadIdx.x == 0)
-			*p.sx = scale;
+	if (p.second && past)
+		return;
+	const bool write = p.second || past;
+	const float scale = scale_of(p.second ? p.amax[FO_CUDA_AMAX_OWN] : past, p.largest, false);
+	uint32_t top = 0;
+	if (write && blockIdx.x == 0 && threadIdx.x == 0)
+		*p.sx = scale;
 #pragma unroll 1
-		for (uint32_t i = first; i < p.parts; i += step) {
-			top = fo_larger(top, work(i, scale, write));
-			__syncthreads();
-		}
-		if (write && !past)
-			break;
-		top = block_larger(top, scratch);
-		if (threadIdx.x == 0) {
-			join_word(p.amax + FO_CUDA_AMAX_STEP, top);
-			if (!past)
-				join_word(p.amax + FO_CUDA_AMAX_OWN, top);
-		}
-		if (past || !wait_for_blocks(p, scratch, &first, &step))
-			return;
-		scale = scale_of(volatile_word(p.amax + FO_CUDA_AMAX_OWN), p.largest, false);
-		write = true;
+	for (uint32_t i = blockIdx.x; i < p.parts; i += gridDim.x) {
+		top = fo_larger(top, work(i, scale, write));
+		__syncthreads();
 	}
-	/* The last worker leaves the words as they were. */
-	__syncthreads();
-	if (threadIdx.x == 0 && atomicAdd(p.amax + FO_CUDA_AMAX_BLOCKS, 1u) + 1 == gridDim.x + step)
-		p.amax[FO_CUDA_AMAX_OWN] = p.amax[FO_CUDA_AMAX_BLOCKS] = 0;
+	if (p.second) {
+		/* The last block leaves the words as they were: all others have read the maximum. */
+		if (threadIdx.x == 0 && atomicAdd(p.amax + FO_CUDA_AMAX_BLOCKS, 1u) + 1 == gridDim.x)
+			p.amax[FO_CUDA_AMAX_OWN] = p.amax[FO_CUDA_AMAX_BLOCKS] = 0;
+		return;
+	}
+	top = block_larger(top, scratch);
+	if (threadIdx.x == 0) {
+		join_word(p.amax + FO_CUDA_AMAX_STEP, top);
+		if (!past)
+			join_word(p.amax + FO_CUDA_AMAX_OWN, top);
+	}
 }
 
 /* ---- tiles: 128 x 128 bytes, turned by 256 threads ---- */

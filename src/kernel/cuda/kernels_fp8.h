@@ -33,13 +33,13 @@ struct fo_cuda_fp8_cast_t_args {
 
 /* ---- by the scale of the step: its amax is what ops.def says of fp8_cast_step, as 32-bit words ---- */
 
-enum { FO_CUDA_AMAX_STEP, FO_CUDA_AMAX_HISTORY, FO_CUDA_AMAX_OWN /* of an empty history */, FO_CUDA_AMAX_BLOCKS /* that have arrived */, FO_CUDA_AMAX_WORDS };
+enum { FO_CUDA_AMAX_STEP, FO_CUDA_AMAX_HISTORY, FO_CUDA_AMAX_OWN /* of an empty history */, FO_CUDA_AMAX_BLOCKS /* of the second launch that have ended */, FO_CUDA_AMAX_WORDS };
 struct fo_cuda_fp8_step {
 	uint32_t *amax;
 	float *sx;
-	uint32_t parts;   /* of the work */
-	uint32_t workers; /* blocks that do all of it where the history was empty: half of the multiprocessors' number, or one */
-	float largest;    /* number of the format */
+	uint32_t parts; /* of the work */
+	float largest;   /* number of the format */
+	uint32_t second; /* 1: the second launch, which casts where the history was empty */
 	uint32_t zero;
 };
 /* x in parts of one share each; y. */

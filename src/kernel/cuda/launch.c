@@ -5,7 +5,13 @@ _Static_assert((int)FO_CUDA_F32 == FO_F32 && (int)FO_CUDA_BF16 == FO_BF16 && (in
 		       (int)FO_CUDA_I16 == FO_I16 && (int)FO_CUDA_E4M3 == FO_E4M3 && (int)FO_CUDA_E5M2 == FO_E5M2,
 	       "device code knows the data types by the same numbers");
 
-enum { SHARED_UNASKED = 48 << 10 /* CUDA C++ Programming Guide, 16.5.3 of version 12 */, ACCESS_BYTES = 16, WAVES = 8 /* of blocks per multiprocessor: enough to even out their ends */ };
+enum {
+	/* CUDA C++ Programming Guide, 16.5.3 of version 12: 48 KiB, static shared memory of the kernel included. Of that no kernel
+	 * here has 2 KiB beside dynamic shared memory. */
+	SHARED_UNASKED = (48 << 10) - (2 << 10),
+	ACCESS_BYTES = 16,
+	WAVES = 8, /* of blocks per multiprocessor: enough to even out their ends */
+};
 
 struct fo_cuda_view fo_cuda_view_of(const struct fo_tensor *t)
 {

@@ -5,7 +5,6 @@ enum {
 	DIM_MOST = 256,    /* columns of a head: 8 per thread of a warp (kernels_attention.h) */
 	DIM_NARROW = 128,  /* ... 4 */
 	DECODE_ROWS = 8,   /* up to here a block for each query and head; above, tiles share the keys that they read */
-	SHARED_PLAIN = 48 << 10, /* dynamic shared memory that needs no permission (CUDA programming guide, compute capabilities) */
 };
 
 /* Which operand is what; -1: the operation has none. */
@@ -43,8 +42,6 @@ static bool wide(const struct fo_call *s) { return s->attr.head_dim > DIM_NARROW
 static fo_status allow_shared(const struct fo_cuda *c, enum fo_cuda_function narrow, enum fo_cuda_function broad, bool is_wide)
 {
 	int bytes = FO_CUDA_ATTENTION_SHARED(is_wide ? DIM_MOST : DIM_NARROW);
-	if (bytes <= SHARED_PLAIN)
-		return FO_OK;
 	return fo_cuda_check(c,
 			     c->driver->cuFuncSetAttribute(c->function[is_wide ? broad : narrow],
 							   CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes),

@@ -211,12 +211,23 @@ static const char *cast_step_cannot(const struct fo_cuda *c, const struct fo_cal
 }
 fo_status fo_cuda_fp8_step_args(struct fo_cuda_queue *q, const struct fo_call *c, uint32_t parts, struct fo_cuda_fp8_step *out)
 {
-	const int at = fo_op_fp8_step(c->kind), halves = q->cuda->info.multiprocessors / 2;
+	const int at = fo_op_fp8_step(c->kind);
 	const struct fo_tensor *amax = &c->arg[at + 2];
-	*out = (struct fo_cuda_fp8_step){ .amax = amax->data, .sx = c->arg[at].data, .parts = parts, .workers = halves > 1 ? (uint32_t)halves : 1,
+	*out = (struct fo_cuda_fp8_step){ .amax = amax->data, .sx = c->arg[at].data, .parts = parts,
 					  .largest = c->arg[at + 1].dtype == FO_E5M2 ? (float)FO_E5M2_MAX : (float)FO_E4M3_MAX };
 	/* Without fp8_begin before it: no history. */
 	return c->first >> (at + 2) & 1 ? fo_cuda_fill(q->cuda, amax->data, 0, FO_FP8_AMAX_COLS * sizeof(float), q->stream) : FO_OK;
+}
+/* The second launch has a block for each multiprocessor at most: in all steps but the first it has nothing to do, and few blocks end
+ * sooner than many. */
+fo_status fo_cuda_fp8_step_launch(struct fo_cuda_queue *q, enum fo_cuda_function f, struct fo_cuda_grid grid, const void *args,
+				  struct fo_cuda_fp8_step *step)
+{
+	const uint32_t few = (uint32_t)q->cuda->info.multiprocessors;
+	FO_TRY(fo_cuda_launch(q, f, grid, args));
+	step->second = 1;
+	grid.x = grid.x < few ? grid.x : few;
+	return fo_cuda_launch(q, f, grid, args);
 }
 static fo_status fp8_cast_step(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
 {
@@ -231,11 +242,11 @@ static fo_status fp8_cast_step(struct fo_cuda_queue *q, const struct fo_call *c,
 	if (!yt) {
 		struct fo_cuda_fp8_cast_step_args args = { .cast = cast_args(x, y, true) };
 		FO_TRY(fo_cuda_fp8_step_args(q, c, grid.x, &args.step));
-		return fo_cuda_launch(q, f, grid, &args);
+		return fo_cuda_fp8_step_launch(q, f, grid, &args, &args.step);
 	}
 	struct fo_cuda_fp8_cast_step_t_args args = { .cast = cast_t_args(x, y, yt) };
 	FO_TRY(fo_cuda_fp8_step_args(q, c, grid.x, &args.step));
-	return fo_cuda_launch(q, is_wide(x, y, yt) ? f : FO_CUDA_FN_fp8_cast_step_t_any, grid, &args);
+	return fo_cuda_fp8_step_launch(q, is_wide(x, y, yt) ? f : FO_CUDA_FN_fp8_cast_step_t_any, grid, &args, &args.step);
 }
 const struct fo_cuda_kernel fo_cuda_fp8_cast_step = { .by = "flatout", .cannot = cast_step_cannot, .run = fp8_cast_step };
 

@@ -77,7 +77,7 @@ static fo_status fast_run(struct fo_cuda_queue *q, const struct fo_call *s)
 		grid.shared_bytes = args.qt.data ? (uint32_t)a[0].cols * FO_CUDA_FP8_STRIP : 0;
 	}
 	FO_TRY(fo_cuda_fp8_step_args(q, s, grid.x, &args.step));
-	return fo_cuda_launch(q, f, grid, &args);
+	return fo_cuda_fp8_step_launch(q, f, grid, &args, &args.step);
 }
 
 /* ---- two kernels ---- */
