@@ -52,6 +52,7 @@ struct fo_device_rates {
 	double peak_flop_s, memory_byte_s, units;   /* dense bf16; as published; multiprocessors, NaN: not known */
 	int64_t memory_bytes;                       /* that a driver shows; 0: not known */
 	struct fo_interval rate[FO_DEVICE_CLASSES]; /* NaN: not known */
+	double most[FO_DEVICE_CLASSES];             /* what no measurement can exceed (device.c); NaN: not known */
 	const char *origin[FO_DEVICE_CLASSES];      /* where the rate comes from, one line */
 	double keys0[2];                            /* s0 above, forward and backward */
 	struct fo_interval gap_s;                   /* behind each operation */
