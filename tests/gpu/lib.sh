@@ -23,6 +23,12 @@ gpu_usage() {
 		exit 2
 		;;
 	esac
+	case ${GPU_SECONDS:-1} in
+	*[!0-9]* | 0)
+		echo "$0: GPU_SECONDS must be a whole number of seconds above 0, got '$GPU_SECONDS'" >&2
+		exit 2
+		;;
+	esac
 }
 
 # GPU_SOFTWARE=BUILD-FOLDER: the scripts themselves are tried, with the programs of that build on its software device
