@@ -161,6 +161,12 @@ fo_status fo_device_rates_init(struct fo_device_rates *r, const struct fo_device
 {
 	double tflops, fp8 = d->dense[FO_PREC_FP8];
 	bool gpu = !strcmp(d->kind, "gpu");
+	if (!*d->kind)
+		return fo_hint(fo_fail(FO_EUNSUPPORTED,
+				       "the step time on %s is not known from this: its row of the catalogue does not say "
+				       "what kind of device it is",
+				       d->name),
+			       "'gpu' in the row's column 'kind' says that it is a GPU");
 	if (!gpu || !strncmp(d->name, "MI", 2)) /* AMD's names */
 		return fo_hint(fo_fail(FO_EUNSUPPORTED,
 				       "the step time on %s is not known from this: Flatout has no kernels for a%s",

@@ -61,7 +61,7 @@ struct fo_device_rates {
 };
 
 /* From the catalogue's row. FO_EARG when it has no dense bf16 peak, FO_EUNSUPPORTED, saying why, when something else
- * is missing or it is no GPU: nothing is known then. */
+ * is missing (its kind, too) or it is no GPU: nothing is known then. */
 FO_CHECKED fo_status fo_device_rates_init(struct fo_device_rates *r, const struct fo_device *d);
 
 /* Where its time belongs in a budget. */
