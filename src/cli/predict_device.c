@@ -365,7 +365,8 @@ static void print_head(const struct report *r)
 		   100 * f[1].mfu, 100 * f[0].mfu, 100 * f[2].mfu, 100 * f[1].mfu_causal, 100 * f[0].mfu_causal,
 		   100 * f[2].mfu_causal, 100 * f[1].hfu, 100 * f[0].hfu, 100 * f[2].hfu);
 	if (r->pairs >= 0) /* the others count rows without bounds, which are not computed */
-		fo_cli_put(stdout, lead, lead, "%.1f %% mfu_document (%.1f to %.1f): attention within documents of %g tokens",
+		fo_cli_put(stdout, lead, lead,
+			   "%.1f %% mfu_document (%.1f to %.1f): attention within documents of %g tokens",
 			   100 * f[1].mfu_document, 100 * f[0].mfu_document, 100 * f[2].mfu_document, r->in->documents);
 	print_memory(r, lead);
 }

@@ -162,11 +162,12 @@ fo_status fo_device_rates_init(struct fo_device_rates *r, const struct fo_device
 	double tflops, fp8 = d->dense[FO_PREC_FP8];
 	bool gpu = !strcmp(d->kind, "gpu");
 	if (!*d->kind)
-		return fo_hint(fo_fail(FO_EUNSUPPORTED,
-				       "the step time on %s is not known from this: its row of the catalogue does not say "
-				       "what kind of device it is",
-				       d->name),
-			       "'gpu' in the row's column 'kind' says that it is a GPU");
+		return fo_hint(
+			fo_fail(FO_EUNSUPPORTED,
+				"the step time on %s is not known from this: its row of the catalogue does not say "
+				"what kind of device it is",
+				d->name),
+			"'gpu' in the row's column 'kind' says that it is a GPU");
 	if (!gpu || !strncmp(d->name, "MI", 2)) /* AMD's names */
 		return fo_hint(fo_fail(FO_EUNSUPPORTED,
 				       "the step time on %s is not known from this: Flatout has no kernels for a%s",
@@ -308,7 +309,8 @@ struct fo_device_time fo_device_op_seconds(const struct fo_device_rates *r, cons
 	if (o->kind == FO_OP_matmul)
 		t = product(r, p, o, first);
 	else if (o->kind == FO_OP_attention || o->kind == FO_OP_attention_bwd || o->kind == FO_OP_attention_bwd_rope)
-		t = attention(r, p, o, pairs); /* what turns gradients reads and writes what stands behind any of them */
+		t = attention(r, p, o,
+			      pairs); /* what turns gradients reads and writes what stands behind any of them */
 	else if (fo_op_info(o->kind)->cls == FO_CLASS_MEMORY)
 		t = moves(r, p, o);
 	else

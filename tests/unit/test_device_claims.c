@@ -31,8 +31,14 @@ struct rig {
 /* A step of a small Llama on an H200 with up to three more options. */
 static void begin(struct rig *g, const char *one, const char *two, const char *three)
 {
-	char *argv[] = { "test",        "--model.name=llama-3.2-1b", "--data.seq=2048", "--train.rows=1", (char *)one,
-			 (char *)two,   (char *)three,               NULL };
+	char *argv[] = { "test",
+			 "--model.name=llama-3.2-1b",
+			 "--data.seq=2048",
+			 "--train.rows=1",
+			 (char *)one,
+			 (char *)two,
+			 (char *)three,
+			 NULL };
 	int argc = 4 + !!one + !!two + !!three;
 	const struct fo_device *d;
 	memset(g, 0, sizeof *g);
@@ -109,7 +115,8 @@ static void test_claims(void **state)
 		{ "matmul", "matmul", "1x1 e4m3", "\"us_median\":100,\"us_best\":100,\"tflop_s\":2600", FO_EFORMAT },
 		/* the median can be, the best cannot */
 		{ "matmul", "matmul", "1x1 bf16", "\"us_median\":100,\"us_best\":1,\"tflop_s\":700", FO_EFORMAT },
-		{ "matmul", "matmul", "1x1 bf16", "\"us_median\":1e-30,\"us_best\":1e-30,\"tflop_s\":1e300", FO_EFORMAT },
+		{ "matmul", "matmul", "1x1 bf16", "\"us_median\":1e-30,\"us_best\":1e-30,\"tflop_s\":1e300",
+		  FO_EFORMAT },
 		{ "attention_bwd", "attention_backward", "", "\"us_median\":9,\"us_best\":9,\"tflop_s\":500", FO_OK },
 		{ "attention_bwd_rope", "attention_backward", "", "\"us_median\":9,\"us_best\":9,\"tflop_s\":5000",
 		  FO_EFORMAT },
