@@ -35,7 +35,9 @@
 #include "train/exec.h"
 #include "train/room.h"
 
+#include <errno.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -110,8 +112,10 @@ static pid_t start_peer(char **argv, FILE **to, FILE **from)
 		close(in[1]);
 		close(out[0]);
 		execvp(argv[0], argv);
+		fprintf(stderr, "bench_train_vs_torch: '%s' cannot be run: %s\n", argv[0], strerror(errno));
 		_exit(127);
 	}
+	signal(SIGPIPE, SIG_IGN); /* a peer that ends is said in words: peer_step */
 	close(in[0]);
 	close(out[1]);
 	*to = fdopen(in[1], "w");
@@ -402,9 +406,13 @@ static fo_status run(struct bench *b)
 	fo_status st = take_turns(b, &t, to, from);
 	const struct fo_nvml_use use = fo_nvml_watch_total(b->nvml);
 	if (pid) {
+		int how = 0;
 		fclose(to);
 		fclose(from);
-		waitpid(pid, NULL, 0);
+		waitpid(pid, &how, 0);
+		if (st != FO_OK && how)
+			st = fo_wrap(st, WIFEXITED(how) ? "the peer ended with status %d" : "signal %d ended the peer",
+				     WIFEXITED(how) ? WEXITSTATUS(how) : WTERMSIG(how));
 	}
 	if (st == FO_OK)
 		report(b, &t, pid != 0, &use);
@@ -435,7 +443,9 @@ int main(int argc, char **argv)
 	fo_opt_init(&s, rows, &b);
 	b.run.micro_batches = 1; /* unless asked for */
 	fo_opt_read_args(&s, &argc, argv);
-	fo_status st = argc > 1 ? fo_fail(FO_EARG, "unexpected argument '%s'", argv[1]) : fo_run_check(&s, &b.run);
+	fo_status st = argc > 1			 ? fo_fail(FO_EARG, "unexpected argument '%s'", argv[1])
+		       : b.peer && !b.peer[0] ? fo_fail(FO_EARG, "behind '--' stands no command")
+					      : fo_run_check(&s, &b.run);
 	if (!b.run.threads)
 		b.run.threads = fo_cpu_threads();
 	if (st == FO_OK)

@@ -284,6 +284,9 @@ static void print_budget(const struct report *r)
 	       100 * r->mfu[0].mfu);
 	printf("| `mfu_causal` | %.1f %% | %.1f %% | %.1f %% | |\n", 100 * r->mfu[2].mfu_causal,
 	       100 * r->mfu[1].mfu_causal, 100 * r->mfu[0].mfu_causal);
+	if (r->pairs >= 0)
+		printf("| `mfu_document` | %.1f %% | %.1f %% | %.1f %% | |\n", 100 * r->mfu[2].mfu_document,
+		       100 * r->mfu[1].mfu_document, 100 * r->mfu[0].mfu_document);
 	if (r->would.len)
 		printf("\nDoes not fit on %s: %s.\n", r->rates.name, r->would.data);
 	fo_arena_fini(&a);
@@ -355,12 +358,16 @@ static void print_head(const struct report *r)
 		   fo_str_si(a, r->rates.peak_flop_s, "FLOP"), fo_str_si(b, r->rates.memory_byte_s, "B"));
 	print_worth(r, lead);
 	fo_cli_put(stdout, "step     ", lead, "%.3g s (%.3g to %.3g), %s (%s to %s)", s.mid, s.low, s.high,
-		   fo_str_si(a, tokens(r) / s.mid, "tok/s"), fo_str_si(b, tokens(r) / s.high, ""),
-		   fo_str_si(c, tokens(r) / s.low, ""));
+		   fo_str_si(a, tokens(r) / s.mid, "tok/s"), fo_str_si(b, tokens(r) / s.high, "tok/s"),
+		   fo_str_si(c, tokens(r) / s.low, "tok/s"));
 	fo_cli_put(stdout, "MFU      ", lead,
 		   "%.1f %% mfu (%.1f to %.1f), %.1f %% mfu_causal (%.1f to %.1f), HFU %.1f %% (%.1f to %.1f)",
 		   100 * f[1].mfu, 100 * f[0].mfu, 100 * f[2].mfu, 100 * f[1].mfu_causal, 100 * f[0].mfu_causal,
 		   100 * f[2].mfu_causal, 100 * f[1].hfu, 100 * f[0].hfu, 100 * f[2].hfu);
+	if (r->pairs >= 0) /* the others count rows without bounds, which are not computed */
+		fo_cli_put(stdout, lead, lead,
+			   "%.1f %% mfu_document (%.1f to %.1f): attention within documents of %g tokens",
+			   100 * f[1].mfu_document, 100 * f[0].mfu_document, 100 * f[2].mfu_document, r->in->documents);
 	print_memory(r, lead);
 }
 

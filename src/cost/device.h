@@ -52,6 +52,7 @@ struct fo_device_rates {
 	double peak_flop_s, memory_byte_s, units;   /* dense bf16; as published; multiprocessors, NaN: not known */
 	int64_t memory_bytes;                       /* that a driver shows; 0: not known */
 	struct fo_interval rate[FO_DEVICE_CLASSES]; /* NaN: not known */
+	double most[FO_DEVICE_CLASSES];             /* what no measurement can exceed (device.c); NaN: not known */
 	const char *origin[FO_DEVICE_CLASSES];      /* where the rate comes from, one line */
 	double keys0[2];                            /* s0 above, forward and backward */
 	struct fo_interval gap_s;                   /* behind each operation */
@@ -60,7 +61,7 @@ struct fo_device_rates {
 };
 
 /* From the catalogue's row. FO_EARG when it has no dense bf16 peak, FO_EUNSUPPORTED, saying why, when something else
- * is missing or it is no GPU: nothing is known then. */
+ * is missing (its kind, too) or it is no GPU: nothing is known then. */
 FO_CHECKED fo_status fo_device_rates_init(struct fo_device_rates *r, const struct fo_device *d);
 
 /* Where its time belongs in a budget. */

@@ -47,7 +47,7 @@ static int class_of(const char *kind, const char *category, const char *operands
 								  : -1;
 	if (!strcmp(kind, "attention"))
 		return FO_DEVICE_ATTENTION;
-	if (!strcmp(kind, "attention_bwd"))
+	if (!strcmp(kind, "attention_bwd") || !strcmp(kind, "attention_bwd_rope"))
 		return FO_DEVICE_ATTENTION_BACKWARD;
 	if (!strcmp(category, fo_category_name[FO_CAT_ELEMENTWISE]))
 		return FO_DEVICE_FUSED;
@@ -196,9 +196,17 @@ fo_status fo_device_rates_measured(struct fo_device_rates *r, const struct fo_ca
 		bool attention = k == FO_DEVICE_ATTENTION || k == FO_DEVICE_ATTENTION_BACKWARD;
 		if (!(work > 0))
 			continue;
+		const struct fo_interval t = f->class_sum[k].seconds;
+		if (!(t.low > 0) || work / t.low > r->most[k])
+			return fo_hint(
+				fo_fail(FO_EFORMAT,
+					"the profile's %s reach %.4g %s, and %s has %.4g at most: its figures cannot "
+					"be right",
+					fo_device_class_name[k], work / t.low * 1e-12,
+					k < FO_DEVICE_FUSED ? "TFLOP/s" : "TB/s", r->name, r->most[k] * 1e-12),
+				"measure it anew ('bench/gpu/run ceilings'), or leave --profile out");
 		if (attention) /* of rows of this length; the class's is of rows without end */
 			work *= 1 + (f->seq > 0 ? keys0 / (double)f->seq : 0);
-		const struct fo_interval t = f->class_sum[k].seconds;
 		r->rate[k] = (struct fo_interval){ work / t.high, work / t.mid, work / t.low };
 		r->origin[k] = "the mean of the profile's operations of this class";
 	}

@@ -39,7 +39,7 @@ void fo_device_profile_fini(struct fo_device_profile *f);
 bool fo_device_profile_find(const struct fo_device_profile *f, uint64_t key, struct fo_interval *seconds);
 
 /* Rates of the classes that were measured take the place of the catalogue's. FO_EARG when the profile is of another
- * device than the row the rates are from. f outlives r. */
+ * device than the row the rates are from, FO_EFORMAT when it claims more than the device can do. f outlives r. */
 FO_CHECKED fo_status fo_device_rates_measured(struct fo_device_rates *r, const struct fo_catalogue *c,
 					      const struct fo_device_profile *f);
 

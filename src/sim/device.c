@@ -32,6 +32,21 @@ static fo_status unknown(const struct fo_program *p, const struct fo_device_rate
 		       r->name);
 }
 
+/* Whether a row of the profile says of a product or of attention what no device of its name can do. */
+static fo_status possible(const struct fo_device_rates *r, const struct fo_program *p, const struct fo_op *o,
+			  struct fo_device_time t, double pairs)
+{
+	enum fo_device_class c = fo_dtype_fp8(p->buf[o->arg[0].buf].dtype) ? FO_DEVICE_PRODUCT_FP8 : FO_DEVICE_PRODUCT;
+	double rate = fo_op_cost(p, o, pairs).exec / t.seconds.low;
+	if (!t.measured || fo_op_info(o->kind)->cls != FO_CLASS_TENSOR || !(rate > r->most[c]))
+		return FO_OK;
+	return fo_hint(fo_fail(FO_EFORMAT,
+			       "by the profile '%s' reaches %.4g TFLOP/s, and %s has %.4g at most: its figures cannot "
+			       "be right",
+			       fo_op_info(o->kind)->name, rate * 1e-12, r->name, r->most[c] * 1e-12),
+		       "measure it anew ('bench/gpu/run ceilings'), or leave --profile out");
+}
+
 /* One instance: its times into the three walks, what it is into the parts. */
 static void add(struct fo_device_step *s, struct fo_sim walk[WALKS], int i, const struct fo_device_time *t,
 		enum fo_device_part part)
@@ -64,6 +79,7 @@ static fo_status fill(struct fo_device_step *s, struct fo_sim walk[WALKS], const
 			return unknown(p, r, o);
 		if (fo_op_info(o->kind)->cls == FO_CLASS_HOST)
 			continue;
+		FO_TRY(possible(r, p, o, t, pairs));
 		t = fo_device_beside(t, o, saved);
 		s->nodes++;
 		struct fo_cost c = fo_op_cost(p, o, pairs);

@@ -288,6 +288,21 @@ on 0 "$full" tree/tests/gpu/second second
 [ "$(head -n 1 second/cuda-products.jsonl)" = carried ] || wrong "the bundle's cache was not taken along: $(cat second/cuda-products.jsonl)"
 rm tree/build/gpu/cuda-products.jsonl
 on 2 GPU_CACHE=none tree/tests/gpu/first first
+# Results that find no room leave no halves beside the last whole ones; a limit on files stands for a disk that is full.
+(
+	trap '' XFSZ
+	ulimit -f 4
+	exec env "$full" GPU_SECONDS=5 tree/tests/gpu/first tight
+) >out 2>err && wrong "results without room: $(cat out)"
+ls tight/*.new >/dev/null 2>&1 && wrong "halves of results stay: $(ls tight)"
+rm -rf scratch/*
+# A time that is no number of seconds would leave none for any step.
+for script in first second; do
+	for seconds in 9m 0 -5 1.5; do
+		on 2 GPU_SECONDS=$seconds tree/tests/gpu/$script first
+		grep -q "GPU_SECONDS must be .* got '$seconds'" err || wrong "GPU_SECONDS=$seconds: $(cat out err)"
+	done
+done
 
 # Never more than was given: what is not reached is said.
 printf '#!/bin/sh\nexec sleep 60\n' >tree/build/gpu/bin/test_cuda_kernels

@@ -23,6 +23,12 @@ gpu_usage() {
 		exit 2
 		;;
 	esac
+	case ${GPU_SECONDS:-1} in
+	*[!0-9]* | 0)
+		echo "$0: GPU_SECONDS must be a whole number of seconds above 0, got '$GPU_SECONDS'" >&2
+		exit 2
+		;;
+	esac
 }
 
 # GPU_SOFTWARE=BUILD-FOLDER: the scripts themselves are tried, with the programs of that build on its software device
@@ -208,7 +214,10 @@ gpu_commit_of_tree() { git -C "$gpu_root" describe --always --dirty --abbrev=40 
 
 # A reader never meets half a file: what is there stays until what is new is whole.
 gpu_replace() {
-	cat >"$gpu_out/$1.new" && mv "$gpu_out/$1.new" "$gpu_out/$1"
+	cat >"$gpu_out/$1.new" && mv "$gpu_out/$1.new" "$gpu_out/$1" || {
+		rm -f "$gpu_out/$1.new" # no room: half a file would only be one more to bring back
+		return 1
+	}
 }
 gpu_keep_cache() {
 	[ ! -s "$FLATOUT_CACHE/cuda-products.jsonl" ] || gpu_replace cuda-products.jsonl <"$FLATOUT_CACHE/cuda-products.jsonl"

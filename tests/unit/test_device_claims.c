@@ -1,0 +1,186 @@
+/* A step on a device: operations that passes put in other ones' places are known and stand in their part, and a profile
+ * that claims more than the device can do is refused. */
+#include "cost/cost.h"
+#include "cost/device_profile.h"
+#include "pass/pass.h"
+#include "sim/device.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void must(fo_status st)
+{
+	if (st != FO_OK)
+		fail_msg("%s", fo_err_text());
+}
+
+struct rig {
+	struct fo_catalogue catalogue;
+	struct fo_device_rates rates;
+	struct fo_run run;
+	struct fo_opt_set set;
+	struct fo_program p;
+	struct fo_unrolled u;
+	struct fo_device_step s;
+};
+/* A step of a small Llama on an H200 with up to three more options. */
+static void begin(struct rig *g, const char *one, const char *two, const char *three)
+{
+	char *argv[] = { "test",
+			 "--model.name=llama-3.2-1b",
+			 "--data.seq=2048",
+			 "--train.rows=1",
+			 (char *)one,
+			 (char *)two,
+			 (char *)three,
+			 NULL };
+	int argc = 4 + !!one + !!two + !!three;
+	const struct fo_device *d;
+	memset(g, 0, sizeof *g);
+	must(fo_catalogue_load(&g->catalogue, NULL));
+	must(fo_catalogue_find(&g->catalogue, "h200", &d));
+	must(fo_device_rates_init(&g->rates, d));
+	fo_opt_init(&g->set, fo_run_options, &g->run);
+	fo_opt_read_args(&g->set, &argc, argv);
+	must(fo_run_check(&g->set, &g->run));
+	must(fo_pass_build_run(&g->p, &g->run));
+	must(fo_unroll(&g->p, &g->u));
+	fo_plan(&g->p, &g->u);
+	fo_prune_waits(&g->p, &g->u);
+	must(fo_device_step(&g->s, &g->p, &g->u, &g->rates, -1));
+}
+static void end(struct rig *g)
+{
+	fo_device_step_fini(&g->s);
+	fo_unrolled_fini(&g->u);
+	fo_program_fini(&g->p);
+	fo_opt_fini(&g->set);
+	fo_catalogue_fini(&g->catalogue);
+}
+
+/* Gradients that leave attention turned take attention's time; the rotations of backward are gone. */
+static void test_turned(void **state)
+{
+	(void)state;
+	struct rig apart, turned;
+	begin(&apart, "--pass.fuse-rope=no", NULL, NULL);
+	begin(&turned, "--pass.fuse-rope=yes", NULL, NULL);
+	double attention = apart.s.part_s[FO_DEVICE_PART_ATTENTION].mid;
+	assert_true(attention > 0);
+	assert_true(fabs(turned.s.part_s[FO_DEVICE_PART_ATTENTION].mid - attention) < 1e-9 * attention);
+	assert_true(turned.s.part_s[FO_DEVICE_PART_FUSED].mid < apart.s.part_s[FO_DEVICE_PART_FUSED].mid);
+	assert_true(turned.s.step_s.mid < apart.s.step_s.mid);
+	end(&apart);
+	end(&turned);
+}
+
+/* Every operation that does nothing but fp8's work stands in fp8's part, however the recipe calls it. */
+static void test_fp8_part(void **state)
+{
+	(void)state;
+	static const char *const recipe[] = { "--pass.fp8=delayed", "--pass.fp8=current", "--pass.fp8=rowwise" };
+	for (size_t i = 0; i < sizeof recipe / sizeof *recipe; i++) {
+		struct rig g;
+		double sum = 0;
+		begin(&g, recipe[i], "--pass.recompute=none", NULL);
+		for (int k = 0; k < g.u.n; k++) {
+			const struct fo_op *o = fo_instance_op(&g.p, &g.u, k);
+			const char *name = fo_op_info(o->kind)->name;
+			if (!strncmp(name, "fp8_", 4) || !strcmp(name, "amax"))
+				sum += fo_device_op_seconds(&g.rates, &g.p, o, g.u.first[k], -1).seconds.mid;
+		}
+		double part = g.s.part_s[FO_DEVICE_PART_FP8].mid;
+		if (!(sum > 0) || fabs(part - sum) > 1e-6 * sum)
+			fail_msg("%s: fp8's operations take %g s, its part %g", recipe[i], sum, part);
+		end(&g);
+	}
+}
+
+/* Of an H200: 989 TFLOP/s, 4.8 TB/s. */
+static void test_claims(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *operation, *category, *operands, *figures;
+		fo_status st;
+	} claim[] = {
+		{ "matmul", "matmul", "1x1 bf16", "\"us_median\":100,\"us_best\":100,\"tflop_s\":800", FO_OK },
+		{ "matmul", "matmul", "1x1 bf16", "\"us_median\":100,\"us_best\":100,\"tflop_s\":1700", FO_EFORMAT },
+		{ "matmul", "matmul", "1x1 e4m3", "\"us_median\":100,\"us_best\":100,\"tflop_s\":1700", FO_OK },
+		{ "matmul", "matmul", "1x1 e4m3", "\"us_median\":100,\"us_best\":100,\"tflop_s\":2600", FO_EFORMAT },
+		/* the median can be, the best cannot */
+		{ "matmul", "matmul", "1x1 bf16", "\"us_median\":100,\"us_best\":1,\"tflop_s\":700", FO_EFORMAT },
+		{ "matmul", "matmul", "1x1 bf16", "\"us_median\":1e-30,\"us_best\":1e-30,\"tflop_s\":1e300",
+		  FO_EFORMAT },
+		{ "attention_bwd", "attention_backward", "", "\"us_median\":9,\"us_best\":9,\"tflop_s\":500", FO_OK },
+		{ "attention_bwd_rope", "attention_backward", "", "\"us_median\":9,\"us_best\":9,\"tflop_s\":5000",
+		  FO_EFORMAT },
+		{ "swiglu", "elementwise", "", "\"us_median\":9,\"us_best\":9,\"gb_s\":4300", FO_OK },
+		{ "swiglu", "elementwise", "", "\"us_median\":9,\"us_best\":9,\"gb_s\":50000", FO_EFORMAT },
+	};
+	struct fo_catalogue catalogue;
+	const struct fo_device *d;
+	must(fo_catalogue_load(&catalogue, NULL));
+	must(fo_catalogue_find(&catalogue, "h200", &d));
+	for (size_t i = 0; i < sizeof claim / sizeof *claim; i++) {
+		struct fo_device_rates rates;
+		struct fo_device_profile f;
+		char text[512];
+		snprintf(text, sizeof text,
+			 "{\"device\":\"NVIDIA H200\",\"seq\":8192}\n{\"operation\":\"%s\",\"key\":\"1\",\"category\":"
+			 "\"%s\",\"count\":3,\"operands\":\"%s\",%s}\n",
+			 claim[i].operation, claim[i].category, claim[i].operands, claim[i].figures);
+		must(fo_device_rates_init(&rates, d));
+		must(fo_device_profile_parse(text, strlen(text), "claim", &f));
+		if (fo_device_rates_measured(&rates, &catalogue, &f) != claim[i].st)
+			fail_msg("claim %zu: %s", i, claim[i].st == FO_OK ? fo_err_text() : "taken");
+		if (claim[i].st != FO_OK)
+			assert_non_null(strstr(fo_err_text(), "cannot be right"));
+		fo_device_profile_fini(&f);
+	}
+	fo_catalogue_fini(&catalogue);
+}
+
+/* A row whose time no device has: its own operation says so, though no rate follows from the row. */
+static void test_claimed_row(void **state)
+{
+	(void)state;
+	struct rig g;
+	struct fo_device_profile f;
+	char text[512];
+	begin(&g, NULL, NULL, NULL);
+	int product = 0;
+	while (fo_instance_op(&g.p, &g.u, product)->kind != FO_OP_matmul)
+		product++;
+	for (int possible = 0; possible < 2; possible++) {
+		snprintf(text, sizeof text,
+			 "{\"device\":\"NVIDIA H200\"}\n{\"operation\":\"matmul\",\"key\":\"%016llx\",\"category\":"
+			 "\"matmul\",\"count\":1,\"us_median\":%g,\"us_best\":%g,\"operands\":\"bf16\"}\n",
+			 (unsigned long long)fo_op_signature(&g.p, fo_instance_op(&g.p, &g.u, product),
+							     g.u.first[product]),
+			 possible ? 1000. : 0.001, possible ? 1000. : 0.001);
+		must(fo_device_profile_parse(text, strlen(text), "row", &f));
+		must(fo_device_rates_measured(&g.rates, &g.catalogue, &f));
+		fo_device_step_fini(&g.s);
+		fo_status st = fo_device_step(&g.s, &g.p, &g.u, &g.rates, -1);
+		assert_int_equal(st, possible ? FO_OK : FO_EFORMAT);
+		fo_device_profile_fini(&f);
+	}
+	end(&g);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_turned),
+		cmocka_unit_test(test_fp8_part),
+		cmocka_unit_test(test_claims),
+		cmocka_unit_test(test_claimed_row),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
