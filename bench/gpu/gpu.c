@@ -408,16 +408,6 @@ static fo_status run(struct bench *b)
 	return operations(b);
 }
 
-static fo_status plan(const struct bench *b)
-{
-	struct fo_str text = { 0 };
-	fo_status st = fo_room_plan_text(&b->run, b->plan, &text);
-	if (st == FO_OK)
-		puts(text.data);
-	fo_str_fini(&text);
-	return st;
-}
-
 static void tidy(struct bench *b)
 {
 	if (b->cuda) {
@@ -448,7 +438,7 @@ int main(int argc, char **argv)
 	fo_opt_read_args(&s, &argc, argv);
 	fo_status st = argc > 1 ? fo_fail(FO_EARG, "unexpected argument '%s'", argv[1]) : fo_run_check(&s, &b.run);
 	if (st == FO_OK && b.plan) {
-		st = plan(&b);
+		st = fo_room_plan_print(&b.run, b.plan, stdout);
 	} else if (st == FO_OK) {
 		fo_cuda_survey(&found);
 		if (!found.devices) {

@@ -420,16 +420,6 @@ static fo_status run(struct bench *b)
 	return st == FO_OK && b->quiet_steps && !b->cuda ? measure_quiet(b, b->step.options.isa) : st;
 }
 
-static fo_status plan(const struct bench *b)
-{
-	struct fo_str text = { 0 };
-	fo_status st = fo_room_plan_text(&b->run, b->plan, &text);
-	if (st == FO_OK)
-		puts(text.data);
-	fo_str_fini(&text);
-	return st;
-}
-
 int main(int argc, char **argv)
 {
 	struct bench b = { 0 };
@@ -449,7 +439,7 @@ int main(int argc, char **argv)
 	if (!b.run.threads)
 		b.run.threads = fo_cpu_threads();
 	if (st == FO_OK)
-		st = b.plan ? plan(&b) : run(&b);
+		st = b.plan ? fo_room_plan_print(&b.run, b.plan, stdout) : run(&b);
 	if (st != FO_OK)
 		fprintf(stderr, "bench_train_vs_torch: %s%s%s\n", fo_err_text(), *fo_err_hint() ? "\nhint: " : "",
 			fo_err_hint());

@@ -49,6 +49,21 @@ bool fo_edit_can_move(const struct fo_program *p, int block, int from, int to)
 	return true;
 }
 
+bool fo_edit_fuse(struct fo_program *p, int block, int i, int k, const struct fo_op *fused)
+{
+	struct fo_op *o = p->block[block].op;
+	if (k == i + 1 || fo_edit_can_move(p, block, k, i + 1)) {
+		o[i] = *fused;
+		fo_op_remove(p, block, k);
+		return true;
+	}
+	if (!fo_edit_can_move(p, block, i, k - 1))
+		return false;
+	o[k] = *fused;
+	fo_op_remove(p, block, i);
+	return true;
+}
+
 /* ---- one buffer for several ---- */
 
 static void widen_operands(struct fo_program *p, int merged, const int *ids, const int32_t *offset, int n, bool by_rows)

@@ -104,16 +104,7 @@ static bool fuse(struct fo_program *p, int block, int i, int k)
 	if (keeps && o[k].n > 4)
 		return false;
 	const struct fo_op fused = fused_of(&o[i], &is, &o[k], keeps);
-	if (k == i + 1 || fo_edit_can_move(p, block, k, i + 1)) {
-		o[i] = fused;
-		fo_op_remove(p, block, k);
-		return true;
-	}
-	if (!fo_edit_can_move(p, block, i, k - 1))
-		return false;
-	o[k] = fused;
-	fo_op_remove(p, block, i);
-	return true;
+	return fo_edit_fuse(p, block, i, k, &fused);
 }
 
 fo_status fo_pass_fp8_fuse_legal(const struct fo_program *p)

@@ -57,6 +57,9 @@ void fo_edit_sweep(struct fo_program *p);
 /* May operation `from` of a block stand at `to` < `from` (to > from) instead? It does not touch what those between write, nor
  * they what it writes. */
 bool fo_edit_can_move(const struct fo_program *p, int block, int from, int to);
+/* Operations i < k of a block become `fused`, at either place: at i where k may move up to it, else at k where i may move down. False:
+ * neither may move, nothing is changed. Operations behind the one that went move up by one. */
+bool fo_edit_fuse(struct fo_program *p, int block, int i, int k, const struct fo_op *fused);
 /* Does the order of the two operations of one block matter? */
 bool fo_edit_conflict(const struct fo_op *x, const struct fo_op *y);
 /* Do two operands name elements in common (of one layer's instance)? */

@@ -588,8 +588,7 @@ static const char *check_shapes(const struct fo_program *p, const struct fo_op *
 	case FO_OP_add_rmsnorm_fp8:
 	case FO_OP_swiglu_fp8:
 	case FO_OP_swiglu_bwd_fp8: return check_made_fp8(p, o);
-	case FO_OP_fp8_push:
-		return is(&a[0], a[1].nr, 1) && is(&a[2], 1, 2) ? NULL : "amax, history and scale disagree";
+	case FO_OP_fp8_push: return is(&a[0], a[1].nr, 1) && is(&a[2], 1, 2) ? NULL : "amax, history and scale disagree";
 	case FO_OP_attention:
 	case FO_OP_attention_bwd:
 	case FO_OP_attention_bwd_rope: return check_attention(o);
@@ -601,8 +600,7 @@ static const char *check_shapes(const struct fo_program *p, const struct fo_op *
 										  : "x, span and cache disagree";
 	case FO_OP_last_row: return is(&a[1], 1, 2) && is(&a[2], 1, a[0].nc) ? NULL : "x, span and y disagree";
 	case FO_OP_embed: return is(&a[0], a[2].nr, 1) && a[1].nc == a[2].nc ? NULL : "tokens, table and x disagree";
-	case FO_OP_embed_bwd:
-		return is(&a[0], a[1].nr, 1) && a[2].nc == a[1].nc ? NULL : "tokens, dx and dtable disagree";
+	case FO_OP_embed_bwd: return is(&a[0], a[1].nr, 1) && a[2].nc == a[1].nc ? NULL : "tokens, dx and dtable disagree";
 	case FO_OP_rmsnorm:
 	case FO_OP_rmsnorm_dx:
 	case FO_OP_rmsnorm_dg:

@@ -226,18 +226,19 @@ static const struct fo_cuda_device h200 = {
 	.cc_major = 9, .multiprocessors = 132, .name = "NVIDIA H200", .l2_bytes = 50000000
 };
 
-fo_status fo_room_plan_text(const struct fo_run *r, int64_t total_bytes, struct fo_str *out)
+fo_status fo_room_plan_print(const struct fo_run *r, int64_t total_bytes, FILE *f)
 {
 	struct fo_cuda_device d = h200;
 	struct fo_model m;
 	struct fo_room_plan p;
+	struct fo_str text = { 0 };
 	struct fo_json j;
 	const int64_t reserve = fo_device_reserve(total_bytes), have = total_bytes - FO_DEVICE_CONTEXT_BYTES - reserve;
 	d.memory_bytes = total_bytes;
 	FO_TRY(fo_run_model(r, &m));
 	fo_status st = fo_room_plan(&p, r, &m, &d, have > 0 ? have : 1);
 	if (st == FO_OK) {
-		fo_json_begin(&j, out, false);
+		fo_json_begin(&j, &text, false);
 		fo_json_object(&j, NULL);
 		fo_json_text(&j, "plan_for", "a device like an H200 that is not there: arithmetic");
 		fo_json_text(&j, "model", m.name);
@@ -252,7 +253,9 @@ fo_status fo_room_plan_text(const struct fo_run *r, int64_t total_bytes, struct 
 		fo_json_int(&j, "host_arena_bytes", p.host_arena);
 		fo_json_int(&j, "left_bytes", have - p.arena - p.persistent - p.workspace);
 		fo_json_close(&j);
+		fprintf(f, "%s\n", text.data);
 	}
+	fo_str_fini(&text);
 	fo_program_fini(&p.program);
 	return st;
 }

@@ -9,6 +9,8 @@
 #include "program/run.h"
 #include "train/exec.h"
 
+#include <stdio.h>
+
 /* Bytes. have: free memory without what is left alone; 0: not known. Both give 0 where nothing limits the run. */
 int64_t fo_room_allowed(const struct fo_run *r,
 			int64_t have); /* that the run may take: memory.limit, or have where that is less */
@@ -77,8 +79,8 @@ void fo_room_step_close(struct fo_room_step *s); /* zeroed: nothing */
 void fo_room_choice_json(const struct fo_choice *c, const struct fo_program *p, struct fo_json *j);
 
 /* The plan of the run for a device of total_bytes (as CUDA shows them) that need not be there, taken to be an H200
- * otherwise: one line of JSON, with what the device's context and the reserve leave of it. FO_ENOMEM as above. */
-FO_CHECKED fo_status fo_room_plan_text(const struct fo_run *r, int64_t total_bytes, struct fo_str *out);
+ * otherwise: one line of JSON to f, with what the device's context and the reserve leave of it. FO_ENOMEM as above. */
+FO_CHECKED fo_status fo_room_plan_print(const struct fo_run *r, int64_t total_bytes, FILE *f);
 
 /* Bytes of the device that a run may take: what is free once it is open, less fo_device_reserve; c NULL: of this
  * machine; 0: not known. */

@@ -246,15 +246,17 @@ static bool spread(struct program *p, const struct op *o)
 	struct tensor *x = &p->tensor[o->x], *y = &p->tensor[o->y], *b = o->b >= 0 ? &p->tensor[o->b] : NULL, *t = o->t >= 0 ? &p->tensor[o->t] : NULL;
 	bool is_new = false;
 	if (o->kind == PRODUCT) {
-		is_new |= mark(&x->seq[2], o->lengths[0] >= 0) | mark(&y->seq[2], o->lengths[0] >= 0);
-		is_new |= mark(&b->seq[3], o->lengths[1] >= 0) | mark(&y->seq[3], o->lengths[1] >= 0);
-		return is_new | mark(&x->seq[3], o->lengths[2] >= 0) | mark(&b->seq[2], o->lengths[2] >= 0);
+		bool *const named[3][2] = { { &x->seq[2], &y->seq[2] }, { &b->seq[3], &y->seq[3] }, { &x->seq[3], &b->seq[2] } };
+		for (int i = 0; i < 6; i++)
+			is_new |= mark(named[i / 2][i % 2], o->lengths[i / 2] >= 0);
+		return is_new;
 	}
 	for (int i = 2; i < 4; i++) {
 		struct tensor *all[] = { x, y, b, t };
 		if (o->kind == RESHAPE) {
 			const int j = swapped(x, y) ? 5 - i : i;
-			is_new |= mark(&y->seq[j], x->seq[i]) | mark(&x->seq[i], y->seq[j]);
+			is_new |= mark(&y->seq[j], x->seq[i]);
+			is_new |= mark(&x->seq[i], y->seq[j]);
 			continue;
 		}
 		bool any = false;

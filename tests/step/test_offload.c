@@ -104,26 +104,11 @@ static void test_same_bits(void **state)
 
 /* ---- promises, on a real model ---- */
 
-struct built {
-	struct fo_program p;
-	struct fo_unrolled u;
-	struct fo_cost cost;
-};
-
-static void build(struct built *b, struct fo_passes passes, int micro_batches)
+static void build(struct step_built *b, struct fo_passes passes, int micro_batches)
 {
 	struct fo_model m = step_model(12, 768, 12, 12, 2048, 32000, false);
 	struct fo_lowering low = { .seq = 2048, .rows = 4, .micro_batches = micro_batches, .precision = FO_PRECISION_BF16, .pass = passes };
-	must(fo_pass_build(&b->p, &m, &low));
-	must(fo_unroll(&b->p, &b->u));
-	fo_plan(&b->p, &b->u);
-	b->cost = fo_program_cost(&b->p, -1);
-}
-
-static void built_free(struct built *b)
-{
-	fo_unrolled_fini(&b->u);
-	fo_program_fini(&b->p);
+	step_build(b, &m, &low);
 }
 
 /* The peak is where the head runs and every layer's activations are there: it falls by those that are elsewhere. Norms' reciprocal
@@ -134,7 +119,7 @@ static void test_promises(void **state)
 	const double T = 4 * 2048, D = 768, F = 2048, bf16 = 2;
 	const double moved = T * (8 * D + 3 * F) * bf16; /* x, n1, q, k, v, o, xm, n2; gate, up, s */
 	struct fo_passes passes = { 0 };
-	struct built none, some;
+	struct step_built none, some;
 	build(&none, passes, 1);
 	for (passes.offload = 1; passes.offload < 12; passes.offload += 5) {
 		double n = (double)passes.offload;
@@ -150,15 +135,15 @@ static void test_promises(void **state)
 		assert_true(some.cost.exec == none.cost.exec && some.cost.model == none.cost.model);
 		struct fo_cost link = fo_program_category_cost(&some.p, FO_CAT_COMMUNICATION, -1);
 		assert_true(link.wire == some.cost.wire && link.exec == 0);
-		built_free(&some);
+		step_built_free(&some);
 	}
-	built_free(&none);
+	step_built_free(&none);
 	/* With full recomputation the layer's input alone is kept, and moves. Micro-batches one after the other take the same bytes. */
 	passes = (struct fo_passes){ .recompute = FO_RECOMPUTE_FULL, .offload = 6 };
 	build(&some, passes, 3);
 	assert_true((double)some.u.host_arena_bytes == 6 * T * D * bf16);
 	assert_true(some.cost.wire == 3 * 2 * 6 * T * D * bf16);
-	built_free(&some);
+	step_built_free(&some);
 }
 
 static bool transfers(const struct fo_op *o) { return o->kind == FO_OP_offload || o->kind == FO_OP_fetch; }
@@ -168,7 +153,7 @@ static bool transfers(const struct fo_op *o) { return o->kind == FO_OP_offload |
 static void test_overlap(void **state)
 {
 	(void)state;
-	struct built b;
+	struct step_built b;
 	int copies = 0, waits = 0;
 	build(&b, (struct fo_passes){ .merge_qkv = 1, .merge_gate_up = 1, .fuse_elementwise = 1, .offload = 9 }, 2);
 	fo_prune_waits(&b.p, &b.u);
@@ -183,7 +168,7 @@ static void test_overlap(void **state)
 	}
 	assert_int_equal(copies, 2 * 2 * 9 * 8); /* x, n1, q k v, o, xm, n2, gate up, s */
 	assert_true(waits > 2 * 9);
-	built_free(&b);
+	step_built_free(&b);
 }
 
 static void test_refuses(void **state)
@@ -251,16 +236,14 @@ static void test_choice(void **state)
 	for (int apart = 0; apart < 2; apart++) {
 		struct fo_choose want = { .budget_bytes = (int64_t)1 << 40, .recompute = true, .host_apart = apart };
 		struct fo_choice c;
-		struct built b;
+		struct step_built b;
 		must(fo_pass_choose(&m, &ask, 1, &want, &c));
 		assert_int_equal(c.run.pass.offload, 3);
 		assert_int_equal(c.run.pass.recompute, 0);
 		bytes[apart] = c.bytes;
-		must(fo_pass_build(&b.p, &m, &c.run));
-		must(fo_unroll(&b.p, &b.u));
-		fo_plan(&b.p, &b.u);
+		step_build(&b, &m, &c.run);
 		assert_true(c.bytes == b.u.arena_bytes + b.u.persistent_bytes + (apart ? 0 : b.u.host_arena_bytes));
-		built_free(&b);
+		step_built_free(&b);
 		/* Just less than that: something is repeated, and it fits. */
 		want.budget_bytes = c.bytes - 1;
 		must(fo_pass_choose(&m, &ask, 1, &want, &c));

@@ -18,27 +18,12 @@ static void must(fo_status st)
 		fail_msg("%s", fo_err_text());
 }
 
-struct built {
-	struct fo_program p;
-	struct fo_unrolled u;
-	struct fo_cost cost;
-};
-
-static void build(struct built *b, struct fo_passes passes, int micro_batches, bool biases)
+static void build(struct step_built *b, struct fo_passes passes, int micro_batches, bool biases)
 {
 	struct fo_model m = step_model(12, 768, 12, 12, 2048, 32000, false);
 	m.attention_bias = biases;
 	struct fo_lowering low = { .seq = 2048, .rows = 4, .micro_batches = micro_batches, .precision = FO_PRECISION_BF16, .pass = passes };
-	must(fo_pass_build(&b->p, &m, &low));
-	must(fo_unroll(&b->p, &b->u));
-	fo_plan(&b->p, &b->u);
-	b->cost = fo_program_cost(&b->p, -1);
-}
-
-static void built_free(struct built *b)
-{
-	fo_unrolled_fini(&b->u);
-	fo_program_fini(&b->p);
+	step_build(b, &m, &low);
 }
 
 static const struct {
@@ -61,7 +46,7 @@ static void test_which(void **state)
 {
 	(void)state;
 	for (int k = 0; k < OTHERS; k++) {
-		struct built none, with;
+		struct step_built none, with;
 		struct fo_passes passes = others[k].pass;
 		int products = 0, biases = 0;
 		build(&none, passes, 2, true);
@@ -79,8 +64,8 @@ static void test_which(void **state)
 		assert_true(products >= 2 * (12 * 4 + 1) && biases > 0);
 		assert_true(with.u.n == none.u.n && with.u.persistent_bytes == none.u.persistent_bytes);
 		assert_memory_equal(&with.cost, &none.cost, sizeof none.cost);
-		built_free(&none);
-		built_free(&with);
+		step_built_free(&none);
+		step_built_free(&with);
 	}
 }
 
@@ -91,7 +76,7 @@ static void test_slack(void **state)
 {
 	(void)state;
 	for (int k = 0; k < OTHERS; k++) {
-		struct built b;
+		struct step_built b;
 		struct fo_passes passes = others[k].pass;
 		int waits = 0;
 		passes.wgrad_lane = 1;
@@ -115,7 +100,7 @@ static void test_slack(void **state)
 					 fo_op_info((enum fo_op_kind)o->kind)->name, i, need, between);
 		}
 		assert_true(waits > 12); /* the lane cannot fall behind without bound */
-		built_free(&b);
+		step_built_free(&b);
 	}
 }
 
@@ -126,7 +111,7 @@ static void test_memory(void **state)
 	(void)state;
 	const double T = 4 * 2048, D = 768, F = 2048, V = 32000, bf16 = 2;
 	for (int k = 0; k < 2; k++) {
-		struct built none, with;
+		struct step_built none, with;
 		struct fo_passes passes = others[k].pass;
 		double chunk = passes.fuse_loss ? (double)passes.fuse_loss : T;
 		build(&none, passes, 3, false);
@@ -138,8 +123,8 @@ static void test_memory(void **state)
 		assert_true((double)with.u.arena_bytes <= 1.1 * (double)with.u.max_live_bytes);
 		print_message("%s: %.0f MB more of %.0f live, arena %.0f MB\n", others[k].name, grown / 1e6, (double)none.u.max_live_bytes / 1e6,
 			      (double)with.u.arena_bytes / 1e6);
-		built_free(&none);
-		built_free(&with);
+		step_built_free(&none);
+		step_built_free(&with);
 	}
 }
 

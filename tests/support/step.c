@@ -153,6 +153,20 @@ void step_rig_at(struct step_rig *r, int64_t step)
 	r->hyper[FO_HYPER_STEP] = (double)(step - 1);
 }
 
+void step_build(struct step_built *b, const struct fo_model *m, const struct fo_lowering *run)
+{
+	must(fo_pass_build(&b->p, m, run));
+	must(fo_unroll(&b->p, &b->u));
+	fo_plan(&b->p, &b->u);
+	b->cost = fo_program_cost(&b->p, -1);
+}
+
+void step_built_free(struct step_built *b)
+{
+	fo_unrolled_fini(&b->u);
+	fo_program_fini(&b->p);
+}
+
 void step_rig_new(struct step_rig *r, struct fo_program *p, const struct step_batch *b, const struct fo_exec_options *o)
 {
 	*r = (struct step_rig){ .program = *p, .batch = b };

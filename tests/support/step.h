@@ -3,6 +3,7 @@
 #define FO_TESTS_SUPPORT_STEP_H
 
 #include "ckpt/ckpt.h"
+#include "cost/cost.h"
 #include "train/exec.h"
 
 /* Tokens of one step: [micro_batches][rows * seq], as the engine takes them (target -1: no loss; doc_start flat over the
@@ -37,6 +38,15 @@ void step_batch_count(struct step_batch *b);
 /* Counts pairs anew for a model whose queries see at most `window` keys (0: all). */
 void step_batch_window(struct step_batch *b, int64_t window);
 void step_batch_free(struct step_batch *b);
+
+/* A program of *run with its passes, unrolled, and what it costs: nothing runs. A failure fails the test. */
+struct step_built {
+	struct fo_program p;
+	struct fo_unrolled u;
+	struct fo_cost cost;
+};
+void step_build(struct step_built *b, const struct fo_model *m, const struct fo_lowering *run);
+void step_built_free(struct step_built *b);
 
 /* Takes over *p. The batch must outlive the rig. Hyper-parameters begin as rate 1e-3, betas 0.9 and 0.95, eps 1e-8, decay 0.1,
  * clip 1, corrections of step 1. A failure fails the test. */
