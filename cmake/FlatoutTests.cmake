@@ -239,7 +239,7 @@ fo_test(tree_floors tree sh "${CMAKE_CURRENT_SOURCE_DIR}/tools/check-floors")
 fo_test(tree_floors_refuses tree sh "${CMAKE_CURRENT_SOURCE_DIR}/tools/test-check-floors")
 
 # The longest first (about their seconds; a tree that has been tested knows better): at the end nothing long runs alone.
-foreach(cost cli_demo=30 test_sets=15 install_package=15 install_make=10 install_static=13 install_bundle=60 cli_gpu=40 cli_hostile=15 cli_bench_gpu=37 cli_cuda=12 test_train=12 cli_disk=12 test_guard=10 test_cuda_kernels=10
+foreach(cost cli_demo=30 test_sets=15 install_package=15 install_make=10 install_static=13 install_bundle=90 cli_gpu=40 cli_hostile=15 cli_bench_gpu=70 cli_cuda=12 test_train=12 cli_disk=12 test_guard=10 test_cuda_kernels=10
 	cli_resume=10 cli_host_memory=10 test_passes=10 cli_data=9 cli_ladder=8 cli_calibrate=8 cli_html=8 test_wide_avx2=7 test_cuda_step=7 test_fuzz_replay=7 test_generate=6
 	test_attention=5)
 	string(REPLACE "=" ";" cost ${cost})

@@ -99,7 +99,7 @@ ends 4 /second /tree/tests/gpu/second /second # no Python, so no PyTorch
 [ "$(grep -c '^{"step":.*"result":"passed"' "$root/second/summary.json")" = 4 ] || wrong "second: $(grep -v '"result":"passed"' "$root/second/summary.json")"
 [ "$(head -n 1 "$root/second/cuda-products.jsonl")" = "$(head -n 1 "$root/first/cuda-products.jsonl")" ] || wrong "the cache was not carried on"
 # What these ran has no need to run again.
-for program in kernels rows step optimizer comm; do
+for program in kernels rows step optimizer comm attention lanes products; do
 	rm -f "$tree/build/gpu/bin/test_cuda_$program"
 done
 ends 0 /run /tree/tests/gpu/run /run
