@@ -44,7 +44,7 @@ static fo_status possible(const struct fo_device_rates *r, const struct fo_progr
 			       "by the profile '%s' reaches %.4g TFLOP/s, and %s has %.4g at most: its figures cannot "
 			       "be right",
 			       fo_op_info(o->kind)->name, rate * 1e-12, r->name, r->most[c] * 1e-12),
-		       "measure it anew ('bench/gpu/run ceilings'), or leave --profile out");
+		       "measure it anew ('bench/gpu/run ceilings'), or predict without that file");
 }
 
 /* One instance: its times into the three walks, what it is into the parts. */
