@@ -23,8 +23,7 @@ static fo_status does_not_fit(const struct fo_program *p, int64_t need, int64_t 
 		fo_fail(FO_ENOMEM, "the run plans at least %s of the device's memory and may use %s",
 			fo_str_bytes(a, (double)need), fo_str_bytes(b, (double)have)),
 		p->run.rows > 1
-			? "halve train.rows and double train.micro-batches, or let pass.recompute and optim.state be "
-			  "auto"
+			? "halve train.rows and double train.micro-batches, or let pass.recompute and optim.state be auto"
 			: "shorten data.seq, choose a smaller model, or let pass.recompute and optim.state be auto");
 }
 

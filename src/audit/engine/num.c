@@ -359,9 +359,7 @@ static bool precise(const struct fo_num_case *c, const struct fo_num_data *got, 
 		if (e.l2 <= 2 * n.l2 + FO_NUM_FLOOR && e.worst <= 2 * n.worst + FO_NUM_FLOOR)
 			continue;
 		snprintf(why, size,
-			 "%s: operand %d: relative error %.3g (naive %.3g), worst element %.3g (naive %.3g) at "
-			 "%lld,%lld: "
-			 "got %.9g, expected %.9g",
+			 "%s: operand %d: relative error %.3g (naive %.3g), worst element %.3g (naive %.3g) at %lld,%lld: got %.9g, expected %.9g",
 			 c->name, i, e.l2, n.l2, e.worst, n.worst, (long long)e.row, (long long)e.col,
 			 number(&got->call, i, e.row, e.col), fo_num_get(&exact->call.arg[i], e.row, e.col));
 		return false;
