@@ -151,13 +151,13 @@ gpu_state() {
 gpu_sizes() {
 	if [ -n "${GPU_SOFTWARE:-}" ] && [ -z "${1:-}" ]; then
 		tiny="--model.layers=2 --model.hidden=64 --model.heads=4 --model.kv-heads=2 --model.head-dim=16 --model.ffn=128 --model.vocab=128"
-		k8=32 k16=64 k32=128 loss=16 many=2 several=2 few=2 rounds=1
+		k8=32 k16=64 k32=128 loss=16 many=2 several=2 few=2 ladder_rounds=1
 		seconds=0.001 block=0.001 sustain=0.2 square=64
 		llama8b=$tiny llama1b="$tiny --model.tied=yes" llama3b=$tiny
 		shape8b="--hidden 64 --ffn 128 --heads 4 --kv-heads 2 --layers 2 --vocab 128 --theta 500000 --seq 32"
 		shape1b="$shape8b --tied"
 	else
-		k8=8192 k16=16384 k32=32768 loss=2048 many=16 several=8 few=4 rounds="1 2 3"
+		k8=8192 k16=16384 k32=32768 loss=2048 many=16 several=8 few=4 ladder_rounds="1 2 3"
 		seconds=0.3 block=0.5 sustain=20 square=8192
 		llama8b=--model.name=llama-3.1-8b llama1b=--model.name=llama-3.2-1b llama3b=--model.name=llama-3.2-3b
 		shape8b="--hidden 4096 --ffn 14336 --heads 32 --kv-heads 8 --layers 32 --vocab 128256 --theta 500000 --seq 8192"
