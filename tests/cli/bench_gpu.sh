@@ -92,7 +92,7 @@ same out plan.steps
 
 # ---- memory: the choice of `flatout train`, or a sentence ----
 
-wide="--train.rows=32 --train.micro-batches=2 --train.tune=off --train.inputs-ahead=no --pass.fuse-loss=512" # activations of 16 MiB, of which 6 are left where all is computed again
+wide="--train.rows=32 --train.micro-batches=1 --train.tune=off --train.inputs-ahead=no --pass.fuse-loss=512" # activations of 16 MiB, of which 6 are left where all is computed again
 make_text text
 size=18 # MiB: nothing computed again does not fit, something does
 FLATOUT_SOFT_COUNTERS=$tmp/counters
@@ -103,7 +103,7 @@ case $chosen in '' | nothing) wrong "train computes nothing again at $size MiB: 
 step 0 $wide --memory.limit=${size}MiB
 [ "$(text recompute)" = "$chosen" ] || wrong "train computes again '$chosen', the step benchmark '$(text recompute)'"
 [ "$(number planned_bytes)" -le $((size << 20)) ] || wrong "planned $(number planned_bytes) of $size MiB"
-bench 0 "$operations" $model $wide --memory.limit=${size}MiB --bench.seconds=0.001 --bench.square=64
+bench 0 "$operations" $model $wide --memory.limit=${size}MiB --bench.only=embed --bench.seconds=0.001 --bench.square=64
 [ "$(text recompute)" = "$chosen" ] || wrong "train computes again '$chosen', the benchmark of operations '$(text recompute)'"
 for program in "$steps" "$operations"; do
 	rm -f counters
