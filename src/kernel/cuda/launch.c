@@ -6,9 +6,10 @@ _Static_assert((int)FO_CUDA_F32 == FO_F32 && (int)FO_CUDA_BF16 == FO_BF16 && (in
 	       "device code knows the data types by the same numbers");
 
 enum {
-	/* CUDA C++ Programming Guide, 16.5.3 of version 12: 48 KiB, static shared memory of the kernel included. Of that no kernel
-	 * here has 2 KiB beside dynamic shared memory. */
-	SHARED_UNASKED = (48 << 10) - (2 << 10),
+	/* What kernels with dynamic shared memory have of static shared memory beside it, at most: it counts in both limits. */
+	SHARED_STATIC = 2 << 10,
+	/* CUDA C++ Programming Guide, 16.5.3 of version 12: 48 KiB for a block that asks for nothing. */
+	SHARED_UNASKED = (48 << 10) - SHARED_STATIC,
 	ACCESS_BYTES = 16,
 	WAVES = 8, /* of blocks per multiprocessor: enough to even out their ends */
 };
@@ -37,11 +38,12 @@ uint32_t fo_cuda_blocks(const struct fo_cuda *c, int64_t n, int64_t per_block)
 fo_status fo_cuda_launch(struct fo_cuda_queue *q, enum fo_cuda_function f, struct fo_cuda_grid g, const void *args)
 {
 	void *list[] = { (void *)(uintptr_t)args };
-	/* More than any block may have unasked. It costs a call, which capture allows; so there is nothing to remember. */
+	/* A kernel may have all that the device gives a block: launches of one graph that take different amounts need the same limit. It costs a
+	 * call, which capture allows; so there is nothing to remember. */
 	if (g.shared_bytes > SHARED_UNASKED)
 		FO_TRY(fo_cuda_check(q->cuda,
 				     q->cuda->driver->cuFuncSetAttribute(q->cuda->function[f], CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-									 (int)g.shared_bytes),
+									 (int)q->cuda->info.shared_per_block - SHARED_STATIC),
 				     "get more shared memory"));
 	return fo_cuda_check(q->cuda,
 			     q->cuda->driver->cuLaunchKernel(q->cuda->function[f], g.x, g.y, g.z, g.threads, 1, 1, g.shared_bytes, q->stream, list,

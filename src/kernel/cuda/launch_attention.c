@@ -38,26 +38,12 @@ static const char *cannot(const struct fo_cuda *c, const struct fo_call *s)
 
 static bool wide(const struct fo_call *s) { return s->attr.head_dim > DIM_NARROW; }
 
-/* Leave for as much shared memory as heads of this width may need. */
-static fo_status allow_shared(const struct fo_cuda *c, enum fo_cuda_function narrow, enum fo_cuda_function broad, bool is_wide)
-{
-	int bytes = FO_CUDA_ATTENTION_SHARED(is_wide ? DIM_MOST : DIM_NARROW);
-	return fo_cuda_check(c,
-			     c->driver->cuFuncSetAttribute(c->function[is_wide ? broad : narrow],
-							   CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes),
-			     "give attention its shared memory");
-}
-
 static struct fo_cuda_grid tiles(const struct fo_call *s, int64_t rows, int64_t heads)
 {
 	return (struct fo_cuda_grid){ (uint32_t)((rows + FO_CUDA_ATTENTION_ROWS - 1) / FO_CUDA_ATTENTION_ROWS), (uint32_t)heads, 1,
 				      FO_CUDA_ATTENTION_THREADS, (uint32_t)FO_CUDA_ATTENTION_SHARED(s->attr.head_dim) };
 }
 
-static fo_status own_forward_prepare(struct fo_cuda *c, const struct fo_call *s)
-{
-	return allow_shared(c, FO_CUDA_FN_attention_4, FO_CUDA_FN_attention_8, wide(s));
-}
 static fo_status own_forward(struct fo_cuda_queue *q, const struct fo_call *s)
 {
 	const struct places at = places_of(s);
@@ -107,12 +93,6 @@ fo_status fo_cuda_attention_turn(struct fo_cuda_queue *q, const struct fo_call *
 	return fo_cuda_rope.run(q, &dk, 0);
 }
 
-static fo_status own_backward_prepare(struct fo_cuda *c, const struct fo_call *s, size_t *ws_bytes)
-{
-	*ws_bytes = own_backward_bytes(s);
-	FO_TRY(allow_shared(c, FO_CUDA_FN_attention_dq_4, FO_CUDA_FN_attention_dq_8, wide(s)));
-	return allow_shared(c, FO_CUDA_FN_attention_dkv_4, FO_CUDA_FN_attention_dkv_8, wide(s));
-}
 static fo_status own_backward(struct fo_cuda_queue *q, const struct fo_call *s)
 {
 	const struct places at = places_of(s);
@@ -160,9 +140,7 @@ static fo_status forward_prepare(struct fo_cuda *c, const struct fo_call *s, int
 {
 	bool taken;
 	*ws_bytes = 0;
-	if (s->kind == FO_OP_attention)
-		FO_TRY(fo_cuda_dnn_prepare(c, s, variant, ws_bytes, &taken));
-	return own_forward_prepare(c, s);
+	return s->kind == FO_OP_attention ? fo_cuda_dnn_prepare(c, s, variant, ws_bytes, &taken) : FO_OK;
 }
 static fo_status forward(struct fo_cuda_queue *q, const struct fo_call *s, int64_t variant)
 {
@@ -173,11 +151,10 @@ static fo_status forward(struct fo_cuda_queue *q, const struct fo_call *s, int64
 }
 static fo_status backward_prepare(struct fo_cuda *c, const struct fo_call *s, int64_t variant, size_t *ws_bytes)
 {
-	size_t own = 0;
+	const size_t own = own_backward_bytes(s);
 	bool taken;
 	*ws_bytes = 0;
 	FO_TRY(fo_cuda_dnn_prepare(c, s, variant, ws_bytes, &taken));
-	FO_TRY(own_backward_prepare(c, s, &own));
 	*ws_bytes = own > *ws_bytes ? own : *ws_bytes;
 	return FO_OK;
 }
