@@ -116,22 +116,8 @@ FO_DEVICE uint32_t norm_row(const fo_cuda_fp8_made_args &p, int64_t row, bool is
 	float sum = 0;
 #pragma unroll
 	for (int v = 0; v < NORM_GROUPS; v++) {
-		float e[8];
-		fo_unpack(x[v], e);
-		if (ADD) {
-			float f[8];
-			fo_unpack(b[v], f);
-#pragma unroll
-			for (int k = 0; k < 8; k++)
-				e[k] += f[k];
-			fo_packed(x[v], e);
-			if (write && is && lane + v * p.team < groups)
-				fo_pack_store((uint16_t *)p.c.data + row * p.c.ld + (lane + v * p.team) * 8, x[v]);
-			fo_unpack(x[v], e);
-		}
-#pragma unroll
-		for (int k = 0; k < 8; k++)
-			sum += e[k] * e[k];
+		const int i = lane + v * p.team;
+		fo_norm_group<uint16_t, ADD>(x[v], b[v], ADD && write && is && i < groups ? (uint16_t *)p.c.data + row * p.c.ld + i * 8 : NULL, sum);
 	}
 	const float rstd = 1 / sqrtf(team_sum(sum, mine, lane, p.team, scratch) / (float)(int32_t)p.x.cols + p.eps);
 	const float inverse = fo_div_rn(1, scale);

@@ -62,25 +62,8 @@ template <typename T, int V, bool ADD> FO_DEVICE void norm_rows(const fo_cuda_no
 	}
 	float sum = 0;
 #pragma unroll
-	for (int v = 0; v < V; v++) {
-		float e[8];
-		fo_unpack(x[v], e);
-		if (ADD) {
-			float f[8];
-			fo_unpack(b[v], f);
-#pragma unroll
-			for (int k = 0; k < 8; k++)
-				e[k] += f[k];
-			/* The norm is of c as it is stored, rounded: the two operations apart give the same bits. */
-			fo_packed(x[v], e);
-			if (is && lane + v * team < groups)
-				fo_pack_store(piece_at<T>(p.c, at) + (lane + v * team) * 8, x[v]);
-			fo_unpack(x[v], e);
-		}
-#pragma unroll
-		for (int k = 0; k < 8; k++)
-			sum += e[k] * e[k];
-	}
+	for (int v = 0; v < V; v++)
+		fo_norm_group<T, ADD>(x[v], b[v], ADD && is && lane + v * team < groups ? piece_at<T>(p.c, at) + (lane + v * team) * 8 : NULL, sum);
 	const float rstd = 1 / sqrtf(team_sum<V>(sum, team, scratch) / (float)p.pieces.width + p.eps);
 	if (is && !lane)
 		((float *)p.rstd.data)[at.row * p.rstd.ld + at.head] = rstd;

@@ -52,6 +52,28 @@ FO_DEVICE void fo_packed(fo_pack<float> &p, const float *x)
 		p.v[i / 4].w[i % 4] = __float_as_uint(x[i]);
 }
 
+/* A group of a norm's row: x becomes x + b, rounded as it is stored to c (ADD; c NULL: nobody stores it here), so that the norm is of what
+ * the two operations apart would see: the same bits. sum: of squares, in the order of the columns. */
+template <typename T, bool ADD> FO_DEVICE void fo_norm_group(fo_pack<T> &x, const fo_pack<T> &b, T *c, float &sum)
+{
+	float e[8];
+	fo_unpack(x, e);
+	if (ADD) {
+		float f[8];
+		fo_unpack(b, f);
+#pragma unroll
+		for (int k = 0; k < 8; k++)
+			e[k] += f[k];
+		fo_packed(x, e);
+		if (c)
+			fo_pack_store(c, x);
+		fo_unpack(x, e);
+	}
+#pragma unroll
+	for (int k = 0; k < 8; k++)
+		sum += e[k] * e[k];
+}
+
 /* n / d by multiplication: a division is forty instructions, this is three. n < 2^31. */
 /* A pair of rope's. */
 FO_DEVICE void fo_rotate(float *x1, float *x2, float cosine, float sine)
