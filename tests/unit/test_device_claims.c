@@ -1,9 +1,6 @@
 /* A step on a device: operations that passes put in other ones' places are known and stand in their part, and a profile
  * that claims more than the device can do is refused. */
-#include "cost/cost.h"
-#include "cost/device_profile.h"
-#include "pass/pass.h"
-#include "sim/device.h"
+#include "support/device_step.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -19,75 +16,40 @@ static void must(fo_status st)
 		fail_msg("%s", fo_err_text());
 }
 
-struct rig {
-	struct fo_catalogue catalogue;
-	struct fo_device_rates rates;
-	struct fo_run run;
-	struct fo_opt_set set;
-	struct fo_program p;
-	struct fo_unrolled u;
-	struct fo_device_step s;
-};
-/* A step of a small Llama on an H200 with up to three more options. */
-static void begin(struct rig *g, const char *one, const char *two, const char *three)
+/* A step of a small Llama on an H200 with some more options. */
+static void begin(struct device_rig *g, const char *more)
 {
-	char *argv[] = { "test",
-			 "--model.name=llama-3.2-1b",
-			 "--data.seq=2048",
-			 "--train.rows=1",
-			 (char *)one,
-			 (char *)two,
-			 (char *)three,
-			 NULL };
-	int argc = 4 + !!one + !!two + !!three;
-	const struct fo_device *d;
-	memset(g, 0, sizeof *g);
-	must(fo_catalogue_load(&g->catalogue, NULL));
-	must(fo_catalogue_find(&g->catalogue, "h200", &d));
-	must(fo_device_rates_init(&g->rates, d));
-	fo_opt_init(&g->set, fo_run_options, &g->run);
-	fo_opt_read_args(&g->set, &argc, argv);
-	must(fo_run_check(&g->set, &g->run));
-	must(fo_pass_build_run(&g->p, &g->run));
-	must(fo_unroll(&g->p, &g->u));
-	fo_plan(&g->p, &g->u);
-	fo_prune_waits(&g->p, &g->u);
-	must(fo_device_step(&g->s, &g->p, &g->u, &g->rates, -1));
-}
-static void end(struct rig *g)
-{
-	fo_device_step_fini(&g->s);
-	fo_unrolled_fini(&g->u);
-	fo_program_fini(&g->p);
-	fo_opt_fini(&g->set);
-	fo_catalogue_fini(&g->catalogue);
+	char text[256];
+	snprintf(text, sizeof text, "--model.name=llama-3.2-1b --data.seq=2048 --train.rows=1 %s", more);
+	device_rig_step(g, "h200", text);
 }
 
 /* Gradients that leave attention turned take attention's time; the rotations of backward are gone. */
 static void test_turned(void **state)
 {
 	(void)state;
-	struct rig apart, turned;
-	begin(&apart, "--pass.fuse-rope=no", NULL, NULL);
-	begin(&turned, "--pass.fuse-rope=yes", NULL, NULL);
+	struct device_rig apart, turned;
+	begin(&apart, "--pass.fuse-rope=no");
+	begin(&turned, "--pass.fuse-rope=yes");
 	double attention = apart.s.part_s[FO_DEVICE_PART_ATTENTION].mid;
 	assert_true(attention > 0);
 	assert_true(fabs(turned.s.part_s[FO_DEVICE_PART_ATTENTION].mid - attention) < 1e-9 * attention);
 	assert_true(turned.s.part_s[FO_DEVICE_PART_FUSED].mid < apart.s.part_s[FO_DEVICE_PART_FUSED].mid);
 	assert_true(turned.s.step_s.mid < apart.s.step_s.mid);
-	end(&apart);
-	end(&turned);
+	device_rig_end(&apart);
+	device_rig_end(&turned);
 }
 
 /* Every operation that does nothing but fp8's work stands in fp8's part, however the recipe calls it. */
 static void test_fp8_part(void **state)
 {
 	(void)state;
-	static const char *const recipe[] = { "--pass.fp8=delayed", "--pass.fp8=current", "--pass.fp8=rowwise" };
+	static const char *const recipe[] = { "--pass.fp8=delayed --pass.recompute=none", "--pass.fp8=current --pass.recompute=none",
+					      "--pass.fp8=rowwise --pass.recompute=none" };
 	for (size_t i = 0; i < sizeof recipe / sizeof *recipe; i++) {
-		struct rig g;
+		struct device_rig g;
 		double sum = 0;
-		begin(&g, recipe[i], "--pass.recompute=none", NULL);
+		begin(&g, recipe[i]);
 		for (int k = 0; k < g.u.n; k++) {
 			const struct fo_op *o = fo_instance_op(&g.p, &g.u, k);
 			const char *name = fo_op_info(o->kind)->name;
@@ -97,7 +59,7 @@ static void test_fp8_part(void **state)
 		double part = g.s.part_s[FO_DEVICE_PART_FP8].mid;
 		if (!(sum > 0) || fabs(part - sum) > 1e-6 * sum)
 			fail_msg("%s: fp8's operations take %g s, its part %g", recipe[i], sum, part);
-		end(&g);
+		device_rig_end(&g);
 	}
 }
 
@@ -150,10 +112,10 @@ static void test_claims(void **state)
 static void test_claimed_row(void **state)
 {
 	(void)state;
-	struct rig g;
+	struct device_rig g;
 	struct fo_device_profile f;
 	char text[512];
-	begin(&g, NULL, NULL, NULL);
+	begin(&g, "");
 	int product = 0;
 	while (fo_instance_op(&g.p, &g.u, product)->kind != FO_OP_matmul)
 		product++;
@@ -171,7 +133,7 @@ static void test_claimed_row(void **state)
 		assert_int_equal(st, possible ? FO_OK : FO_EFORMAT);
 		fo_device_profile_fini(&f);
 	}
-	end(&g);
+	device_rig_end(&g);
 }
 
 int main(void)

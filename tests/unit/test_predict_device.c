@@ -1,9 +1,6 @@
 /* A step on an accelerator by parts: the arithmetic of one row of Llama-3.1-8B on an H200, published runs as a sanity
  * check, how operations and lanes count, and what bench_gpu measured. */
-#include "cost/cost.h"
-#include "cost/device_profile.h"
-#include "pass/pass.h"
-#include "sim/device.h"
+#include "support/device_step.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -25,70 +22,31 @@ static void within(const char *what, double got, double want, double share)
 		fail_msg("%s: got %.6g, expected %.6g within %g %%", what, got, want, 100 * share);
 }
 
-struct rig {
-	struct fo_catalogue catalogue;
-	struct fo_device_rates rates;
-	struct fo_run run;
-	struct fo_opt_set set;
-	struct fo_program p;
-	struct fo_unrolled u;
-	struct fo_device_step s;
-};
-static void device(struct rig *g, const char *name)
-{
-	const struct fo_device *d;
-	memset(g, 0, sizeof *g);
-	must(fo_catalogue_load(&g->catalogue, NULL));
-	must(fo_catalogue_find(&g->catalogue, name, &d));
-	must(fo_device_rates_init(&g->rates, d));
-}
-/* The run of these options, words apart, behind those that all tests here share. */
-static void build(struct rig *g, const char *options)
+/* The run of these options behind those that all tests here share. */
+static void build(struct device_rig *g, const char *options)
 {
 	char text[1024];
-	char *argv[64] = { "test" };
-	int argc = 1;
-	snprintf(text, sizeof text,
-		 "--optim.master=split --optim.moments=bf16 --train.rows=1 --pass.fuse-loss=2048 --pass.recompute=none "
-		 "%s",
-		 options);
-	for (char *save, *w = strtok_r(text, " ", &save); w; w = strtok_r(NULL, " ", &save))
-		argv[argc++] = w;
-	fo_opt_init(&g->set, fo_run_options, &g->run);
-	char **at = argv;
-	fo_opt_read_args(&g->set, &argc, at);
-	must(fo_run_check(&g->set, &g->run));
-	must(fo_pass_build_run(&g->p, &g->run));
-	must(fo_unroll(&g->p, &g->u));
-	fo_plan(&g->p, &g->u);
-	fo_prune_waits(&g->p, &g->u);
+	snprintf(text, sizeof text, "--optim.master=split --optim.moments=bf16 --train.rows=1 --pass.fuse-loss=2048 --pass.recompute=none %s", options);
+	device_rig_build(g, text);
 }
-static void step(struct rig *g, const char *name, const char *options)
+static void step(struct device_rig *g, const char *name, const char *options)
 {
-	device(g, name);
+	device_rig_rates(g, name);
 	build(g, options);
 	must(fo_device_step(&g->s, &g->p, &g->u, &g->rates, -1));
 }
-static void end(struct rig *g)
-{
-	fo_device_step_fini(&g->s);
-	fo_unrolled_fini(&g->u);
-	fo_program_fini(&g->p);
-	fo_opt_fini(&g->set);
-	fo_catalogue_fini(&g->catalogue);
-}
-static double mfu(const struct rig *g, double seconds)
+static double mfu(const struct device_rig *g, double seconds)
 {
 	return fo_model_flop_per_token(&g->p.model, g->p.run.seq).mfu * (double)g->p.tokens *
 	       (double)g->p.run.micro_batches / seconds / g->rates.peak_flop_s;
 }
 /* Milliseconds of a micro-batch. */
-static struct fo_interval ms(const struct rig *g, struct fo_interval x)
+static struct fo_interval ms(const struct device_rig *g, struct fo_interval x)
 {
 	double by = 1e3 / (double)g->p.run.micro_batches;
 	return (struct fo_interval){ x.low * by, x.mid * by, x.high * by };
 }
-static void part(const struct rig *g, const char *what, enum fo_device_part p, double low, double mid, double high)
+static void part(const struct device_rig *g, const char *what, enum fo_device_part p, double low, double mid, double high)
 {
 	struct fo_interval x = ms(g, g->s.part_s[p]);
 	within(what, x.mid, mid, 0.03);
@@ -105,7 +63,7 @@ static void part(const struct rig *g, const char *what, enum fo_device_part p, d
 static void test_8k(void **state)
 {
 	(void)state;
-	struct rig g;
+	struct device_rig g;
 	step(&g, "h200", "--model.name=llama-3.1-8b --data.seq=8192 --train.micro-batches=16");
 	part(&g, "linear", FO_DEVICE_PART_LINEAR, 434, 460, 490);
 	part(&g, "sums", FO_DEVICE_PART_WGRAD, 5, 6.5, 8);
@@ -128,14 +86,14 @@ static void test_8k(void **state)
 		parts += g.s.part_s[i].mid;
 	within("parts", parts, g.s.step_s.mid, 1e-9);
 	assert_true(g.s.measured_share == 0);
-	end(&g);
+	device_rig_end(&g);
 	/* fp8, delayed, all products, transposed copies: 489 ms at 1,250 TFLOP/s. */
 	step(&g, "h200",
 	     "--model.name=llama-3.1-8b --data.seq=8192 --train.micro-batches=16 --pass.fp8=delayed "
 	     "--pass.fp8-scale-precompute=yes "
 	     "--pass.fp8-transposed=yes");
 	within("fp8", ms(&g, g.s.step_s).mid, 489, 0.03);
-	end(&g);
+	device_rig_end(&g);
 }
 
 /* Longer rows without recomputation, whose rows of the same arithmetic at 760 TFLOP/s and more end at 3,780 ms (32k)
@@ -144,21 +102,21 @@ static void test_8k(void **state)
 static void test_long(void **state)
 {
 	(void)state;
-	struct rig g;
+	struct device_rig g;
 	step(&g, "h200", "--model.name=llama-3.1-8b --data.seq=32768 --train.micro-batches=4");
 	assert_true(ms(&g, g.s.step_s).low > 3532 && ms(&g, g.s.step_s).low < 3780);
 	assert_true(ms(&g, g.s.step_s).mid > 3608 && ms(&g, g.s.step_s).mid < 1.03 * 3780);
-	end(&g);
+	device_rig_end(&g);
 	step(&g, "h200", "--model.name=llama-3.1-8b --data.seq=16384 --train.micro-batches=8");
 	within("16k", ms(&g, g.s.step_s).low, 1402, 0.03);
-	end(&g);
+	device_rig_end(&g);
 }
 
 /* Steps that others measured lie inside the interval. */
 static void test_anchors(void **state)
 {
 	(void)state;
-	struct rig g;
+	struct device_rig g;
 	static const struct {
 		const char *device, *options;
 		double mfu; /* rule mfu, of the device's dense bf16 peak */
@@ -178,7 +136,7 @@ static void test_anchors(void **state)
 		if (!(anchor[i].mfu > slow && anchor[i].mfu < fast))
 			fail_msg("%s, %s: measured %.3f, predicted %.3f to %.3f", anchor[i].device, anchor[i].options,
 				 anchor[i].mfu, slow, fast);
-		end(&g);
+		device_rig_end(&g);
 	}
 }
 
@@ -198,30 +156,30 @@ static void test_overlap(void **state)
 	within("forward", fo_device_beside(t, &o, saved).seconds.mid, 2, 1e-9);
 	o = (struct fo_op){ .kind = FO_OP_swiglu_bwd, .phase = FO_BACKWARD };
 	within("no product", fo_device_beside(t, &o, saved).seconds.mid, 2, 1e-9);
-	struct rig g;
+	struct device_rig g;
 	step(&g, "h200", "--model.name=llama-3.2-1b --data.seq=2048 --train.micro-batches=2");
 	assert_true(fo_device_overlap(&g.p).high == 0); /* one lane computes */
-	end(&g);
+	device_rig_end(&g);
 	/* A second lane shares the device and fills tails: 0.7 to 1.2 points of the budget's row. */
 	const char *run = "--model.name=llama-3.1-8b --data.seq=8192 --train.micro-batches=4 --pass.wgrad-lane";
 	char text[256];
 	snprintf(text, sizeof text, "%s=no", run);
 	step(&g, "h200", text);
 	double one = mfu(&g, g.s.step_s.mid);
-	end(&g);
+	device_rig_end(&g);
 	snprintf(text, sizeof text, "%s=yes", run);
 	step(&g, "h200", text);
 	double two = mfu(&g, g.s.step_s.mid);
 	if (!(two - one > 0.007 && two - one < 0.012))
 		fail_msg("one lane %.4f, two %.4f", one, two);
-	end(&g);
+	device_rig_end(&g);
 }
 
 /* What a pass changes in the program changes the prediction; what no source knows is refused. */
 static void test_passes(void **state)
 {
 	(void)state;
-	struct rig g;
+	struct device_rig g;
 	const char *tiny = "--model.name=llama-3.2-1b --data.seq=2048 --train.micro-batches=2";
 	char text[512];
 	double plain, chunk;
@@ -232,25 +190,25 @@ static void test_passes(void **state)
 	struct fo_interval program;
 	must(fo_device_program_seconds(&g.rates, &g.p, -1, &program));
 	within("without the walk", program.mid, plain, 0.02);
-	end(&g);
+	device_rig_end(&g);
 	snprintf(text, sizeof text, "%s --pass.recompute=full", tiny);
 	step(&g, "h200", text);
 	assert_true(g.s.part_s[FO_DEVICE_PART_REPEATED].mid > 0 && g.s.step_s.mid > 1.1 * plain);
-	end(&g);
+	device_rig_end(&g);
 	snprintf(text, sizeof text, "%s --pass.fuse-loss=128", tiny);
 	step(&g, "h200", text);
 	assert_true(g.s.part_s[FO_DEVICE_PART_HEAD].mid > chunk); /* each chunk adds to the whole gradient */
-	end(&g);
+	device_rig_end(&g);
 	snprintf(text, sizeof text, "%s --pass.fp8=current --pass.fp8-scale-precompute=yes", tiny);
 	step(&g, "h200", text);
 	assert_true(g.s.part_s[FO_DEVICE_PART_FP8].mid > 0);
 	double turned = g.s.part_s[FO_DEVICE_PART_LINEAR].mid;
-	end(&g);
+	device_rig_end(&g);
 	snprintf(text, sizeof text, "%s --pass.fp8=current --pass.fp8-scale-precompute=yes --pass.fp8-transposed=yes",
 		 tiny);
 	step(&g, "h200", text);
 	assert_true(g.s.part_s[FO_DEVICE_PART_LINEAR].mid < turned);
-	end(&g);
+	device_rig_end(&g);
 	static const struct {
 		const char *device, *options, *says;
 	} refused[] = {
@@ -262,19 +220,19 @@ static void test_passes(void **state)
 	};
 	for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
 		snprintf(text, sizeof text, "%s %s", tiny, refused[i].options);
-		device(&g, refused[i].device);
+		device_rig_rates(&g, refused[i].device);
 		build(&g, text);
 		assert_int_equal(fo_device_step(&g.s, &g.p, &g.u, &g.rates, -1), FO_EUNSUPPORTED);
 		if (!strstr(fo_err_text(), refused[i].says))
 			fail_msg("'%s' does not say '%s'", fo_err_text(), refused[i].says);
-		end(&g);
+		device_rig_end(&g);
 	}
 }
 
 static void test_devices(void **state)
 {
 	(void)state;
-	struct rig g;
+	struct device_rig g;
 	const char *run = "--model.name=llama-3.2-1b --data.seq=8192 --train.micro-batches=2";
 	double width = 0;
 	static const char *const name[] = { "h200", "h100", "a100", "b200", "l40s" };
@@ -288,7 +246,7 @@ static void test_devices(void **state)
 		double w = g.s.step_s.high / g.s.step_s.low;
 		assert_true(g.rates.published ? i < 2 : w > width);
 		width = g.rates.published ? fmax(w, width) : width;
-		end(&g);
+		device_rig_end(&g);
 	}
 	const struct fo_device *d;
 	static const struct {
@@ -317,7 +275,7 @@ static void test_devices(void **state)
 static void test_profile(void **state)
 {
 	(void)state;
-	struct rig g;
+	struct device_rig g;
 	struct fo_device_profile f;
 	struct fo_str text = { 0 };
 	const char *run = "--model.name=llama-3.2-1b --data.seq=2048 --train.micro-batches=2";
@@ -360,7 +318,7 @@ static void test_profile(void **state)
 	}
 	fo_device_profile_fini(&f);
 	fo_str_fini(&text);
-	end(&g);
+	device_rig_end(&g);
 }
 
 /* A product's time without a pause is what a step sees; a kernel bound by memory finds its operands in no cache. */
