@@ -47,7 +47,7 @@ static fo_status queue_open(struct queue *q, struct bench *b, const struct launc
 	FO_TRY(fo_cuda_stream_wait(b->cuda, b->queue.stream));
 	FO_TRY(fo_cuda_event_ms(b->cuda, b->begin, b->end, &ms));
 	q->calls = ms > 0 && (double)ms < batch_ms ? (int64_t)(batch_ms / (double)ms) : 1;
-	/* Where the first batch begins. */
+	/* The first batch is timed from this event on. */
 	return fo_cuda_event_record(b->cuda, q->end[DEPTH], b->queue.stream, false);
 }
 

@@ -6,9 +6,9 @@
  *                        [-- PYTHON torch_train.py ARGS...]
  *   bench_train_vs_torch --bench.plan 150.1GB ...
  *
- * What the run leaves open (pass.recompute=auto, optim.state, train.batch-rows) is chosen for the memory at hand as
- * `flatout train` chooses it, and a plan that does not fit is refused before memory is taken. --bench.plan says how
- * the step lies on a device of that size, which need not be there, and stops.
+ * The benchmark chooses what the run leaves open (pass.recompute=auto, optim.state, train.batch-rows) for the available
+ * memory, as `flatout train` does, and refuses a plan that does not fit before it takes memory. --bench.plan prints the
+ * memory plan for a device of that size, which need not be there, and stops.
  *
  * All options of a run work (flatout train --help); by default the benchmark Llama (12 layers, 768, ffn 2048, 12
  * heads, vocabulary 32,000, untied), one row of 2,048 random tokens per step. The command behind -- is started with

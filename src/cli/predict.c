@@ -199,7 +199,7 @@ static struct fo_mfu mfu(const struct report *r)
 	return fo_mfu_of_step(p, tokens(r), pairs * (double)p->run.micro_batches, r->sim.step_s, r->peak ? r->peak->best_flop_s : NAN);
 }
 
-/* Of the kernels of lanes that compute. */
+/* The share that part_s has in the time of all kernels on compute lanes. */
 static double share_of(const struct report *r, double part_s)
 {
 	double all = 0;

@@ -74,7 +74,7 @@ static int64_t budget_of(const struct report *r)
 
 static int64_t planned(const struct report *r) { return r->u.arena_bytes + r->u.persistent_bytes; }
 
-/* What would fit where the run as it is does not: least changed first. */
+/* Finds a change of the run that makes it fit, and says it in r->would. Tries the smallest change first. */
 static void find_what_fits(struct report *r)
 {
 	struct fo_run run = r->in->run;

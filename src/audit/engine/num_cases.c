@@ -72,7 +72,8 @@ static void list_matmul(struct list *l)
 		}
 }
 
-/* What a cast of (r, d) by the scale of the step makes; first: nothing was there before, so the scale is of its own maximum. */
+/* Lists the operands that a cast of (r, d) by the scale of the step writes. first: the history is empty, so the scale is computed from the
+ * maximum of the cast tensor itself. */
 static void list_step(struct list *l, struct fo_num_case *c, int format, int64_t r, int64_t d, bool first)
 {
 	fo_num_case_arg(c, wide(l), 1, 1, FO_DEF, FO_NUM_NAN, 0, 0);

@@ -15,7 +15,7 @@ extern const struct fo_kernel fo_num_cuda_kernel;
 /* The same as a function that says how it went: the device's errors, and FO_EBUG where a kernel wrote behind its workspace. Operand i lies
  * anywhere inside block[i] of bytes[i] bytes, and operands may share a block; block NULL: in those of struct fo_num_data. */
 FO_CHECKED fo_status fo_num_cuda_run(const struct fo_call *call, unsigned char *const *block, const size_t *bytes);
-/* Whether the call that ran last gives the same bits when it runs again: all do but cuDNN's gradients of attention, which adds those of
+/* Would the last call give the same bits if it ran again? Every kernel does except cuDNN's attention backward, which adds the gradient of
  * queries in the order in which its blocks end. */
 bool fo_num_cuda_same_bits(void);
 /* NULL where the device takes this case, else why not. */

@@ -74,14 +74,14 @@ template <typename T, bool ADD> FO_DEVICE void fo_norm_group(fo_pack<T> &x, cons
 		sum += e[k] * e[k];
 }
 
-/* n / d by multiplication: a division is forty instructions, this is three. n < 2^31. */
-/* A pair of rope's. */
+/* Turns a pair of columns, as rope does. */
 FO_DEVICE void fo_rotate(float *x1, float *x2, float cosine, float sine)
 {
 	const float a = *x1, b = *x2;
 	*x1 = a * cosine - b * sine;
 	*x2 = b * cosine + a * sine;
 }
+/* n / d by multiplication: a division is forty instructions, this is three. n < 2^31. */
 FO_DEVICE uint32_t fo_quotient(uint32_t n, const fo_cuda_divisor &d) { return (uint32_t)((uint64_t)n * d.multiplier >> d.shift); }
 
 /* Where eight neighbours of a rectangle lie: group i of those counted along rows. */
